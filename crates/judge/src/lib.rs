@@ -11,6 +11,7 @@ pub mod bench;
 pub mod choice;
 pub mod diagnosis;
 pub mod faults;
+pub mod guards;
 pub mod mechanism;
 pub mod order;
 pub mod profile;

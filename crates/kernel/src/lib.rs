@@ -34,6 +34,7 @@ pub mod kallsyms;
 pub mod keep;
 pub mod limits;
 pub mod link;
+pub mod linker_cache;
 pub mod lock;
 pub mod machine;
 pub mod memory_group;

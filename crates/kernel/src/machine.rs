@@ -4,7 +4,7 @@
 //! reason. Not seen: changes after the read (governor, THP mode set by another).
 
 use crate::proc::{cpuinfo, meminfo, read_number, read_text};
-use crate::{affinity, cpuid, page_size, pipe, thp};
+use crate::{affinity, cpuid, linker_cache, page_size, pipe, thp};
 use pagewise_model::machine::Machine;
 use pagewise_model::{Bytes, Fact};
 
@@ -28,6 +28,7 @@ pub fn machine() -> Machine {
         pipe_max_bytes: pipe::max_size().unwrap_or(Bytes::mib(1)),
         perf_event_paranoid: perf_event_paranoid(),
         uid: rustix::process::geteuid().as_raw(),
+        allocator_libraries: linker_cache::allocators(),
     }
 }
 

@@ -31,6 +31,7 @@ pub fn machine() -> Machine {
         pipe_max_bytes: Bytes::mib(1),
         perf_event_paranoid: Fact::Known(2),
         uid: 1000,
+        allocator_libraries: Vec::new(),
     }
 }
 
@@ -55,6 +56,7 @@ pub fn process() -> ProcessSeen {
         exe: "/bin/program".to_owned(),
         args: Vec::new(),
         is_static: false,
+        is_32_bit: false,
         allocator: Allocator::Glibc,
         glibc_huge_tunable: None,
         threads: 1,
@@ -90,6 +92,7 @@ pub const fn usage() -> Usage {
         write_calls: None,
         device_read_bytes: None,
         speed: None,
+        memory: None,
         ended: Ended::Exited(0),
     }
 }

@@ -31,6 +31,8 @@ pub enum CostKind {
     Reclaim,
     /// Walks of the page table on TLB misses.
     AddressTranslation,
+    /// `malloc`, `free` and their kin, in user mode.
+    Malloc,
 }
 
 impl CostKind {
@@ -49,6 +51,7 @@ impl CostKind {
             Self::Wakeups => "wake-ups",
             Self::Reclaim => "reclaim",
             Self::AddressTranslation => "address translation",
+            Self::Malloc => "malloc and free",
         }
     }
 }
@@ -149,7 +152,7 @@ pub struct KernelTime {
 pub struct Diagnosis {
     /// Costs, largest first.
     pub costs: Vec<Cost>,
-    /// Share (0..1) of wall time that removing all page costs and wake-ups could give at most.
+    /// Share (0..1) of wall time that removing all page costs and wake-ups, and malloc where it was sampled, could give at most.
     pub ceiling_share: f64,
     /// Costs that could not be bounded and are not in the ceiling, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -167,6 +170,14 @@ impl Diagnosis {
     #[must_use]
     pub fn cost(&self, kind: CostKind) -> Option<&Cost> {
         self.costs.iter().find(|c| c.kind == kind)
+    }
+    /// What the ceiling is a ceiling of.
+    #[must_use]
+    pub fn bounded(&self) -> &'static str {
+        match self.cost(CostKind::Malloc) {
+            Some(_) => "page costs, malloc and wake-ups",
+            None => "page costs and wake-ups",
+        }
     }
     /// Summed share of the given kinds.
     #[must_use]

@@ -24,6 +24,7 @@ pub mod diagnosis;
 pub mod fault;
 pub mod first_calls;
 pub mod fold;
+pub mod guard;
 pub mod heap;
 pub mod look;
 pub mod machine;

@@ -57,6 +57,9 @@ pub struct ProcessSeen {
     pub args: Vec<String>,
     /// Statically linked.
     pub is_static: bool,
+    /// Its file holds 32-bit code.
+    #[serde(default)]
+    pub is_32_bit: bool,
     /// Who serves malloc.
     pub allocator: Allocator,
     /// Whether its glibc knows the tunable for huge pages (2.35 and later); absent with another C
@@ -295,6 +298,15 @@ impl Samples {
     }
 }
 
+/// CPU-clock samples over the tree in user mode.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserSamples {
+    /// All of them.
+    pub all: u64,
+    /// Of them, in `malloc`, `free` and their kin of glibc's shared library.
+    pub malloc: u64,
+}
+
 /// Everything the look found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Look {
@@ -304,11 +316,19 @@ pub struct Look {
     pub traced: Fact<Traced>,
     /// CPU samples with kernel symbols; missing without the right to take them.
     pub samples: Fact<Samples>,
+    /// Samples in user mode; missing without the right to take them.
+    #[serde(default = "not_sampled")]
+    pub user: Fact<UserSamples>,
     /// Hardware counts of page walks over one plain run.
     pub walks: Fact<WalkCounts>,
     /// Page faults timed one by one; missing where they were not.
     #[serde(default = "not_timed")]
     pub faults: Fact<TimedFaults>,
+}
+
+/// Of looks that were saved before user mode was sampled.
+fn not_sampled() -> Fact<UserSamples> {
+    Fact::missing("not in this saved run")
 }
 
 /// Of looks that were saved before faults were timed.

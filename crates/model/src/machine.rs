@@ -1,6 +1,7 @@
 //! The machine a run was made on. Printed with every result; two runs with different machines are
 //! not compared without saying so.
 
+use crate::look::Allocator;
 use crate::measured::Fact;
 use crate::units::{Bytes, PageSize};
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,16 @@ pub struct Machine {
     pub perf_event_paranoid: Fact<i64>,
     /// Effective user id.
     pub uid: u32,
+    /// Allocators that a program can be given as a shared library, the preferred first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allocator_libraries: Vec<AllocatorLibrary>,
+}
+
+/// An allocator that the system has as a shared library.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocatorLibrary {
+    pub allocator: Allocator,
+    pub path: String,
 }
 
 /// Capacity of a new pipe on base pages of this size: 16 of them (pipe(7), `PIPE_DEF_BUFFERS`).

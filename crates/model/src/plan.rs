@@ -17,6 +17,9 @@ pub struct EnvMerge {
     pub entries: Vec<String>,
 }
 
+/// The variable that names libraries to load before all others (ld.so(8)).
+pub const LD_PRELOAD: &str = "LD_PRELOAD";
+
 /// How transparent huge pages are restricted for the tree (`prctl(PR_SET_THP_DISABLE)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -158,6 +161,11 @@ impl Settings {
     #[must_use]
     pub fn needs_supervision(&self) -> bool {
         !self.watches.is_empty()
+    }
+    /// Paths of libraries that the dynamic linker loads before those that a program names.
+    pub fn preloaded(&self) -> impl Iterator<Item = &str> {
+        let preloads = self.env.iter().filter(|merge| merge.name == LD_PRELOAD);
+        preloads.flat_map(|merge| merge.entries.iter().map(String::as_str))
     }
     /// Both settings together; `other` adds to `self`.
     #[must_use]

@@ -3,7 +3,6 @@
 //!
 //! Times of a load are seconds, as generators differ in theirs. What a generator does not report is `None`.
 
-use crate::trial::Quantity;
 use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -135,30 +134,6 @@ pub struct Pair {
     pub other: Side,
 }
 
-/// A bound that an arm may not pass, whatever it gains.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Guard {
-    /// What is bounded; none: requests that failed.
-    pub quantity: Option<Quantity>,
-    /// How much more of it is accepted, as a share of the plain server's.
-    pub limit_share: f64,
-}
-
-/// What a guard showed of an arm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Guarded {
-    /// The arm.
-    pub arm: String,
-    /// The guard.
-    pub guard: Guard,
-    /// Ratio to the plain server with its 95% interval; none where nothing was reported.
-    pub ratio: Option<(f64, f64, f64)>,
-    /// Requests that failed.
-    pub errors: f64,
-    /// The bound was passed.
-    pub is_broken: bool,
-}
-
 /// A service that was tuned under its load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Service {
@@ -179,8 +154,6 @@ pub struct Service {
     pub first: Option<Side>,
     /// All pairs, in order.
     pub pairs: Vec<Pair>,
-    /// What each guard showed of each arm.
-    pub guarded: Vec<Guarded>,
     /// What else was asked for; absent in sessions that cannot be continued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
@@ -212,8 +185,6 @@ pub struct Asked {
     pub load_within_ns: Nanos,
     /// How long a server is warmed up at most.
     pub warm_up_ns: Nanos,
-    /// What an arm may not pass.
-    pub guards: Vec<Guard>,
     /// How servers are to be compared; none: what fits.
     pub mode: Option<Mode>,
 }

@@ -1,5 +1,6 @@
 //! What an experiment saw and what it concluded.
 
+use crate::guard::{Guard, Guarded};
 use crate::units::{Bytes, Nanos};
 use crate::usage::Usage;
 use serde::{Deserialize, Serialize};
@@ -145,13 +146,16 @@ pub enum Quantity {
     /// Wall time of a run.
     #[default]
     Time,
+    /// CPU time of a run.
+    Cpu,
     /// CPU time of a service's processes for each request.
     CpuPerRequest,
     /// The time in which a service answers a request on average: the reciprocal of its rate.
     Throughput,
     /// The time within which 99% of requests are answered.
     P99,
-    /// Proportional set size of a service's processes.
+    /// Of a service, the proportional set size of its processes. Of a run, the most memory that its processes
+    /// held together.
     Memory,
 }
 
@@ -161,6 +165,7 @@ impl Quantity {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
+            Self::Cpu => "cpu",
             Self::CpuPerRequest => "cpu-per-request",
             Self::Throughput => "throughput",
             Self::P99 => "p99",
@@ -173,6 +178,7 @@ impl Quantity {
     pub const fn noun(self) -> &'static str {
         match self {
             Self::Time => "time",
+            Self::Cpu => "CPU time",
             Self::CpuPerRequest => "CPU per request",
             Self::Throughput => "time per request",
             Self::P99 => "p99 latency",
@@ -187,6 +193,9 @@ pub struct Design {
     /// What decides.
     #[serde(default)]
     pub quantity: Quantity,
+    /// What an arm may not pass, whatever it gains.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<Guard>,
     /// Seed of the random orders.
     pub seed: u64,
     /// Time for the whole session.
@@ -206,6 +215,9 @@ pub struct Experiment {
     pub blocks: Vec<Block>,
     /// A verdict for each arm.
     pub verdicts: Vec<Verdict>,
+    /// What each guard showed of each arm.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<Guarded>,
     /// Things the reader must know (two speeds, interrupted).
     pub warnings: Vec<String>,
     /// Ended by the user.

@@ -47,6 +47,20 @@ impl std::fmt::Display for Ended {
     }
 }
 
+/// Memory of all processes of a program together, sampled while it ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryUse {
+    /// Proportional set size, as the mean over time.
+    pub mean_pss_bytes: Bytes,
+    /// The largest sample of it.
+    pub peak_pss_bytes: Bytes,
+    /// Page tables then.
+    pub page_table_bytes: Bytes,
+    /// Anonymous memory on huge pages then.
+    pub huge_bytes: Bytes,
+    pub samples: u32,
+}
+
 /// Usage of a program and all descendants that were waited for.
 ///
 /// Sources: clock around fork and reap; `wait4(2)` rusage; `/proc/PID/io` of the unreaped zombie
@@ -83,10 +97,19 @@ pub struct Usage {
     /// How fast CPU and memory were meanwhile; absent where that was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
+    /// Memory of all processes together; absent where that was not sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryUse>,
     pub ended: Ended,
 }
 
 impl Usage {
+    /// The most memory that its processes held together: the largest sample, and where none was taken or it
+    /// was missed, the peak of the largest process.
+    #[must_use]
+    pub fn peak_memory(&self) -> Bytes {
+        self.memory.map_or(Bytes(0), |memory| memory.peak_pss_bytes).max(self.peak_rss_bytes)
+    }
     /// CPU time, user and kernel.
     #[must_use]
     pub fn cpu_ns(&self) -> Nanos {

@@ -35,6 +35,11 @@ pub(crate) const WATCH: &str = "advise-huge";
 
 pub(crate) struct HeapHuge;
 
+/// Entries of the variable that holds glibc's tunables.
+pub(crate) fn tunable(entries: Vec<String>) -> EnvMerge {
+    EnvMerge { name: "GLIBC_TUNABLES".to_owned(), separator: Some(':'), entries }
+}
+
 fn entry(name: &str, separator: Option<char>, entry: &str) -> EnvMerge {
     EnvMerge { name: name.to_owned(), separator, entries: vec![entry.to_owned()] }
 }
@@ -54,9 +59,10 @@ const ALL: &str = "tunable";
 /// Parameter for the advice from outside.
 const INJECT: &str = "inject";
 
-fn switch(allocator: Allocator) -> Vec<EnvMerge> {
+/// The variables by which an allocator asks for huge pages; none where it has no such switch.
+pub(crate) fn switch(allocator: Allocator) -> Vec<EnvMerge> {
     match allocator {
-        Allocator::Glibc => vec![entry("GLIBC_TUNABLES", Some(':'), "glibc.malloc.hugetlb=1")],
+        Allocator::Glibc => vec![tunable(vec!["glibc.malloc.hugetlb=1".to_owned()])],
         // The second name is that of the copies which Rust programs carry.
         Allocator::Jemalloc => vec![
             entry("MALLOC_CONF", Some(','), "thp:always"),

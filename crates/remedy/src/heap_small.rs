@@ -59,6 +59,16 @@ impl Remedy for HeapSmall {
         self.fitting(format!("{} on huge pages already", Bytes(huge)), ceiling, vec![self.off()])
     }
 
+    fn fit_for_memory(&self, evidence: &Evidence<'_>) -> Candidate {
+        let huge: u64 = evidence.processes().iter().map(|p| p.anon_huge_bytes.0).sum();
+        let all: u64 = evidence.processes().iter().map(|p| p.peak_rss_bytes.0).sum();
+        if huge == 0 {
+            return self.unfit("no anonymous memory of the program is on huge pages");
+        }
+        let why = format!("{} on huge pages, perhaps used in part", Bytes(huge));
+        self.fitting(why, huge as f64 / all.max(1) as f64, vec![self.off()])
+    }
+
     fn mechanism(&self, _dose: &Dose) -> Mechanism {
         Mechanism::FaultsAdded
     }

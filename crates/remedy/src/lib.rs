@@ -9,6 +9,8 @@
 //! printed are the same [`Dose`].
 #![forbid(unsafe_code)]
 
+mod allocator;
+mod arenas;
 mod code;
 pub mod collapse;
 pub mod containers;
@@ -33,6 +35,7 @@ pub mod saved_cache;
 mod systemd;
 mod target;
 mod text_huge;
+mod trim;
 pub mod unit;
 pub mod warmth;
 pub mod watch;

@@ -10,11 +10,12 @@
 //! Not seen: memory that the program gives back by itself with `malloc_trim` or `madvise`. Cost:
 //! memory that would have gone back to the system stays with the program until it ends.
 
+use crate::heap_huge::tunable;
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Allocator, ProcessSeen};
 use pagewise_model::machine::Machine;
-use pagewise_model::plan::{Candidate, Dose, EnvMerge, Settings};
+use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_model::{Bytes, PageSize};
 
 /// Smallest amount worth keeping: below it, glibc's own defaults already keep it.
@@ -38,8 +39,7 @@ impl MallocKeep {
             format!("glibc.malloc.trim_threshold={}", amount.0),
             format!("glibc.malloc.top_pad={pad}"),
         ];
-        let env =
-            vec![EnvMerge { name: "GLIBC_TUNABLES".to_owned(), separator: Some(':'), entries }];
+        let env = vec![tunable(entries)];
         let parameter = format!("{}M", amount.0 >> 20);
         self.with(&parameter, Settings { env, ..Settings::default() })
     }

@@ -168,7 +168,7 @@ impl Remedy for PipeTools {
     }
 
     fn mechanism(&self, _dose: &Dose) -> Mechanism {
-        Mechanism::ToolsStarted
+        Mechanism::FilesOpened
     }
 
     fn notes(&self, dose: &Dose) -> Vec<String> {

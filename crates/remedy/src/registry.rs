@@ -5,11 +5,14 @@ use crate::target::Target;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::Dose;
 
-static ALL: [&dyn Remedy; 10] = [
+static ALL: [&dyn Remedy; 13] = [
     &crate::malloc_keep::MallocKeep,
+    &crate::allocator::Preload,
     &crate::heap_huge::HeapHuge,
     &crate::pool::Pool,
     &crate::heap_small::HeapSmall,
+    &crate::arenas::Arenas,
+    &crate::trim::Trim,
     &crate::pipe_grow::PipeGrow,
     &crate::pipe_tools::PipeTools,
     &crate::place::Place,
@@ -146,8 +149,8 @@ mod tests {
 
     #[test]
     fn every_default_dose_is_what_its_spec_says() {
-        let takes_files = ["working-set", "text-huge", "file-huge"];
-        for remedy in all().iter().filter(|remedy| !takes_files.contains(&remedy.name())) {
+        let needs_files = ["working-set", "text-huge", "file-huge", "allocator"];
+        for remedy in all().iter().filter(|remedy| !needs_files.contains(&remedy.name())) {
             let dose = remedy.dose("", &machine()).unwrap();
             let again = remedy.dose(&dose.parameter, &machine()).unwrap();
             assert_eq!(dose, again, "{}", remedy.name());

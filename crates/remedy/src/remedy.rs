@@ -33,6 +33,16 @@ impl<'a> Evidence<'a> {
     pub(crate) fn processes(&self) -> &'a [ProcessSeen] {
         self.traced().map_or(&[], |t| &t.processes)
     }
+    /// Anonymous memory of the processes that `are` meant, as a share of what the largest run held: what a remedy
+    /// for their allocator could give back at most.
+    pub(crate) fn heap_share(&self, are: impl Fn(&ProcessSeen) -> bool) -> f64 {
+        let heaps = self.processes().iter().filter(|process| are(process));
+        let heaps: u64 = heaps
+            .map(|process| process.peak_rss_bytes.0.saturating_sub(process.file_bytes.0))
+            .sum();
+        let all: u64 = self.processes().iter().map(|process| process.peak_rss_bytes.0).sum();
+        heaps as f64 / all.max(1) as f64
+    }
     /// Share (0..1) of time of one kind of cost.
     pub(crate) fn share(&self, kind: CostKind) -> f64 {
         self.diagnosis.share(&[kind])
@@ -46,12 +56,15 @@ pub enum Mechanism {
     HugeFaults,
     /// Minor faults below those of a plain run.
     FaultsSaved,
+    /// The peak of the largest process below that of a plain run.
+    MemorySaved,
     /// Minor faults above those of a plain run: huge pages no longer serve many at once.
     FaultsAdded,
     /// Major faults below those of a plain run.
     MajorFaultsSaved,
-    /// The kernel saw the file of the tools opened that the settings put in front of PATH.
-    ToolsStarted,
+    /// The kernel saw the files opened that the settings make the program open: that of our tools, and a library
+    /// that is preloaded.
+    FilesOpened,
     /// What the watcher of this name read back from the kernel.
     Watched(&'static str),
     /// The arm's files with code lie in huge folios where a plain start leaves none, and the kernel
@@ -82,6 +95,10 @@ pub trait Remedy: Sync {
     }
     /// Whether it fits, with the doses to try.
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate;
+    /// Whether it fits where memory decides; its ceiling is a share of the memory.
+    fn fit_for_memory(&self, _evidence: &Evidence<'_>) -> Candidate {
+        self.refusal("it saves no memory".to_owned())
+    }
     /// How success is read.
     fn mechanism(&self, dose: &Dose) -> Mechanism;
     /// Other remedies that undo what this one does, by name; named by either of the two.
@@ -96,17 +113,21 @@ pub trait Remedy: Sync {
     fn notes(&self, dose: &Dose) -> Vec<String>;
 
     /// A candidate with nothing to try.
+    fn refusal(&self, why: String) -> Candidate {
+        Candidate {
+            remedy: self.name().to_owned(),
+            sentence: self.sentence().to_owned(),
+            why,
+            ceiling_share: 0.0,
+            doses: Vec::new(),
+        }
+    }
+    /// The same, of any text.
     fn unfit(&self, why: impl Into<String>) -> Candidate
     where
         Self: Sized,
     {
-        Candidate {
-            remedy: self.name().to_owned(),
-            sentence: self.sentence().to_owned(),
-            why: why.into(),
-            ceiling_share: 0.0,
-            doses: Vec::new(),
-        }
+        self.refusal(why.into())
     }
     /// A candidate to try.
     fn fitting(&self, why: String, ceiling_share: f64, doses: Vec<Dose>) -> Candidate

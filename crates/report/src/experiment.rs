@@ -18,13 +18,14 @@ const ROOMY: usize = 76;
 const WIDEST: f64 = 400.0;
 
 /// A verdict in a word or some, `ab` where the run was one.
-pub(crate) fn short_word(verdict: &Verdict, ab: bool) -> (String, Tone) {
+pub(crate) fn short_word(verdict: &Verdict, quantity: Quantity, ab: bool) -> (String, Tone) {
     let above = |share: f64| format!("above {}", whole_percent(share));
     let (word, tone) = match verdict.word {
         Word::Keep if ab => ("faster", Tone::Good),
         Word::Keep => ("keep", Tone::Good),
         Word::Likely if ab => ("likely faster", Tone::Good),
         Word::Likely => ("likely", Tone::Good),
+        Word::Slower if quantity == Quantity::Memory => ("larger", Tone::Bad),
         Word::Slower => ("slower", Tone::Bad),
         Word::Reject => ("reject", Tone::Bad),
         Word::CannotTell => ("cannot tell", Tone::Warn),
@@ -55,7 +56,12 @@ pub(crate) fn effect_phrase(effect: &Effect, quantity: Quantity) -> String {
 /// asked.
 pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
     let mut page = Document::default();
-    page.heading("what was tried (time, CPU and memory against the first row)");
+    let quantity = experiment.design.quantity;
+    let [first, second] = asides(quantity).map(label);
+    page.heading(&format!(
+        "what was tried ({}, {first} and {second} against the first row)",
+        quantity.noun()
+    ));
     let (wide, narrow) = (arms_table(experiment, ab, true), arms_table(experiment, ab, false));
     page.fitted(move |style| if style.columns() >= ROOMY { &wide } else { &narrow }.clone());
     if experiment.verdicts.is_empty() {
@@ -71,11 +77,31 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
     page
 }
 
-/// With CPU and memory in columns of their own where it is `roomy`.
+/// What is shown beside what decides.
+pub(crate) const fn asides(quantity: Quantity) -> [Quantity; 2] {
+    match quantity {
+        Quantity::Memory => [Quantity::Time, Quantity::Cpu],
+        Quantity::Cpu => [Quantity::Time, Quantity::Memory],
+        _ => [Quantity::Cpu, Quantity::Memory],
+    }
+}
+
+/// The head of a column.
+pub(crate) const fn label(quantity: Quantity) -> &'static str {
+    match quantity {
+        Quantity::Cpu => "CPU",
+        other => other.noun(),
+    }
+}
+
+/// With what is shown beside in columns of its own where it is `roomy`.
 fn arms_table(experiment: &Experiment, ab: bool, roomy: bool) -> Document {
-    let mut columns = vec![("arm", Align::Name), ("time", Align::Decimal), ("95%", Align::Decimal)];
+    let quantity = experiment.design.quantity;
+    let asides = asides(quantity);
+    let mut columns =
+        vec![("arm", Align::Name), (quantity.noun(), Align::Decimal), ("95%", Align::Decimal)];
     if roomy {
-        columns.extend([("CPU", Align::Decimal), ("memory", Align::Decimal)]);
+        columns.extend(asides.map(|aside| (label(aside), Align::Decimal)));
     }
     columns.extend([("runs", Align::Right), ("verdict", Align::Left)]);
     let mut table = Table::new(&columns);
@@ -85,11 +111,13 @@ fn arms_table(experiment: &Experiment, ab: bool, roomy: bool) -> Document {
     for verdict in &experiment.verdicts {
         let mut under = Vec::new();
         if !roomy {
-            let text = format!("CPU {}; memory {}", cpu(verdict), memory(verdict));
+            let [first, second] =
+                asides.map(|one| format!("{} {}", label(one), aside(experiment, verdict, one)));
+            let text = format!("{first}; {second}");
             under.push(Paragraph::new(text, 6, Tone::Plain));
         }
         under.push(Paragraph::new(reason(verdict), 6, Tone::Faint));
-        table.row_with(verdict_row(verdict, roomy, ab), under);
+        table.row_with(verdict_row(experiment, verdict, roomy, ab), under);
     }
     table.into()
 }
@@ -133,8 +161,9 @@ pub(crate) fn picture(experiment: &Experiment) -> Option<String> {
     is_any.then(|| drawn.draw())
 }
 
-fn verdict_row(verdict: &Verdict, roomy: bool, ab: bool) -> Vec<Cell> {
-    let (word, tone) = short_word(verdict, ab);
+fn verdict_row(experiment: &Experiment, verdict: &Verdict, roomy: bool, ab: bool) -> Vec<Cell> {
+    let quantity = experiment.design.quantity;
+    let (word, tone) = short_word(verdict, quantity, ab);
     let mut row: Vec<Cell> = vec![verdict.arm.as_str().into()];
     match &verdict.effect {
         Some(e) => {
@@ -144,7 +173,7 @@ fn verdict_row(verdict: &Verdict, roomy: bool, ab: bool) -> Vec<Cell> {
         None => row.extend(["no runs".into(), "".into()]),
     }
     if roomy {
-        row.extend([cpu(verdict).into(), memory(verdict).into()]);
+        row.extend(asides(quantity).map(|one| Cell::from(aside(experiment, verdict, one))));
     }
     row.push(verdict.effect.as_ref().map_or_else(String::new, |e| e.runs.to_string()).into());
     row.push(Cell::new(word, tone));
@@ -178,25 +207,46 @@ pub(crate) fn reason(verdict: &Verdict) -> String {
     text
 }
 
-fn cpu(verdict: &Verdict) -> String {
-    verdict.cpu_ratio.map_or_else(|| "no data".to_owned(), change)
+/// What an arm needs of something that does not decide.
+pub(crate) fn aside(experiment: &Experiment, verdict: &Verdict, what: Quantity) -> String {
+    let shown = match what {
+        Quantity::Memory => verdict.peak_rss_change_bytes.map(signed_bytes),
+        Quantity::Cpu => verdict.cpu_ratio.map(change),
+        _ => {
+            let wall = |name: &str| median_of(experiment, name, |usage| usage.wall_ns.0);
+            let ratio = wall(&verdict.arm).zip(wall(&experiment.design.control));
+            ratio.map(|(arm, control)| change(arm as f64 / control.max(1) as f64))
+        }
+    };
+    shown.unwrap_or_else(|| "no data".to_owned())
 }
 
-fn memory(verdict: &Verdict) -> String {
-    verdict.peak_rss_change_bytes.map_or_else(|| "no data".to_owned(), signed_bytes)
+/// The median of a figure over the runs of an arm.
+fn median_of(experiment: &Experiment, arm: &str, figure: fn(&Usage) -> u64) -> Option<u64> {
+    let runs: Vec<Usage> = experiment.points_of(arm).map(|point| point.usage.clone()).collect();
+    crate::look::median(&runs, figure)
+}
+
+/// The same of what decides, or is shown beside it, as text.
+fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<String> {
+    let median = |figure| median_of(experiment, arm, figure);
+    Some(match what {
+        Quantity::Memory => Bytes(median(|usage| usage.peak_memory().0)?).to_string(),
+        Quantity::Cpu => Nanos(median(|usage| usage.cpu_ns().0)?).to_string(),
+        _ => Nanos(median(|usage| usage.wall_ns.0)?).to_string(),
+    })
 }
 
 fn control_row(experiment: &Experiment, roomy: bool) -> Option<Vec<Cell>> {
     let name = experiment.design.control.as_str();
-    let runs: Vec<Usage> = experiment.points_of(name).map(|p| p.usage.clone()).collect();
-    let median = |of| crate::look::median(&runs, of);
-    let mut row: Vec<Cell> =
-        vec![name.into(), Nanos(median(|u| u.wall_ns.0)?).to_string().into(), "".into()];
+    let quantity = experiment.design.quantity;
+    let text = |what| median_text(experiment, name, what);
+    let mut row: Vec<Cell> = vec![name.into(), text(quantity)?.into(), "".into()];
     if roomy {
-        row.push(Nanos(median(|u| u.cpu_ns().0)?).to_string().into());
-        row.push(Bytes(median(|u| u.peak_rss_bytes.0)?).to_string().into());
+        let [first, second] = asides(quantity);
+        row.extend([text(first)?.into(), text(second)?.into()]);
     }
-    row.extend([runs.len().to_string().into(), "reference".into()]);
+    row.extend([experiment.points_of(name).count().to_string().into(), "reference".into()]);
     Some(row)
 }
 

@@ -88,7 +88,8 @@ fn profile_headline(run: &Run) -> String {
     };
     let ceiling = at_most(diagnosis.ceiling_share);
     let without = without(diagnosis);
-    let costs = format!("page costs and wake-ups: {ceiling} of wall time (estimate){without}");
+    let bounded = diagnosis.bounded();
+    let costs = format!("{bounded}: {ceiling} of wall time (estimate){without}");
     match diagnosis.costs.first() {
         Some(cost) => format!("{costs}; the largest: {}", cost.kind.label()),
         None => costs,
@@ -162,7 +163,7 @@ fn unfinished(run: &Run) -> String {
 
 /// `keep heap-huge: 48% less time (46..50%), 1.94 times as fast`.
 fn sentence(verdict: &Verdict, quantity: Quantity) -> String {
-    let (word, _) = short_word(verdict, false);
+    let (word, _) = short_word(verdict, quantity, false);
     let Some(effect) = &verdict.effect else {
         return format!("{word} {}: {}", verdict.arm, verdict.why);
     };
@@ -226,7 +227,7 @@ fn ab_headline(run: &Run) -> String {
         return run.outcome.as_ref().map_or("no comparison".to_owned(), outcome_line);
     }
     let of = |verdict: &Verdict| {
-        let (word, _) = short_word(verdict, true);
+        let (word, _) = short_word(verdict, Quantity::Time, true);
         match &verdict.effect {
             Some(effect) => {
                 format!("{}: {}, {word}", verdict.arm, effect_phrase(effect, Quantity::Time))

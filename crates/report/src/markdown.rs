@@ -1,9 +1,9 @@
 //! A run for a pull request: GitHub's markdown. Text of others is escaped twice, for controls and
 //! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
 
-use crate::experiment::{reason, short_word};
+use crate::experiment::{aside, asides, label, reason, short_word};
 use crate::headline::{headline, without};
-use crate::number::{at_most, change, interval, percent, signed_bytes};
+use crate::number::{at_most, change, interval, percent};
 use crate::run::whole;
 use crate::shell::start_line;
 use crate::text::escape;
@@ -89,19 +89,23 @@ fn costs(diagnosis: &Diagnosis, whole: &str) -> String {
 }
 
 fn arms(experiment: &Experiment, ab: bool) -> String {
-    let noun = experiment.design.quantity.noun();
+    let quantity = experiment.design.quantity;
+    let noun = quantity.noun();
+    let [first, second] = asides(quantity).map(label);
     let mut out = format!(
-        "| arm | {noun} | 95% interval | a later repeat | CPU | memory | runs | verdict |\n\
+        "| arm | {noun} | 95% interval | a later repeat | {first} | {second} | runs | verdict |\n\
          |---|--:|--:|--:|--:|--:|--:|---|\n",
     );
     for verdict in &experiment.verdicts {
-        out.push_str(&arm(verdict, ab));
+        out.push_str(&arm(experiment, verdict, ab));
     }
     out.push('\n');
     out
 }
 
-fn arm(v: &Verdict, ab: bool) -> String {
+fn arm(experiment: &Experiment, v: &Verdict, ab: bool) -> String {
+    let quantity = experiment.design.quantity;
+    let [first, second] = asides(quantity).map(|one| aside(experiment, v, one));
     let missing = || "no data".to_owned();
     let (time, range, repeat, runs) = v.effect.as_ref().map_or_else(
         || (missing(), missing(), missing(), missing()),
@@ -116,10 +120,10 @@ fn arm(v: &Verdict, ab: bool) -> String {
         time,
         range,
         repeat,
-        v.cpu_ratio.map_or_else(missing, change),
-        v.peak_rss_change_bytes.map_or_else(missing, signed_bytes),
+        first,
+        second,
         runs,
-        format!("{}: {}", short_word(v, ab).0, reason(v)),
+        format!("{}: {}", short_word(v, quantity, ab).0, reason(v)),
     ];
     format!("| {} |\n", cells.map(|c| inline(&c)).join(" | "))
 }

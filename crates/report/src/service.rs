@@ -7,7 +7,8 @@ use crate::page::Document;
 use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
-use pagewise_model::service::{Guarded, Holding, Mode, Pair, Service, Side, Window};
+use pagewise_model::guard::Guarded;
+use pagewise_model::service::{Holding, Mode, Pair, Service, Side, Window};
 use pagewise_model::trial::{Experiment, Quantity, Verdict};
 use pagewise_model::{Bytes, Nanos};
 
@@ -50,7 +51,7 @@ fn arms_table(service: &Service, experiment: &Experiment) -> Table {
     for verdict in &experiment.verdicts {
         let under = std::iter::once(reason(verdict)).chain(huge_text(service, &verdict.arm));
         let under = under.map(|text| Paragraph::new(text, 6, Tone::Faint)).collect();
-        table.row_with(arm_row(service, verdict), under);
+        table.row_with(arm_row(service, experiment, verdict), under);
     }
     table
 }
@@ -77,7 +78,7 @@ pub(crate) fn figure(quantity: Quantity, sides: &[&Side]) -> Option<f64> {
         Quantity::Memory => sides.iter().map(|side| side.at_last.pss_bytes.0 as f64).collect(),
         Quantity::P99 => windows().filter_map(|window| window.load.latency.p99).collect(),
         Quantity::Throughput | Quantity::Time => windows().filter_map(Window::rate).collect(),
-        Quantity::CpuPerRequest => {
+        Quantity::CpuPerRequest | Quantity::Cpu => {
             let sum = |of: fn(&Window) -> f64| windows().map(of).sum::<f64>();
             let requests = sum(|window| window.load.requests);
             let cpu = sum(|window| window.cpu_ns.0 as f64);
@@ -93,7 +94,7 @@ pub(crate) fn figure_text(quantity: Quantity, value: Option<f64>) -> String {
     match quantity {
         Quantity::Memory => Bytes(value as u64).to_string(),
         Quantity::Throughput | Quantity::Time => format!("{}/s", three_digits(value)),
-        Quantity::P99 | Quantity::CpuPerRequest => seconds(value),
+        Quantity::P99 | Quantity::CpuPerRequest | Quantity::Cpu => seconds(value),
     }
 }
 
@@ -105,8 +106,8 @@ fn seconds(value: f64) -> String {
     Nanos::from_f64(value * 1e9).to_string()
 }
 
-fn arm_row(service: &Service, verdict: &Verdict) -> Vec<Cell> {
-    let (word, tone) = short_word(verdict, false);
+fn arm_row(service: &Service, experiment: &Experiment, verdict: &Verdict) -> Vec<Cell> {
+    let (word, tone) = short_word(verdict, experiment.design.quantity, false);
     let mut row: Vec<Cell> = vec![verdict.arm.as_str().into()];
     match &verdict.effect {
         Some(effect) => {
@@ -116,7 +117,7 @@ fn arm_row(service: &Service, verdict: &Verdict) -> Vec<Cell> {
         None => row.extend([format!("no {}", unit(service).1).into(), "".into()]),
     }
     let p99 = |one: &&Guarded| one.arm == verdict.arm && one.guard.quantity == Some(Quantity::P99);
-    let p99 = service.guarded.iter().find(p99).and_then(|one| one.ratio);
+    let p99 = experiment.guarded.iter().find(p99).and_then(|one| one.ratio);
     let memory = verdict.peak_rss_change_bytes.map_or_else(|| "".to_owned(), signed_bytes);
     row.extend([p99.map_or_else(|| "none".to_owned(), |(ratio, ..)| change(ratio)).into()]);
     row.extend([memory.into(), of_arm(service, &verdict.arm).count().to_string().into()]);

@@ -1,17 +1,25 @@
-//! What the glibc of an executable can do, from the file that holds its tunables: the dynamic
-//! loader that the executable names, or a static executable itself.
+//! What the glibc of an executable can do, and where its allocator lies.
+//!
+//! What it can do is in the file that holds its tunables: the dynamic loader that the executable names, or a
+//! static executable itself.
 //!
 //! glibc keeps the names of all its tunables as strings in that file (elf/dl-tunables.c), so that
 //! a name that is not there is a tunable it does not have. The names are read, not the version.
+//! The allocator is one object file (malloc/malloc.c), whose functions lie together in the shared library. A
+//! stripped library still exports some of them, so the code between the nearest other exported functions
+//! is the allocator's, with the static functions that do the work.
+//!
 //! Not seen: a loader named on the command line instead of in the executable.
 
 use crate::elf;
-use object::elf::{FileHeader32, FileHeader64};
+use object::elf::{FileHeader32, FileHeader64, PT_LOAD, SHT_DYNSYM, STT_FUNC, STT_GNU_IFUNC};
+use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -45,6 +53,92 @@ pub fn has_huge_tunable(executable: &Path) -> Option<bool> {
     })
 }
 
+/// Functions that malloc/malloc.c exports.
+const MALLOC: [&[u8]; 25] = [
+    b"malloc",
+    b"free",
+    b"cfree",
+    b"calloc",
+    b"realloc",
+    b"memalign",
+    b"aligned_alloc",
+    b"valloc",
+    b"pvalloc",
+    b"posix_memalign",
+    b"malloc_trim",
+    b"malloc_usable_size",
+    b"mallinfo",
+    b"mallinfo2",
+    b"malloc_stats",
+    b"mallopt",
+    b"malloc_info",
+    b"__libc_malloc",
+    b"__libc_free",
+    b"__libc_calloc",
+    b"__libc_realloc",
+    b"__libc_memalign",
+    b"__libc_valloc",
+    b"__libc_pvalloc",
+    b"__libc_mallinfo",
+];
+/// The shared library of glibc.
+const LIBRARY: &str = "libc.so.6";
+
+/// Offsets of the allocator's code in the file at `path`; `None` where that is not glibc's shared library.
+pub(crate) fn malloc_code(path: &str) -> Option<Range<u64>> {
+    if Path::new(path).file_name() != Some(OsStr::new(LIBRARY)) {
+        return None;
+    }
+    let file = ReadCache::new(File::open(path).ok()?);
+    allocator_in::<FileHeader64<Endianness>, _>(&file)
+        .or_else(|| allocator_in::<FileHeader32<Endianness>, _>(&file))
+}
+
+fn allocator_in<'data, H, R>(data: R) -> Option<Range<u64>>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let header = H::parse(data).ok()?;
+    let endian = header.endian().ok()?;
+    let table = header.sections(endian, data).ok()?.symbols(endian, data, SHT_DYNSYM).ok()?;
+    let is_function = |symbol: &&H::Sym| {
+        !symbol.is_undefined(endian) && matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC)
+    };
+    let functions: Vec<(u64, u64, bool)> = table
+        .iter()
+        .filter(is_function)
+        .filter_map(|symbol| {
+            let start = symbol.st_value(endian).into();
+            let name = symbol.name(endian, table.strings()).ok()?;
+            Some((start, start + symbol.st_size(endian).into(), MALLOC.contains(&name)))
+        })
+        .collect();
+    let code = allocator_among(&functions)?;
+    let segments = header.program_headers(endian, data).ok()?;
+    let holds = |s: &&H::ProgramHeader| {
+        let start: u64 = s.p_vaddr(endian).into();
+        s.p_type(endian) == PT_LOAD
+            && (start..start + s.p_filesz(endian).into()).contains(&code.start)
+    };
+    let segment = segments.iter().find(holds)?;
+    let offset =
+        |address| address - segment.p_vaddr(endian).into() + segment.p_offset(endian).into();
+    Some(offset(code.start)..offset(code.end))
+}
+
+/// The addresses between the functions that are not the allocator's and nearest to those that are; each
+/// with start, end, and whether it is the allocator's.
+fn allocator_among(functions: &[(u64, u64, bool)]) -> Option<Range<u64>> {
+    let first = functions.iter().filter(|f| f.2).map(|f| f.0).min()?;
+    let last = functions.iter().filter(|f| f.2).map(|f| f.1).max()?;
+    let others = || functions.iter().filter(|f| !f.2);
+    // Aliases of an exported function lie at the same address.
+    let before = others().map(|f| f.1).filter(|end| *end <= first).max()?;
+    let after = others().map(|f| f.0).filter(|start| *start >= last).min()?;
+    Some(before..after)
+}
+
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(LIMIT).read_to_end(&mut bytes).ok()?;
@@ -75,6 +169,31 @@ mod tests {
         assert_eq!(names_huge(b"glibc.malloc.trim_threshold\0glibc.malloc.hugetlb\0"), Some(true));
         assert_eq!(names_huge(b"\x7fELF musl"), None);
         assert_eq!(names_huge(b""), None);
+    }
+
+    #[test]
+    fn the_allocator_lies_between_its_neighbours() {
+        let functions =
+            [(0, 10, false), (40, 50, true), (60, 90, true), (100, 120, false), (5, 8, false)];
+        assert_eq!(allocator_among(&functions), Some(10..100));
+        assert_eq!(allocator_among(&functions[..3]), None, "no end is known");
+        assert_eq!(allocator_among(&[(0, 10, false)]), None);
+    }
+
+    #[test]
+    fn the_allocator_of_this_libc_holds_malloc_and_little_else() {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let Some(path) =
+            maps.lines().find(|l| l.ends_with(LIBRARY)).and_then(|l| l.split(' ').next_back())
+        else {
+            println!(
+                "SKIP the_allocator_of_this_libc_holds_malloc_and_little_else: no {LIBRARY} here"
+            );
+            return;
+        };
+        let code = malloc_code(path).unwrap();
+        assert!((4 << 10..64 << 10).contains(&(code.end - code.start)), "{code:x?}");
+        assert_eq!(malloc_code("/bin/ls"), None);
     }
 
     #[test]

@@ -51,8 +51,12 @@ pub struct Observe {
     pub samples: bool,
     /// The same with whole stacks and the names of processes.
     pub profile: bool,
+    /// CPU-clock samples in user mode, counted by whose code they hit.
+    pub user: bool,
     /// Hardware counts of page walks.
     pub walks: bool,
+    /// The memory of its processes together.
+    pub memory: bool,
 }
 
 /// A program and the conditions it is started under.

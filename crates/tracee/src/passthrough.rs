@@ -97,7 +97,7 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
     let child = launch::spawn_with(launch, &[], before)?;
     let observers = Observers::attach(child.pid(), &launch.observe);
     let recording = Recording::beside(&launch.recorder, child.pid());
-    let starts = Starts::of(&launch.settings.tools)?;
+    let starts = Starts::of(&launch.settings)?;
     let huge_before = run::HugeCounts::now();
     let running = child.release()?;
     let cpu_before = wait::own_cpu_time();
@@ -116,13 +116,14 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
         supervisor_ns,
         huge_faults: huge.faults,
         huge_file_maps: huge.file_maps,
-        tools_started: starts.seen()?,
+        files_opened: starts.seen()?,
         leftovers_killed: 0,
         cpus_at_end,
         timed_out: false,
         over_memory: false,
         samples: observed.samples,
         profile: observed.profile,
+        user: observed.user,
         walks: observed.walks,
     })
 }

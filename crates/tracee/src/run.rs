@@ -14,6 +14,7 @@ use crate::child_ends::ChildEnds;
 use crate::descendants::{self, Except, Killed};
 use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::limits::{Limit, Limits};
+use crate::memory_use::MemorySampler;
 use crate::perf::Observers;
 use crate::recorder::Recording;
 use crate::tool_links::Starts;
@@ -24,7 +25,7 @@ use pagewise_kernel::affinity;
 use pagewise_kernel::proc::{fd, own_pid, vmstat};
 use pagewise_model::Fact;
 use pagewise_model::fault::FaultReport;
-use pagewise_model::look::{Samples, WalkCounts};
+use pagewise_model::look::{Samples, UserSamples, WalkCounts};
 use pagewise_model::profile::StackSamples;
 use pagewise_model::units::Nanos;
 use pagewise_model::usage::Usage;
@@ -48,9 +49,9 @@ pub struct Finished {
     /// (`thp_file_mapped`).
     #[serde(default)]
     pub huge_file_maps: u64,
-    /// The file of the tools that its settings put in front of PATH was opened meanwhile, as the
-    /// kernel says; false without such tools.
-    pub tools_started: bool,
+    /// The files that its settings make it open were opened meanwhile, as the kernel says: that of our tools,
+    /// and a library that is preloaded. False without any.
+    pub files_opened: bool,
     /// Processes of it, the program itself left out, that were alive at its end and were killed.
     pub leftovers_killed: u32,
     /// CPUs it was allowed on when it ended, as the kernel says; empty where that is not known.
@@ -63,6 +64,8 @@ pub struct Finished {
     pub samples: Fact<Samples>,
     /// Samples with whole stacks, when they were asked for.
     pub profile: Fact<StackSamples>,
+    /// Samples in user mode, when they were asked for.
+    pub user: Fact<UserSamples>,
     /// Page-walk counts, when they were asked for.
     pub walks: Fact<WalkCounts>,
     /// Page faults, when a recorder was given.
@@ -110,16 +113,17 @@ fn run_once(
     let mut watchers = watchers(launch, &child, make);
     let observers = Observers::attach(child.pid(), &launch.observe);
     let recording = Recording::beside(&launch.recorder, child.pid());
-    let starts = Starts::of(&launch.settings.tools)?;
+    let starts = Starts::of(&launch.settings)?;
     let huge_before = HugeCounts::now();
     let mut limits = Limits::of(launch);
+    let mut memory = launch.observe.memory.then(MemorySampler::new);
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
     let helpers: HashSet<i32> = running.helpers().into_iter().chain(recording.pid()).collect();
     let tree = Tree::new(running.pid(), helpers.iter().copied());
     let except = Except { helpers, unreaped: Some(running.pid()) };
     let mut beside = Beside { running: &running, tree, except: &except, ends: &ends, stop };
-    let end = beside.supervise(&mut watchers, &mut limits);
+    let end = beside.supervise(&mut watchers, &mut limits, memory.as_mut());
     let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
     let Killed { killed, alive } = descendants::end_all(&except);
     Killed { killed, alive }.check(launch.shown())?;
@@ -132,7 +136,10 @@ fn run_once(
         }
     };
     let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
-    let usage = wait::usage(running.pid(), wall, running.io())?;
+    let usage = Usage {
+        memory: memory.and_then(|sampler| sampler.finish(wall)),
+        ..wait::usage(running.pid(), wall, running.io())?
+    };
     let huge = HugeCounts::now().since(huge_before);
     for drain in std::mem::take(&mut running.drains) {
         supervisor_ns += drain.finish(stop);
@@ -145,13 +152,14 @@ fn run_once(
         supervisor_ns,
         huge_faults: huge.faults,
         huge_file_maps: huge.file_maps,
-        tools_started: starts.seen()?,
+        files_opened: starts.seen()?,
         leftovers_killed: killed,
         cpus_at_end,
         timed_out: matches!(limits.broken(), Some(Limit::Time(_))),
         over_memory: matches!(limits.broken(), Some(Limit::Memory(_))),
         samples: observed.samples,
         profile: observed.profile,
+        user: observed.user,
         walks: observed.walks,
     })))
 }
@@ -254,7 +262,12 @@ struct Beside<'a> {
 
 impl Beside<'_> {
     /// Waits for the end of the program, until a limit is broken or `stop` becomes readable.
-    fn supervise(&mut self, watchers: &mut [Scheduled], limits: &mut Limits) -> End {
+    fn supervise(
+        &mut self,
+        watchers: &mut [Scheduled],
+        limits: &mut Limits,
+        mut memory: Option<&mut MemorySampler>,
+    ) -> End {
         let running = self.running;
         let since_start = || Nanos::from(running.started().elapsed());
         let clocks = Clocks { since_start: &since_start, cpu: &pagewise_kernel::clock::thread_cpu };
@@ -263,7 +276,11 @@ impl Beside<'_> {
             if limits.look(&mut self.tree, since_start()) {
                 return End::Limit;
             }
-            let due = [watch_due, limits.due()].into_iter().flatten().min();
+            if let Some(memory) = &mut memory {
+                memory.look(&mut self.tree, since_start());
+            }
+            let memory_due = memory.as_ref().map(|memory| memory.due());
+            let due = [watch_due, limits.due(), memory_due].into_iter().flatten().min();
             let timeout = due.map(|due| Nanos(due.0.saturating_sub(since_start().0)));
             let fds =
                 [Some(running.pidfd()), Some(self.ends.fd()), self.stop].into_iter().flatten();

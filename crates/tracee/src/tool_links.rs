@@ -13,7 +13,7 @@
 //! process of the tree that has become another user cannot enter it, passes it over as any directory of PATH
 //! that it cannot enter, and finds the system's tools. That also holds where that user could not run pagewise.
 //!
-//! Whether a tool was started is asked of the kernel ([`Starts`]). Not seen: processes that set PATH
+//! Whether a tool was started or a library preloaded is asked of the kernel ([`Starts`]). Not seen: processes that set PATH
 //! by themselves or name a tool by its path; they run what they ran before. Overhead before the program
 //! starts: a look at the file of pagewise, a walk to the directory (some 10 us) and a `readlink` for each tool;
 //! later one failing call more for each search of the tree for another program.
@@ -22,7 +22,7 @@ use crate::launch_error::LaunchError;
 use crate::program::{self, DEFAULT_PATH};
 use pagewise_kernel::opens::Opens;
 use pagewise_kernel::{dirs, link};
-use pagewise_model::plan::Tool;
+use pagewise_model::plan::{Settings, Tool};
 use std::ffi::{OsStr, OsString};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
@@ -104,26 +104,27 @@ fn in_front(directory: &Path, path: Option<&OsStr>) -> Result<OsString, LaunchEr
     Ok(all)
 }
 
-/// Looks whether a program starts one of its tools from our directory.
+/// Looks whether files that settings make a program open were opened: the file that the links to tools lead
+/// to, and libraries that are preloaded.
 #[derive(Debug)]
-pub(crate) struct Starts(Option<Opens>);
+pub(crate) struct Starts(Vec<Opens>);
 
 impl Starts {
-    /// From now on; of a program without such tools there is nothing to look for.
-    pub(crate) fn of(tools: &[Tool]) -> Result<Self, LaunchError> {
-        if tools.is_empty() {
-            return Ok(Self(None));
-        }
-        Opens::of(&own_file()?)
-            .map(|opens| Self(Some(opens)))
-            .map_err(|error| LaunchError::sys(&error))
+    /// From now on; of plain settings there is nothing to look for.
+    pub(crate) fn of(settings: &Settings) -> Result<Self, LaunchError> {
+        let tools = (!settings.tools.is_empty()).then(own_file).transpose()?;
+        let preloaded = settings.preloaded().map(PathBuf::from);
+        let opens = tools.into_iter().chain(preloaded).map(|file| Opens::of(&file));
+        opens.collect::<Result<_, _>>().map(Self).map_err(|error| LaunchError::sys(&error))
     }
 
-    /// Whether the file that the links lead to was opened since. Another start of pagewise by
-    /// somebody else counts too.
+    /// Whether there are such files and each was opened since, by whomever.
     pub(crate) fn seen(&self) -> Result<bool, LaunchError> {
-        let opens = self.0.as_ref();
-        opens.map_or(Ok(false), |opens| opens.any().map_err(|error| LaunchError::sys(&error)))
+        let mut seen = !self.0.is_empty();
+        for opens in &self.0 {
+            seen &= opens.any().map_err(|error| LaunchError::sys(&error))?;
+        }
+        Ok(seen)
     }
 }
 
@@ -174,6 +175,6 @@ mod tests {
         };
         assert_eq!(search(None), None);
         assert_eq!(search(Some("/a")).unwrap(), "/a");
-        assert!(!Starts::of(&[]).unwrap().seen().unwrap());
+        assert!(!Starts::of(&Settings::default()).unwrap().seen().unwrap());
     }
 }

@@ -191,6 +191,7 @@ pub(crate) fn usage(pid: i32, wall: Nanos, io: Option<&File>) -> Result<Usage, L
         write_calls: io.map(|c| c.write_calls),
         device_read_bytes: io.map(|c| c.storage_read),
         speed: None,
+        memory: None,
         ended: ended(status),
     })
 }

@@ -60,7 +60,8 @@ fn samples_or_skip(test: &str, seen: &Seen) -> Option<Samples> {
     }
 }
 
-const SAMPLES: Observe = Observe { samples: true, profile: false, walks: false };
+const SAMPLES: Observe =
+    Observe { samples: true, profile: false, user: false, walks: false, memory: false };
 
 /// One pipe; the reader keeps 60 MB in fresh memory.
 const PIPE_AND_MEMORY: &str = "head -c 300M /dev/zero | tail -c 60M";
@@ -109,8 +110,10 @@ fn what_was_not_asked_for_is_missing_and_so_are_absent_counters() {
 
 #[test]
 fn a_process_that_is_gone_gives_reasons() {
-    let observers =
-        Observers::attach(i32::MAX, &Observe { samples: true, profile: true, walks: true });
-    let Observed { samples, profile, walks } = observers.finish();
+    let observers = Observers::attach(
+        i32::MAX,
+        &Observe { samples: true, profile: true, walks: true, ..Observe::default() },
+    );
+    let Observed { samples, profile, walks, .. } = observers.finish();
     assert!(samples.reason().is_some() && walks.reason().is_some() && profile.reason().is_some());
 }

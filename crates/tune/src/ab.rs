@@ -64,6 +64,7 @@ impl Comparison<'_> {
             runs: timed.runs,
             traced: Fact::Missing(not_asked()),
             samples: Fact::Missing(not_asked()),
+            user: Fact::Missing(not_asked()),
             walks: Fact::Missing(not_asked()),
             faults: Fact::Missing(not_asked()),
         };

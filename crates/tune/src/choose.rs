@@ -3,6 +3,7 @@
 use crate::request::Request;
 use crate::world::Arm;
 use pagewise_model::plan::{Candidate, Dose, Settings};
+use pagewise_model::trial::Quantity;
 use pagewise_remedy::{Evidence, Mechanism, all, find};
 
 /// Below this ceiling no remedy is tried that was not requested.
@@ -12,11 +13,14 @@ const LEAST_REMEDY_CEILING: f64 = 0.01;
 
 /// Asks every remedy whether it fits; a fit that cannot pay is turned into a refusal with figures.
 #[must_use]
-pub fn candidates(evidence: &Evidence<'_>) -> Vec<Candidate> {
+pub fn candidates(evidence: &Evidence<'_>, quantity: Quantity) -> Vec<Candidate> {
     all()
         .iter()
         .map(|remedy| {
-            let mut candidate = remedy.fit(evidence);
+            let mut candidate = match quantity {
+                Quantity::Memory => remedy.fit_for_memory(evidence),
+                _ => remedy.fit(evidence),
+            };
             if candidate.fits() && candidate.ceiling_share < LEAST_REMEDY_CEILING {
                 candidate.why = format!(
                     "{}, but it could gain at most {:.1}%",

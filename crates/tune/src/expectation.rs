@@ -20,6 +20,8 @@ const FAULTS_DOMINATE: f64 = 0.3;
 const LEAST_OTHER_RUNS: usize = 3;
 /// Faults more or less than a plain run's that may be chance.
 const LEAST_FAULTS: u64 = 16;
+/// Memory less than a plain run's that may be chance.
+const LEAST_SAVED: Bytes = Bytes::kib(256);
 /// How far the bytes that a run moves may lie outside those of the plain runs, as a share.
 const WORK_SHARE: f64 = 0.10;
 /// And beyond that: a writer that its reader leaves has filled the pipe, of up to 1 MiB, in vain.
@@ -37,6 +39,7 @@ pub(crate) struct Expectation {
     /// The machine is a guest: only then is there a host to blame.
     guest: bool,
     device_read: Bytes,
+    peak_rss: Bytes,
 }
 
 impl Expectation {
@@ -61,6 +64,7 @@ impl Expectation {
             fault_bound,
             guest,
             device_read,
+            peak_rss: Bytes(typical(runs, |u| u.peak_rss_bytes.0).unwrap_or(0.0) as u64),
         }
     }
 
@@ -107,11 +111,15 @@ impl Expectation {
                 .min(clear(self.minor_faults, faults)),
             Mechanism::FaultsSaved => clear(self.minor_faults, faults),
             Mechanism::FaultsAdded => clear(faults, self.minor_faults),
+            Mechanism::MemorySaved => {
+                let saved = self.peak_rss.0.saturating_sub(run.usage.peak_rss_bytes.0);
+                Some(saved).filter(|saved| *saved >= LEAST_SAVED.0).unwrap_or(0)
+            }
             Mechanism::MajorFaultsSaved => clear(self.major_faults, run.usage.major_faults),
             Mechanism::Watched(name) => {
                 run.watched.iter().filter(|(watch, _)| watch == name).map(|(_, n)| n).sum()
             }
-            Mechanism::ToolsStarted => u64::from(run.tools_started),
+            Mechanism::FilesOpened => u64::from(run.files_opened),
             Mechanism::TextHuge => huge_slots(FileKind::Code, arm, run).min(run.huge_file_maps),
             Mechanism::FilesHuge => huge_slots(FileKind::Input, arm, run),
             Mechanism::Affinity => u64::from(arm.settings.cpus.as_ref() == Some(&run.cpus_at_end)),
@@ -205,6 +213,7 @@ mod tests {
             fault_bound: true,
             guest,
             device_read: Bytes(0),
+            peak_rss: Bytes(0),
         }
     }
 
@@ -215,12 +224,13 @@ mod tests {
             huge_faults: 0,
             huge_file_maps: 0,
             huge_slots: Vec::new(),
-            tools_started: false,
+            files_opened: false,
             cpus_at_end: Vec::new(),
             supervisor_ns: Nanos(0),
             leftovers: 0,
             conditioned: true,
             samples: Fact::missing("not requested"),
+            user: Fact::missing("not requested"),
             walks: Fact::missing("not requested"),
         }
     }

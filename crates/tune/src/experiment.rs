@@ -17,7 +17,7 @@ use pagewise_model::look::Look;
 use pagewise_model::plan::Dose;
 use pagewise_model::price::Prices;
 use pagewise_model::run::{Outcome, OutputCheck};
-use pagewise_model::trial::{Experiment, Point, Verdict, Word};
+use pagewise_model::trial::{Experiment, Point, Quantity, Verdict, Word};
 use pagewise_model::usage::Usage;
 use std::collections::{BTreeSet, HashMap};
 
@@ -150,6 +150,8 @@ fn plan(setup: &Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan {
         Arm { barred, ..arm.clone() }
     };
     Plan {
+        quantity: setup.request.quantity,
+        guards: setup.request.guards.clone(),
         goal: setup.goal,
         control: setup.plain.clone(),
         arms: setup.arms.iter().map(with_earlier).collect(),
@@ -235,7 +237,8 @@ impl WorldLab<'_, '_> {
 
     fn timed(&mut self, arm: &Arm) -> Result<Timed, RunFailure> {
         let fresh = look::conditioned(&self.setup.look.runs);
-        let timing = Timing { fresh, watch: Watch::Speeds, limits: self.limits(arm) };
+        let memory = self.setup.request.quantity == Quantity::Memory;
+        let timing = Timing { fresh, watch: Watch::Speeds, memory, limits: self.limits(arm) };
         let run = self.world.timed(arm, &timing).map_err(|stop| match stop {
             Stop::TooLong(limit) => RunFailure::Failed(self.too_long(limit)),
             other => other.into_failure(),

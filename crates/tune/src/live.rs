@@ -367,7 +367,13 @@ impl World for Live<'_> {
 
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop> {
         let observed = timing.watch == Watch::Kernel;
-        let observe = Observe { samples: observed, walks: observed, profile: false };
+        let observe = Observe {
+            samples: observed,
+            user: observed,
+            walks: observed,
+            memory: timing.memory,
+            ..Observe::default()
+        };
         let speeds = self.speeds(timing.watch);
         self.settle(arm, &timing.limits)?;
         let (look, conditioned, mut done, huge_slots) = self.around(|live| {
@@ -387,12 +393,13 @@ impl World for Live<'_> {
             huge_faults: done.huge_faults,
             huge_file_maps: done.huge_file_maps,
             huge_slots,
-            tools_started: done.tools_started,
+            files_opened: done.files_opened,
             cpus_at_end: done.cpus_at_end,
             supervisor_ns: done.supervisor_ns,
             leftovers: done.leftovers_killed,
             conditioned,
             samples: done.samples,
+            user: done.user,
             walks: done.walks,
             usage: done.usage,
         })

@@ -6,7 +6,7 @@ use crate::output::Captured;
 use crate::request::{PLAIN, Request};
 use crate::stop::Stop;
 use crate::world::{Arm, Limits, Timed, Timing, Watch, World};
-use pagewise_model::look::{Look, Samples, Traced, WalkCounts};
+use pagewise_model::look::{Look, Samples, Traced, UserSamples, WalkCounts};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 
@@ -43,6 +43,8 @@ pub(crate) struct Plain {
     pub(crate) runs: Vec<Usage>,
     /// Samples of the first of them.
     pub(crate) samples: Fact<Samples>,
+    /// Samples in user mode of the first of them.
+    pub(crate) user: Fact<UserSamples>,
     /// Page walks of the first of them.
     pub(crate) walks: Fact<WalkCounts>,
     /// Typical time from one run to the next: preparation, conditioning and cleanup included.
@@ -61,21 +63,26 @@ pub(crate) fn time(
     enough: impl Fn(Nanos, Nanos) -> bool,
 ) -> Result<Plain, Stop> {
     let before = world.now();
-    let timing = Timing { fresh: Bytes(0), watch: Watch::Kernel, limits };
+    let timing = Timing { fresh: Bytes(0), watch: Watch::Kernel, limits, ..Timing::default() };
     let first = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
-    let mut leftovers = first.leftovers;
-    let mut runs = vec![first.usage];
+    let Timed { mut leftovers, usage, samples, user, walks, .. } = first;
+    let mut runs = vec![usage];
     let touching = Nanos::from_f64(conditioned(&runs).0 as f64 * TOUCH_NS);
     let mut cost_ns = Nanos(world.now().0.saturating_sub(before.0)) + touching;
     if enough(cost_ns, world.now()) {
         let before = world.now();
-        let timing = Timing { fresh: conditioned(&runs), watch: Watch::Nothing, limits };
+        let timing = Timing {
+            fresh: conditioned(&runs),
+            watch: Watch::Nothing,
+            limits,
+            ..Timing::default()
+        };
         let second = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
         cost_ns = Nanos(world.now().0.saturating_sub(before.0));
         leftovers = leftovers.max(second.leftovers);
         runs.push(second.usage);
     }
-    Ok(Plain { runs, samples: first.samples, walks: first.walks, cost_ns, leftovers })
+    Ok(Plain { runs, samples, user, walks, cost_ns, leftovers })
 }
 
 /// A run that ended as it should.

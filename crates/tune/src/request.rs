@@ -1,9 +1,11 @@
 //! What the user asked for.
 
 use pagewise_model::Nanos;
+use pagewise_model::guard::Guard;
 use pagewise_model::plan::Dose;
 pub use pagewise_model::run::StdoutTo;
 use pagewise_model::run::{Run, RunKind};
+use pagewise_model::trial::Quantity;
 use pagewise_remedy::receipt::{Here, Start};
 use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::Input;
@@ -49,6 +51,10 @@ pub struct Request {
     pub own_arms: Vec<OwnArm>,
     /// That settings of the machine may be changed while the session lasts.
     pub system: Option<Permit>,
+    /// What decides.
+    pub quantity: Quantity,
+    /// What an arm may not pass, whatever it gains.
+    pub guards: Vec<Guard>,
     /// Time for the experiment; the default depends on the program.
     pub budget: Option<Nanos>,
     /// Seed of the random orders.

@@ -13,10 +13,11 @@ use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timing, Watch, World};
 use pagewise_judge::diagnosis::diagnose;
+use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::look::{Look, TimedFaults, Traced};
 use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::trial::{Experiment, Verdict, Word};
+use pagewise_model::trial::{Experiment, Quantity, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use pagewise_remedy::Evidence;
@@ -188,15 +189,15 @@ impl<'a> Session<'a> {
             ));
         }
         let fresh = look::conditioned(&timed.runs);
-        let timing = Timing { fresh, watch: Watch::Nothing, limits };
+        let timing = Timing { fresh, watch: Watch::Nothing, limits, ..Timing::default() };
         let faults = if enough(timed.cost_ns, world.now()) {
             self.record(&timed.runs, &timing, world)?
         } else {
             Fact::missing("the budget has no room for a separate run")
         };
-        let look =
-            Look { runs: timed.runs, traced, samples: timed.samples, walks: timed.walks, faults };
-        self.cost_ns = timed.cost_ns;
+        let look::Plain { runs, samples, user, walks, cost_ns, .. } = timed;
+        let look = Look { runs, traced, samples, user, walks, faults };
+        self.cost_ns = cost_ns;
         self.limits = look::limits(&look);
         self.run.look = Some(look);
         Ok(Step::Diagnose)
@@ -233,7 +234,7 @@ impl<'a> Session<'a> {
         {
             let evidence =
                 Evidence { look, diagnosis, machine, prices, pool: &pool, has_log: false };
-            self.run.candidates = choose::candidates(&evidence);
+            self.run.candidates = choose::candidates(&evidence, self.request.quantity);
         }
         self.run.pool = Some(pool);
         world.tell(&Event::Chosen(&self.run));
@@ -241,7 +242,10 @@ impl<'a> Session<'a> {
             self.run.outcome = Some(Outcome::AdviceOnly);
             return Ok(Step::Done);
         }
-        let ceiling = self.run.diagnosis.as_ref().map_or(1.0, |d| d.ceiling_share);
+        let diagnosis = self.run.diagnosis.as_ref();
+        let is_memory = self.request.quantity == Quantity::Memory;
+        let ceiling = diagnosis.filter(|_| !is_memory).map_or(1.0, |d| d.ceiling_share);
+        let bounded = diagnosis.map_or("page costs and wake-ups", Diagnosis::bounded);
         let little = ceiling < choose::LEAST_CEILING;
         if !little || self.request.only.is_some() {
             let chosen = choose::doses(self.request, &self.run.candidates);
@@ -250,15 +254,14 @@ impl<'a> Session<'a> {
         if !self.arms().is_empty() {
             return Ok(Step::Compare);
         }
-        let why = if little {
-            format!("page costs and wake-ups are at most {:.1}% of its time", ceiling * 100.0)
+        let why = if is_memory {
+            "no remedy saves memory of this program".to_owned()
+        } else if little {
+            format!("{bounded} are at most {:.1}% of its time", ceiling * 100.0)
         } else {
-            format!(
-                "page costs and wake-ups are at most {:.0}% of its time, and no remedy fits",
-                ceiling * 100.0
-            )
+            format!("{bounded} are at most {:.0}% of its time, and no remedy fits", ceiling * 100.0)
         };
-        self.run.outcome = Some(match self.not_in_ceiling() {
+        self.run.outcome = Some(match self.not_in_ceiling().filter(|_| !is_memory) {
             None => Outcome::NothingToGain { why },
             Some(costs) => {
                 Outcome::CannotTell { why: format!("{why}, but {costs} could not be seen") }
@@ -357,6 +360,9 @@ impl<'a> Session<'a> {
 
     /// The first of the remedies' arms among `kept` that saves more than the ceiling said, beyond doubt.
     fn beyond_ceiling(&self, kept: &[&Verdict]) -> Option<String> {
+        if self.request.quantity == Quantity::Memory {
+            return None;
+        }
         let ceiling = self.run.diagnosis.as_ref()?.ceiling_share;
         let is_remedy = |verdict: &Verdict| self.run.doses.iter().any(|d| d.0 == verdict.arm);
         kept.iter().filter(|verdict| is_remedy(verdict)).find_map(|verdict| {

@@ -96,7 +96,11 @@ pub const INPUT_HELP: &str =
     "save it and use --input FILE, or use </dev/null if the program needs none";
 
 fn had_done(effects: &[SideEffect]) -> String {
-    if effects.is_empty() { String::new() } else { format!("; before that it {}", sentence(effects)) }
+    if effects.is_empty() {
+        String::new()
+    } else {
+        format!("; before that it {}", sentence(effects))
+    }
 }
 
 fn who(arm: Option<&str>) -> String {

@@ -105,10 +105,10 @@ impl Subject<'_> {
         let timed = look::time(world, &arms.off, self.request.ignore_failure, limits, |_, _| true)?;
         let off_text = world.text_on_huge_pages(&arms.files);
         let fresh = look::conditioned(&timed.runs);
-        let timing = Timing { fresh, watch: Watch::Kernel, limits };
+        let timing = Timing { fresh, watch: Watch::Kernel, limits, ..Timing::default() };
         let faults = Fact::missing("not part of a trial of code on huge pages");
-        let (samples, off_walks) = (timed.samples, timed.walks);
-        let look = Look { runs: timed.runs, traced, samples, walks: off_walks.clone(), faults };
+        let look::Plain { runs, samples, user, walks: off_walks, .. } = timed;
+        let look = Look { runs, traced, samples, user, walks: off_walks.clone(), faults };
         let limits = look::limits(&look);
         world.tell(&Event::Stage("comparing outputs"));
         let (base, _) = match experiment::baseline(world, &arms.off, &limits, &look) {

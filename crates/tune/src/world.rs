@@ -4,7 +4,7 @@ use crate::output::Captured;
 use crate::race::{Progress, WeatherMark};
 use crate::request::{OwnArm, PLAIN, Request};
 use crate::stop::Stop;
-use pagewise_model::look::{Samples, TimedFaults, Traced, WalkCounts};
+use pagewise_model::look::{Samples, TimedFaults, Traced, UserSamples, WalkCounts};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Dose, HugeFile, Settings};
 use pagewise_model::pool::HugePool;
@@ -93,6 +93,8 @@ pub struct Timing {
     pub fresh: Bytes,
     /// What is watched meanwhile.
     pub watch: Watch,
+    /// The memory of its processes is sampled.
+    pub memory: bool,
     /// What it may take.
     pub limits: Limits,
 }
@@ -111,8 +113,8 @@ pub struct Timed {
     /// Of each file that this or another arm brings into huge folios, the slots in them right after the
     /// run, beyond what a plain start leaves.
     pub huge_slots: Vec<(String, u64)>,
-    /// The file of the tools that the arm puts in front of PATH was opened meanwhile.
-    pub tools_started: bool,
+    /// The files that the arm makes the program open (our tools, a preloaded library) were opened meanwhile.
+    pub files_opened: bool,
     /// CPUs that it was allowed at its end.
     pub cpus_at_end: Vec<u32>,
     /// CPU time of the supervising process.
@@ -123,6 +125,8 @@ pub struct Timed {
     pub conditioned: bool,
     /// Kernel samples, if asked for.
     pub samples: Fact<Samples>,
+    /// Samples in user mode, if asked for.
+    pub user: Fact<UserSamples>,
     /// Page-walk counts, if asked for.
     pub walks: Fact<WalkCounts>,
 }

@@ -13,6 +13,7 @@ use pagewise_model::look::{
 use pagewise_model::plan::{Candidate, FileKind};
 use pagewise_model::pool::HugePool;
 use pagewise_model::text::{Layout, Placement, Segment};
+use pagewise_model::trial::Quantity;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_tune::choose;
@@ -53,6 +54,7 @@ fn judged(
         runs,
         traced: Fact::Missing(missing()),
         samples: Fact::Missing(missing()),
+        user: Fact::Missing(missing()),
         walks: Fact::Missing(missing()),
         faults: Fact::Missing(missing()),
     };
@@ -65,7 +67,7 @@ fn judged(
     let (look, diagnosis) = (&look, &diagnosis);
     let (machine, prices, pool) = (&machine, &prices, &pool);
     let evidence = Evidence { look, diagnosis, machine, prices, pool, has_log };
-    choose::candidates(&evidence)
+    choose::candidates(&evidence, Quantity::Time)
 }
 
 fn specs(candidates: &[Candidate], remedy: &str) -> Vec<String> {

@@ -13,7 +13,8 @@ mod recorded;
 use machine::Machine;
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
-use pagewise_model::trial::{Experiment, Verdict, Word};
+use pagewise_model::guard::Guard;
+use pagewise_model::trial::{Experiment, Quantity, Verdict, Word};
 use pagewise_remedy::Mechanism;
 use pagewise_tune::race::{Goal, Plan, RunFailure, run};
 use pagewise_tune::world::Arm;
@@ -24,6 +25,8 @@ fn arm(name: &str) -> Arm {
 
 fn plan(arms: &[&str], seed: u64) -> Plan {
     Plan {
+        quantity: Quantity::Time,
+        guards: Vec::new(),
         goal: Goal::Gain,
         control: arm("A"),
         arms: arms.iter().map(|name| arm(name)).collect(),
@@ -100,6 +103,49 @@ fn a_large_gain_among_seven_takes_few_runs() {
     all.sort_unstable();
     println!("runs: median {}, 9 in 10 within {}", all[20], all[35]);
     assert!(all[35] <= 25, "{all:?}");
+}
+
+#[test]
+fn less_memory_is_found_in_few_runs_and_nothing_is_not() {
+    let of_memory = |seed| {
+        let guards = pagewise_judge::guards::usual(Quantity::Memory);
+        Plan { quantity: Quantity::Memory, guards, ..plan(&SEVEN, seed) }
+    };
+    for seed in 0..20 {
+        let mut machine = Machine::new(seed, Nanos::millis(200), 0.03);
+        machine.memory = vec![("d", 0.8f64.ln())];
+        let experiment = run(&mut machine, &of_memory(seed));
+        assert_eq!(word(&experiment, "d"), Word::Keep, "{}", of(&experiment, "d").why);
+        assert!(runs(&experiment) <= 40, "{}", runs(&experiment));
+    }
+    let keeps = |seed: &u64| {
+        let mut machine = Machine::new(*seed, Nanos::millis(600), 0.03);
+        has(&run(&mut machine, &of_memory(*seed)), Word::Keep)
+    };
+    let keeps = (0..100).filter(keeps).count();
+    assert!(keeps <= 5, "{keeps} of 100, 2 are allowed");
+}
+
+#[test]
+fn no_gain_is_kept_at_a_price_beyond_its_guard() {
+    let guard = |quantity, limit_share| Guard { quantity: Some(quantity), limit_share };
+    for seed in 0..100 {
+        let mut machine = Machine::new(seed, Nanos::millis(200), 0.03);
+        machine.effects = vec![("b", 0.8f64.ln())];
+        machine.memory = vec![("b", 0.15f64.ln_1p())];
+        let guards = vec![guard(Quantity::Memory, 0.10)];
+        let experiment = run(&mut machine, &Plan { guards, ..plan(&["b", "c"], seed) });
+        assert_eq!(word(&experiment, "b"), Word::Reject);
+        let why = &of(&experiment, "b").why;
+        assert!(why.contains("more memory: guard memory<+10%"), "{why}");
+        machine = Machine::new(seed, Nanos::millis(200), 0.03);
+        machine.effects = vec![("b", 0.10f64.ln_1p())];
+        machine.memory = vec![("b", 0.5f64.ln())];
+        let guards = vec![guard(Quantity::Time, 0.03)];
+        let slow = Plan { quantity: Quantity::Memory, guards, ..plan(&["b"], seed) };
+        let experiment = run(&mut machine, &slow);
+        assert_ne!(word(&experiment, "b"), Word::Keep, "{}", of(&experiment, "b").why);
+    }
 }
 
 /// Of 30 experiments with the one arm `effect` slower, those that end in `wanted`.

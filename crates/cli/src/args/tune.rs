@@ -15,6 +15,7 @@ Examples:
   pagewise tune --input data.json -- jq .name
   pagewise tune --prepare 'rm -rf out' -- make -C src
   pagewise tune --arm 'tuned=./job --threads 1' -- ./job
+  pagewise tune --goal memory --guard 'time<+5%' -- ./job
   pagewise tune --continue 1793000000000-4711-job --budget 60s
   pagewise tune --serve 'redis-server --port {port} --save \"\"' \\
       --ready tcp:{port} --load 'redis-benchmark -p {port} -t get -n 200000 --csv'
@@ -48,6 +49,15 @@ pub(crate) struct Tune {
     /// Try only these remedies (NAME or NAME=PARAMETER, separated by commas)
     #[arg(long, value_name = "LIST")]
     pub(crate) only: Option<String>,
+    /// What decides: time, cpu or memory; of a service cpu-per-request, throughput, p99 or memory
+    /// [default: time, or cpu-per-request]
+    #[arg(long, value_enum, value_name = "GOAL", hide_possible_values = true)]
+    pub(crate) goal: Option<GoalKind>,
+    /// Reject an arm beyond this bound, such as memory<+10%, time<+3%, p99<+20% or errors=0 (repeatable)
+    /// [default: memory<+10%, for memory time<+3%, of a service p99<+20% and errors=0,
+    /// with -p also throughput<+20%]
+    #[arg(long = "guard", value_name = "BOUND", conflicts_with = "earlier")]
+    pub(crate) guards: Vec<String>,
     /// Allow changes to machine-wide settings during the session: pool reserves pages (root)
     #[arg(long)]
     pub(crate) system: bool,
@@ -60,7 +70,7 @@ pub(crate) struct Tune {
         value_name = "RUN",
         conflicts_with_all = [
             "input", "stdout", "outputs", "rerun_safe", "prepare", "cleanup", "ignore_failure",
-            "advise", "only", "arms", "command",
+            "advise", "only", "arms", "goal", "command",
         ]
     )]
     pub(crate) earlier: Option<String>,
@@ -72,22 +82,28 @@ pub(crate) struct Tune {
     pub(crate) service: ServiceArgs,
 }
 
-/// What a service is compared by.
+/// What arms are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum GoalKind {
+    /// Wall time of a run.
+    Time,
+    /// CPU time of a run.
+    Cpu,
     /// CPU time of the server for each request.
     CpuPerRequest,
     /// Requests a second.
     Throughput,
     /// Latency that 99% of requests do not exceed; needs a load at a fixed rate.
     P99,
-    /// Memory of the server.
+    /// The most memory that the processes of a run hold together; the memory of a server.
     Memory,
 }
 
 impl From<GoalKind> for Quantity {
     fn from(kind: GoalKind) -> Self {
         match kind {
+            GoalKind::Time => Self::Time,
+            GoalKind::Cpu => Self::Cpu,
             GoalKind::CpuPerRequest => Self::CpuPerRequest,
             GoalKind::Throughput => Self::Throughput,
             GoalKind::P99 => Self::P99,
@@ -152,19 +168,6 @@ pub(crate) struct ServiceArgs {
     /// fio, regex:PATTERN or json:PATH [default: by the name of the load's program]
     #[arg(long, value_name = "NAME", requires = "service")]
     pub(crate) metric: Option<String>,
-    /// What decides
-    #[arg(
-        long,
-        value_enum,
-        value_name = "GOAL",
-        requires = "service",
-        default_value = "cpu-per-request"
-    )]
-    pub(crate) goal: GoalKind,
-    /// Reject an arm beyond this bound, such as p99<+20%, memory<+10% or errors=0 (repeatable)
-    /// [default: p99<+20% and errors=0; with -p also throughput<+20%]
-    #[arg(long = "guard", value_name = "BOUND", requires = "service")]
-    pub(crate) guards: Vec<String>,
     /// How servers are compared
     #[arg(long, value_enum, value_name = "MODE", requires = "serve", default_value = "auto")]
     pub(crate) mode: ModeKind,

@@ -7,6 +7,7 @@ use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use pagewise_kernel::lock::{ExperimentLock, LockError, SettingsLock};
 use pagewise_model::run::{Outcome, Run};
+use pagewise_model::trial::Quantity;
 use pagewise_remedy::receipt::Here;
 use pagewise_tracee::launch::{Input, Launch, Standard};
 use pagewise_tune::{INPUT_HELP, Request, StdoutTo, Stop};
@@ -98,6 +99,8 @@ pub(super) fn request_of_running(
         advise: false,
         only: None,
         own_arms: Vec::new(),
+        quantity: Quantity::Time,
+        guards: Vec::new(),
         system: None,
         budget: args.budget,
         seed: args.seed.unwrap_or(started_unix_ns),

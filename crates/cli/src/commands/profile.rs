@@ -23,6 +23,7 @@ use pagewise_observe::profile::name_functions;
 use pagewise_report::graph_section;
 use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
 use pagewise_tracee::passthrough;
+use pagewise_tracee::perf::user_samples;
 use pagewise_tracee::supervise::Supervisor;
 use pagewise_tune::request::run_of;
 use std::process::ExitCode;
@@ -64,6 +65,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
         faults: fault_times(args, finished.faults),
         traced: traced(args, second),
         samples: kernel_only(&samples),
+        user: samples.clone().map(|all| user_samples(&all)),
         walks: finished.walks,
     };
     let diagnosis = pagewise_judge::diagnosis::diagnose(&look, &prices, &machine);
@@ -127,7 +129,7 @@ fn launch(args: &Profile) -> Result<Launch, Failure> {
         recorder,
         stdin: args.input.clone().map_or(Input::Inherit, Input::File),
         stdout: if args.json { Sink::Stderr } else { Sink::Inherit },
-        observe: Observe { samples: false, profile: true, walks: true },
+        observe: Observe { profile: true, walks: true, ..Observe::default() },
         ..Launch::passthrough(args.command.clone())
     })
 }

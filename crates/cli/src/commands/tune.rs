@@ -10,8 +10,11 @@ use super::signals;
 use crate::args::{ExperimentArgs, Part, Tune};
 use crate::failure::Failure;
 use crate::store;
+use pagewise_judge::guards;
 use pagewise_model::conditions::Conditions;
+use pagewise_model::guard::Guard;
 use pagewise_model::run::{Run, RunKind, StdoutTo};
+use pagewise_model::trial::Quantity;
 use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::{Input, Launch};
 use pagewise_tune::live::Live;
@@ -68,9 +71,40 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
     experiment::conclude(run, end, &args.experiment)
 }
 
+/// What may decide, the first if nothing was typed, and what a guard may bound.
+struct Goals {
+    quantities: &'static [Quantity],
+    has_errors: bool,
+    usual_guards: fn(Quantity) -> Vec<Guard>,
+}
+
+/// Of a program that ends.
+const PROGRAM: Goals = Goals {
+    quantities: &[Quantity::Time, Quantity::Cpu, Quantity::Memory],
+    has_errors: false,
+    usual_guards: guards::usual,
+};
+
+/// What decides, and what an arm may not pass.
+fn goal(args: &Tune, goals: &Goals) -> Result<(Quantity, Vec<Guard>), Failure> {
+    let quantity = args.goal.map_or(goals.quantities[0], Quantity::from);
+    if !goals.quantities.contains(&quantity) {
+        let names: Vec<&str> = goals.quantities.iter().map(|one| one.name()).collect();
+        let why = format!("--goal {} does not fit: use {}", quantity.name(), names.join(", "));
+        return Err(Failure::usage(why));
+    }
+    let typed =
+        args.guards.iter().map(|text| guards::parse(text, goals.quantities, goals.has_errors));
+    let typed: Vec<Guard> =
+        typed.collect::<Result<_, _>>().map_err(|why| Failure::usage(format!("--guard {why}")))?;
+    let guards = if typed.is_empty() { (goals.usual_guards)(quantity) } else { typed };
+    Ok((quantity, guards))
+}
+
 /// The request that the command line describes.
 fn fresh(args: &Tune) -> Result<Request, Failure> {
     let mut request = experiment::request(&args.experiment, args.command.clone(), true)?;
+    (request.quantity, request.guards) = goal(args, &PROGRAM)?;
     request.advise = args.advise;
     request.own_arms = args.arms.iter().map(|arm| own_arm(arm)).collect::<Result<_, _>>()?;
     refuse_arms(&request)?;
@@ -105,6 +139,10 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     let machine = pagewise_kernel::machine::machine();
     if let Some(why) = conditions::changed(&saved, &then, &machine, &request.here.program) {
         return Err(refused(&why));
+    }
+    if let Some(experiment) = &saved.experiment {
+        request.quantity = experiment.design.quantity;
+        request.guards.clone_from(&experiment.design.guards);
     }
     let Conditions { outputs, prepare, cleanup, ignore_failure, own_arms, .. } = then;
     request.input = saved.input.as_ref().map_or(Input::Null, |file| Input::File(file.into()));

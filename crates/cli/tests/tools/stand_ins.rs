@@ -141,7 +141,7 @@ fn the_kernel_tells_whether_a_tool_was_started() {
     let mut started = |tools: &[Tool], script: &str| {
         let mut launch = Launch::experiment(["sh", "-c", script].map(Into::into).to_vec());
         launch.settings.tools = tools.to_vec();
-        supervisor.run(&launch, &|| false).unwrap().tools_started
+        supervisor.run(&launch, &|| false).unwrap().files_opened
     };
     assert!(started(&[Tool::Cat], "cat /dev/null"));
     assert!(started(&Tool::ALL, "for i in 1 2 3; do : | tee /dev/null; done"));

@@ -67,10 +67,12 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
     bound_by_system_time(&mut system, run.sys_ns);
     let translation = translation::estimate(look, &run, prices);
     let wakeups = transfer::wakeups(&run, prices, machine);
-    let ceiling_share = ceiling(&run, total(&system), translation.as_ref(), wakeups.as_ref());
+    let malloc = second_opinion::malloc(&look.user, run.user_ns);
     let mut estimates = system;
     estimates.extend(translation);
+    estimates.extend(malloc);
     estimates.extend(wakeups);
+    let ceiling_share = share(total(&estimates), run.wall_ns);
     estimates.retain(|e| e.ns.round() >= 1.0);
     let costs = costs(&estimates, &run, &samples);
     let opinion = second_opinion::Opinion { samples: &samples, recording_ns };
@@ -115,17 +117,6 @@ fn bound_by_system_time(estimates: &mut [Estimate], sys_ns: f64) {
         estimate.ns *= sys_ns / sum;
         estimate.evidence.push_str("; capped by system time seen");
     }
-}
-
-/// The most that can go from the wall time: all page work is taken to be on the critical path.
-fn ceiling(
-    run: &Typical,
-    system_ns: f64,
-    translation: Option<&Estimate>,
-    wakeups: Option<&Estimate>,
-) -> f64 {
-    let ns = |e: Option<&Estimate>| e.map_or(0.0, |e| e.ns);
-    share(system_ns + ns(translation) + ns(wakeups), run.wall_ns)
 }
 
 fn costs(estimates: &[Estimate], run: &Typical, samples: &Fact<Sorted>) -> Vec<Cost> {

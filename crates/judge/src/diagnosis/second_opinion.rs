@@ -10,7 +10,7 @@
 use super::{Estimate, counted};
 use crate::activity::{self, MAPPING_COSTS};
 use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, KernelTime};
-use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
+use pagewise_model::look::{Samples, UNKNOWN_SYMBOL, UserSamples};
 use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
 
@@ -35,6 +35,9 @@ const COMPARED: &[(&str, &[Activity], &[CostKind])] = &[
 const WORTH_A_SENTENCE: f64 = 0.05;
 /// The two ways disagree when they differ by more than this share of the larger.
 pub(super) const TOLERANCE: f64 = 0.20;
+
+/// What takes less of the user time is not named.
+const LEAST_OF_USER: f64 = 0.005;
 
 /// Leaf symbols named at most.
 const MOST_SYMBOLS: usize = 12;
@@ -79,6 +82,9 @@ pub(super) fn kernel_time(samples: &Samples) -> KernelTime {
 
 /// The sampled time of `kind`, where `present` are the kinds that the program pays.
 pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorted>) -> Fact<Nanos> {
+    if kind == CostKind::Malloc {
+        return Fact::missing("it is from samples already");
+    }
     let samples = match samples {
         Fact::Known(samples) => samples,
         Fact::Missing(reason) => return Fact::Missing(reason.clone()),
@@ -90,6 +96,15 @@ pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorte
         Some(other) => Fact::Missing(format!("samples do not separate it from {}", other.label())),
         None => Fact::Known(Nanos::from_f64(samples.ns(activities))),
     }
+}
+
+/// The allocator's own work in user mode, which only samples show.
+pub(super) fn malloc(user: &Fact<UserSamples>, user_ns: f64) -> Option<Estimate> {
+    let UserSamples { all, malloc } = *user.known()?;
+    let part = super::share(malloc as f64, all as f64);
+    let evidence = format!("{malloc} of {} in user mode", counted(all as f64, "sample"));
+    let (kind, ns, basis) = (CostKind::Malloc, part * user_ns, Basis::Samples);
+    (part >= LEAST_OF_USER).then_some(Estimate { kind, ns, basis, evidence })
 }
 
 /// Reclaim has no unit price: samples are the only evidence.

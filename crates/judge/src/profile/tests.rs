@@ -112,6 +112,7 @@ fn counted(costs: Vec<Cost>) -> (Look, Diagnosis) {
         runs: vec![constructed::usage()],
         traced: Fact::missing("not requested"),
         samples: Fact::missing("not requested"),
+        user: Fact::missing("not here"),
         walks: Fact::missing("not requested"),
         faults: Fact::missing("not requested"),
     };

@@ -5,8 +5,7 @@
 //! starts of the same server differ by up to 3% for as long as they live. Evidence, verdicts and
 //! intervals are those of [`crate::race`].
 //!
-//! A guard is broken where the estimate has passed the bound and a loss is proven besides; an arm
-//! whose estimate has passed it is not kept, proven or not. One failed request breaks `errors=0`.
+//! Guards are those of [`crate::guards`]. One failed request breaks `errors=0`.
 //!
 //! Of a server that runs already a pair is one block of windows with the remedy off and on in random order:
 //! there are no two starts that could differ, and nothing is learned of another start. [`Watch`] guards
@@ -19,49 +18,27 @@ mod watch;
 
 pub use watch::Watch;
 
+use crate::guards::{self, Beside, Guards};
 use crate::mechanism::Mechanism;
-use crate::race::{BlockTimes, Claim, Costs, Findings, PROVEN, RULED_OUT, Race, between_logs};
+use crate::race::{BlockTimes, Costs, Findings, PROVEN, RULED_OUT, Race, between_logs};
 use pagewise_model::Nanos;
-use pagewise_model::service::{Guard, Guarded, Holding, Pair, Service, Side, Window};
+use pagewise_model::guard::{Guard, Guarded};
+use pagewise_model::service::{Holding, Pair, Service, Side, Window};
 use pagewise_model::trial::{Quantity, Ratio, Verdict, Word};
 
 /// Warming up makes requests cheaper: two runs of the load that are cheaper by no more than this than the two
 /// before have settled. A runtime that compiles has plateaus of two equal runs on its way.
 const SETTLED: f64 = 0.05;
 
+/// What a guard of a service may bound.
+pub const GUARDED: [Quantity; 4] =
+    [Quantity::CpuPerRequest, Quantity::Throughput, Quantity::P99, Quantity::Memory];
+
 /// The bounds of a session that names none.
 pub const USUAL_GUARDS: [Guard; 2] = [
     Guard { quantity: Some(Quantity::P99), limit_share: 0.20 },
     Guard { quantity: None, limit_share: 0.0 },
 ];
-
-/// A guard as a user types it: `p99<+20%`, `memory<+10%`, `errors=0`.
-///
-/// # Errors
-/// A sentence that says what a guard may be.
-pub fn parse_guard(text: &str) -> Result<Guard, String> {
-    const FORMS: &str = "use NAME<+N% with cpu-per-request, throughput, p99 or memory, or errors=0";
-    let refused = || format!("`{text}`: {FORMS}");
-    if text == "errors=0" {
-        return Ok(USUAL_GUARDS[1]);
-    }
-    let (name, share) = text.split_once("<+").ok_or_else(refused)?;
-    let quantities =
-        [Quantity::CpuPerRequest, Quantity::Throughput, Quantity::P99, Quantity::Memory];
-    let quantity = quantities.into_iter().find(|q| q.name() == name).ok_or_else(refused)?;
-    let percent: f64 = share.strip_suffix('%').and_then(|n| n.parse().ok()).ok_or_else(refused)?;
-    if !(0.0..=1000.0).contains(&percent) {
-        return Err(refused());
-    }
-    Ok(Guard { quantity: Some(quantity), limit_share: percent / 100.0 })
-}
-
-/// A guard as it is typed.
-#[must_use]
-pub fn spell_guard(guard: Guard) -> String {
-    let name = guard.quantity.map(Quantity::name);
-    name.map_or("errors=0".to_owned(), |name| format!("{name}<+{}%", guard.limit_share * 100.0))
-}
 
 /// The logarithm of one side's value; less is better. None where a window does not report it.
 #[must_use]
@@ -82,7 +59,7 @@ fn log(value: f64) -> Option<f64> {
 fn window_value(quantity: Quantity, window: &Window) -> Option<f64> {
     let load = &window.load;
     match quantity {
-        Quantity::CpuPerRequest => log(window.cpu_ns.0 as f64 / load.requests),
+        Quantity::CpuPerRequest | Quantity::Cpu => log(window.cpu_ns.0 as f64 / load.requests),
         Quantity::Throughput | Quantity::Time => Some(-log(window.rate()?)?),
         Quantity::P99 => log(load.latency.p99?),
         Quantity::Memory => None,
@@ -139,13 +116,6 @@ impl Shows {
     }
 }
 
-/// An arm's race and what guards it.
-#[derive(Debug, Clone)]
-struct Bounded {
-    guard: Guard,
-    race: Race,
-}
-
 /// The standings of all arms.
 #[derive(Debug, Clone)]
 pub struct Standings {
@@ -153,9 +123,7 @@ pub struct Standings {
     names: Vec<String>,
     shows: Vec<Shows>,
     race: Race,
-    guards: Vec<Bounded>,
-    /// Evidence of a loss that breaks a guard.
-    breaking: f64,
+    guards: Guards,
     pairs: Vec<Pair>,
 }
 
@@ -163,15 +131,12 @@ impl Standings {
     /// Before any pair; an arm is its name and what shows that it acts.
     #[must_use]
     pub fn new(quantity: Quantity, guards: &[Guard], arms: &[(String, Shows)]) -> Self {
-        let race = Race::new(arms.len());
-        let bounded = |guard: &Guard| Bounded { guard: *guard, race: race.clone() };
         Self {
             quantity,
             names: arms.iter().map(|arm| arm.0.clone()).collect(),
             shows: arms.iter().map(|arm| arm.1).collect(),
-            guards: guards.iter().map(bounded).collect(),
-            breaking: PROVEN,
-            race,
+            guards: Guards::new(guards, arms.len()),
+            race: Race::new(arms.len()),
             pairs: Vec::new(),
         }
     }
@@ -179,7 +144,7 @@ impl Standings {
     /// The same where each window is guarded too ([`Watch`]): two thirds of the errors allowed are for that.
     #[must_use]
     pub fn watched(self) -> Self {
-        Self { breaking: 3.0 * PROVEN, ..self }
+        Self { guards: self.guards.broken_at(3.0 * PROVEN), ..self }
     }
 
     /// Takes a pair in.
@@ -190,13 +155,10 @@ impl Standings {
             let other = value(quantity, &pair.other)?;
             Some(BlockTimes { control: vec![control], arms: vec![(arm, vec![other])] })
         };
-        let own = std::iter::once((Some(self.quantity), &mut self.race));
-        let guards = self.guards.iter_mut().map(|one| (one.guard.quantity, &mut one.race));
-        for (quantity, race) in own.chain(guards) {
-            if let Some(times) = quantity.and_then(block) {
-                race.add(&times);
-            }
+        if let Some(times) = block(self.quantity) {
+            self.race.add(&times);
         }
+        self.guards.add(block);
         self.pairs.push(pair);
     }
 
@@ -213,34 +175,17 @@ impl Standings {
     /// What each guard shows of an arm.
     #[must_use]
     pub fn guarded(&self, arm: usize) -> Vec<Guarded> {
+        let name = self.names.get(arm).map_or("", String::as_str);
         let errors =
             self.of_arm(arm).map(|pair| failed(&pair.other)).fold(0.0, |sum, one| sum + one);
-        let name = self.names.get(arm).cloned().unwrap_or_default();
-        let of = |one: &Bounded| {
-            let standing = one.race.standing(arm);
-            let at = standing.zip(one.race.interval(arm));
-            let passed = standing.is_some_and(|at| at.ratio > 1.0 + one.guard.limit_share);
-            let is_loss = one.race.evidence(arm, Claim::GainAtLeast(0.0)) >= self.breaking;
-            Guarded {
-                arm: name.clone(),
-                guard: one.guard,
-                ratio: at.map(|(at, (low, high))| (at.ratio, low, high)),
-                errors,
-                is_broken: match one.guard.quantity {
-                    Some(_) => passed && is_loss,
-                    None => errors > 0.0,
-                },
-            }
-        };
-        self.guards.iter().map(of).collect()
+        let memory_change_bytes = self.costs(arm).peak_rss_change_bytes;
+        self.guards.guarded(arm, name, Beside { errors, memory_change_bytes })
     }
 
     /// Why an arm is not to be run again: a guard of it is broken.
     #[must_use]
     pub fn broken(&self, arm: usize) -> Option<String> {
-        let broken = self.guarded(arm).into_iter().find(|one| one.is_broken)?;
-        let ratio = broken.ratio.map_or(1.0, |(ratio, ..)| ratio);
-        Some(broken_text(broken.guard, ratio, broken.errors))
+        guards::broken(&self.guarded(arm))
     }
 
     /// Arms about which the question is open and that may still be the best.
@@ -283,22 +228,7 @@ impl Standings {
             host_share_control: 0.0,
             run_ns: pair_ns.0 as f64 / 2.0,
         };
-        let verdict = findings.judge(name, self.costs(arm));
-        if let Some(why) = self.broken(arm) {
-            return Verdict { word: Word::Reject, why, settled_by_ns: None, ..verdict };
-        }
-        let is_gain = matches!(verdict.word, Word::Keep | Word::Likely);
-        match self.guarded(arm).into_iter().find(is_passed).filter(|_| is_gain) {
-            Some(passed) => {
-                let why = format!(
-                    "{}, but guard {} may be broken: too few pairs to tell",
-                    verdict.why,
-                    spell_guard(passed.guard)
-                );
-                Verdict { word: Word::CannotTell, why, ..verdict }
-            }
-            None => verdict,
-        }
+        guards::apply(findings.judge(name, self.costs(arm)), &self.guarded(arm))
     }
 
     /// Readings at the first window and at the last: what a server loses meanwhile does not count.
@@ -329,24 +259,6 @@ impl Standings {
             supervisor_ns: Nanos(0),
         }
     }
-}
-
-/// What broke a guard.
-fn broken_text(guard: Guard, ratio: f64, errors: f64) -> String {
-    match guard.quantity {
-        Some(quantity) => format!(
-            "{:.0}% more {}: guard {}",
-            (ratio - 1.0) * 100.0,
-            quantity.noun(),
-            spell_guard(guard)
-        ),
-        None => format!("{errors:.0} requests failed: guard errors=0"),
-    }
-}
-
-/// The estimate has passed the bound.
-fn is_passed(one: &Guarded) -> bool {
-    one.ratio.is_some_and(|(ratio, ..)| ratio > 1.0 + one.guard.limit_share)
 }
 
 #[cfg(test)]

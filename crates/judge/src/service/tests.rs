@@ -81,22 +81,11 @@ fn plain_servers_of_two_sessions_are_compared_by_their_cost() {
         mode_why: String::new(),
         first: Some(side(99.0, 1.0, 64, 0.0)),
         pairs: vec![pair(side(cost, 1.0, 64, 0.0), side(1.0, 1.0, 64, 0.0)); starts],
-        guarded: Vec::new(),
         asked: None,
     };
     let change = between(&service(10.0, 5), &service(15.0, 5)).unwrap();
     assert!((change.ratio - 1.5).abs() < 1e-9 && change.ratio_low > 1.2, "{change:?}");
     assert_eq!(between(&service(10.0, 0), &service(15.0, 5)), None, "one start is too few");
-}
-
-#[test]
-fn guards_are_read_and_spelled() {
-    for text in ["p99<+20%", "memory<+10%", "cpu-per-request<+3%", "throughput<+0%", "errors=0"] {
-        assert_eq!(spell_guard(parse_guard(text).unwrap()), text);
-    }
-    for text in ["", "p99", "p99<20%", "p99<+20", "p50<+1%", "memory<+-1%", "errors=1"] {
-        assert!(parse_guard(text).unwrap_err().contains("use NAME<+N%"), "{text}");
-    }
 }
 
 #[test]
@@ -156,7 +145,7 @@ fn a_failed_request_rejects_the_arm() {
 
 #[test]
 fn memory_beyond_its_guard_is_not_kept() {
-    let guards = [parse_guard("memory<+10%").unwrap()];
+    let guards = [guards::parse("memory<+10%", &GUARDED, true).unwrap()];
     let mut all = standings(&guards);
     let mut rng = Rng::new(5);
     for _ in 0..12 {
@@ -261,7 +250,7 @@ fn harm_is_seen_within_the_window_or_the_session() {
 
 #[test]
 fn one_failed_request_breaks_its_guard_in_any_window() {
-    let guards = [USUAL_GUARDS[1], parse_guard("memory<+10%").unwrap()];
+    let guards = [USUAL_GUARDS[1], guards::parse("memory<+10%", &GUARDED, true).unwrap()];
     let mut watch = Watch::new(&guards, Vec::new());
     let window = |errors| side(10.0, 1.0, 100, errors).windows[0].clone();
     assert_eq!(watch.add_on(0, &window(0.0)), None);

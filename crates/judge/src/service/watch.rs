@@ -5,8 +5,10 @@
 //! on lie beyond the bound on average and above those with it off by more than [`SURE`] standard errors.
 //! What that does not see yet, the evidence of whole blocks finds later.
 
-use super::{broken_text, window_value};
-use pagewise_model::service::{Guard, Holding, Window};
+use super::window_value;
+use crate::guards::broken_text;
+use pagewise_model::guard::Guard;
+use pagewise_model::service::{Holding, Window};
 use pagewise_model::trial::Quantity;
 use std::collections::BTreeMap;
 

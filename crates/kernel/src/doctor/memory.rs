@@ -7,7 +7,7 @@ use crate::pagemap::{self, Pagemap};
 use crate::proc::{meminfo, own_pid};
 use crate::region::{Pages, Region};
 use crate::userfault::Userfault;
-use crate::{cachestat, page_size, thp};
+use crate::{cachestat, linker_cache, page_size, thp};
 use pagewise_model::Bytes;
 use pagewise_model::capability::{Answer, Capability};
 use rustix::fs::MemfdFlags;
@@ -23,6 +23,7 @@ const PROCMAP_QUERY: u64 = 0xc068_6611;
 
 pub(super) fn probe() -> Vec<Capability> {
     let mut found = huge_pages();
+    found.extend(allocators());
     found.extend(page_tables());
     found.extend(files());
     found
@@ -53,6 +54,21 @@ fn huge_pages() -> Vec<Capability> {
             Some("as root: sysctl vm.nr_hugepages=N, or pagewise run --system --with pool=SIZE"),
         ),
     ]
+}
+
+fn allocators() -> Vec<Capability> {
+    let found = linker_cache::allocators();
+    let row = |known: &linker_cache::Known| {
+        let is_there = found.iter().any(|library| library.allocator == known.allocator);
+        capability(
+            GROUP,
+            known.name,
+            "another malloc, to be tried on any program (remedy allocator)",
+            answer_if(is_there, "the dynamic linker knows no such library"),
+            Some(&format!("Debian, Ubuntu: apt install {}", known.package)),
+        )
+    };
+    linker_cache::ALLOCATORS.iter().map(row).collect()
 }
 
 fn page_tables() -> Vec<Capability> {

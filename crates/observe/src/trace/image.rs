@@ -51,6 +51,7 @@ impl Image {
             exe,
             args: arguments(pid),
             is_static: elf.is_some_and(|e| e.is_static),
+            is_32_bit: elf.is_some_and(|e| e.is_32_bit),
             allocator: elf.map_or(Allocator::Unknown, |e| e.allocator),
             glibc_huge_tunable: None,
             threads: 1,

@@ -21,7 +21,7 @@ use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, Diagnosis, Kern
 use pagewise_model::fault::{GroupTally, Tally};
 use pagewise_model::look::{
     AccessPattern, Footprint, KernelStack, Look, PipeSeen, ProcessSeen, Samples, SideEffect,
-    TimedFaults, Traced, WalkCounts,
+    TimedFaults, Traced, UserSamples, WalkCounts,
 };
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
@@ -102,6 +102,7 @@ pub(crate) fn look() -> Look {
         runs: vec![usage(1000), usage(1040)],
         traced: Fact::missing("ptrace is not permitted"),
         samples: Fact::missing("perf_event_paranoid is 2"),
+        user: Fact::missing("no samples"),
         walks: Fact::missing("no hardware counters"),
         faults: Fact::missing("not requested"),
     }
@@ -172,6 +173,7 @@ pub(crate) fn traced_look() -> Look {
             period_ns: Nanos::millis(1),
             lost: 2,
         }),
+        user: Fact::Known(UserSamples { all: 300, malloc: 30 }),
         walks: Fact::Known(WalkCounts { cycles: 1000, data_walk_cycles: 210, code_walk_cycles: 5 }),
         faults: Fact::Known(timed_faults()),
     }
@@ -297,6 +299,7 @@ pub(crate) fn block(dropped: Option<&str>) -> Block {
 pub(crate) fn design() -> Design {
     Design {
         quantity: Quantity::Time,
+        guards: vec![],
         seed: 42,
         budget_ns: Nanos::secs(60),
         control: "plain".into(),
@@ -309,6 +312,7 @@ pub(crate) fn experiment(verdicts: Vec<Verdict>) -> Experiment {
         design: design(),
         blocks: vec![block(None), block(None), block(Some("not finished"))],
         verdicts,
+        guarded: vec![],
         warnings: vec![],
         interrupted: false,
         halted: None,

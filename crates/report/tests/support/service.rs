@@ -1,10 +1,9 @@
 //! A service under its load, constructed.
 
 use super::{effect, experiment, proven, verdict};
+use pagewise_model::guard::{Guard, Guarded};
 use pagewise_model::run::Run;
-use pagewise_model::service::{
-    Guard, Guarded, Holding, Latency, Load, Mode, Pair, Service, Side, Window,
-};
+use pagewise_model::service::{Holding, Latency, Load, Mode, Pair, Service, Side, Window};
 use pagewise_model::trial::{Quantity, Word};
 use pagewise_model::{Bytes, Nanos};
 
@@ -48,6 +47,7 @@ pub(crate) fn served() -> Run {
         guard: p99,
         ratio: Some((ratio, ratio - 0.05, ratio + 0.05)),
         errors: 0.0,
+        is_passed: is_broken,
         is_broken,
     };
     run.service = Some(Service {
@@ -63,7 +63,6 @@ pub(crate) fn served() -> Run {
             pair("malloc-keep", served_side(190, 700.0, 0)),
             pair("heap-huge", served_side(176, 490.0, 280)),
         ],
-        guarded: vec![guarded("heap-huge", 0.98, false), guarded("malloc-keep", 1.4, true)],
         asked: None,
     });
     let broken = "40% more p99 latency: guard p99<+20%";
@@ -76,6 +75,7 @@ pub(crate) fn served() -> Run {
         ),
         verdict("malloc-keep", Word::Reject, broken, Some(effect(0.95, 0.8, 1.1))),
     ]);
+    all.guarded = vec![guarded("heap-huge", 0.98, false), guarded("malloc-keep", 1.4, true)];
     (all.design.quantity, all.blocks) = (Quantity::CpuPerRequest, Vec::new());
     run.experiment = Some(all);
     run

@@ -6,7 +6,8 @@
 //! tree has ended. See perf_event_open(2), kernel/events/core.c.
 //!
 //! - [`Sampling`]: a CPU clock tick every [`sampling::PERIOD_NS`] ns of CPU time, no PMU needed.
-//! - [`Profiling`]: the same with the callers in the program; also of processes that run already.
+//! - [`Profiling`]: the same with the callers in the program; also of processes that run already, and of
+//!   user mode only, which `kernel.perf_event_paranoid` 2 allows everybody.
 //! - [`WalkCounters`]: cycles and page walk cycles in user mode, where the processor has them.
 //! - [`faults::FaultRings`]: beginning and end of each page fault, drained by the recorder process.
 //!
@@ -34,15 +35,19 @@ pub use profile::{Profiling, profile_running};
 pub use sampling::Sampling;
 pub use walks::WalkCounters;
 
+use crate::glibc;
 use pagewise_model::Fact;
-use pagewise_model::look::{Samples, WalkCounts};
+use pagewise_model::look::{Samples, UserSamples, WalkCounts};
 use pagewise_model::profile::StackSamples;
+use std::collections::HashMap;
+use std::ops::Range;
 
 /// What is attached to one program.
 #[derive(Debug)]
 pub struct Observers {
     samples: Fact<Sampling>,
     profile: Fact<Profiling>,
+    user: Fact<Profiling>,
     walks: Fact<WalkCounters>,
 }
 
@@ -53,6 +58,8 @@ pub struct Observed {
     pub samples: Fact<Samples>,
     /// Samples with whole stacks, when they were asked for.
     pub profile: Fact<StackSamples>,
+    /// Samples in user mode, when they were asked for.
+    pub user: Fact<UserSamples>,
     /// Page-walk counts, when they were asked for.
     pub walks: Fact<WalkCounts>,
 }
@@ -64,6 +71,7 @@ impl Observers {
         Self {
             samples: if observe.samples { Sampling::attach(pid) } else { not_asked() },
             profile: if observe.profile { Profiling::attach(pid) } else { not_asked() },
+            user: if observe.user { Profiling::attach_to_user_mode(pid) } else { not_asked() },
             walks: if observe.walks { WalkCounters::attach(pid) } else { not_asked() },
         }
     }
@@ -74,9 +82,26 @@ impl Observers {
         Observed {
             samples: self.samples.and_then(Sampling::finish),
             profile: self.profile.and_then(Profiling::finish),
+            user: self.user.and_then(Profiling::finish).map(|all| user_samples(&all)),
             walks: self.walks.and_then(WalkCounters::finish),
         }
     }
+}
+
+/// How many of these samples are in user mode, and how many of them hit the code of glibc's allocator.
+#[must_use]
+pub fn user_samples(all: &StackSamples) -> UserSamples {
+    let mut code: HashMap<&str, Option<Range<u64>>> = HashMap::new();
+    let mut counted = UserSamples::default();
+    for stack in all.stacks.iter().filter(|stack| stack.kernel.is_empty()) {
+        counted.all += stack.count;
+        let Some(leaf) = stack.user.first() else { continue };
+        let range = code.entry(&leaf.path).or_insert_with(|| glibc::malloc_code(&leaf.path));
+        if range.as_ref().is_some_and(|range| range.contains(&leaf.offset_bytes.0)) {
+            counted.malloc += stack.count;
+        }
+    }
+    counted
 }
 
 fn not_asked<T>() -> Fact<T> {

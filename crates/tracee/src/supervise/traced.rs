@@ -11,7 +11,7 @@ use crate::launch::Launch;
 use crate::limits::{Limit, Limits};
 use crate::tree::Tree;
 use crate::wait;
-use pagewise_model::look::{SideEffect, Traced, told};
+use pagewise_model::look::{SideEffect, Traced, sentence};
 use pagewise_model::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
 use std::ffi::OsString;
@@ -67,7 +67,7 @@ pub(super) fn run(
 
 /// The first effects, as the end of a sentence.
 fn had_done(effects: &[SideEffect]) -> String {
-    if effects.is_empty() { String::new() } else { format!("; it had {}", told(effects)) }
+    if effects.is_empty() { String::new() } else { format!("; it had {}", sentence(effects)) }
 }
 
 /// Why the tree was killed.

@@ -6,7 +6,7 @@ use pagewise_judge::race::{BlockTimes, Costs, Slopes, Speeds};
 use pagewise_judge::stats::find_two_modes;
 use pagewise_model::Nanos;
 use pagewise_model::measured::median;
-use pagewise_model::trial::{Block, Point};
+use pagewise_model::trial::{Block, Point, Quantity};
 use std::collections::BTreeMap;
 
 /// What the host's time may take from a run at most: a tree on several CPUs can have more of it
@@ -49,10 +49,10 @@ pub(crate) fn block_times(
 }
 
 /// Learns from a block how runs go with the speeds meanwhile, arm by arm.
-pub(crate) fn learn(slopes: &mut Slopes, block: &Block) {
+pub(crate) fn learn(slopes: &mut Slopes, quantity: Quantity, block: &Block) {
     let mut runs: BTreeMap<&str, Vec<(Speeds, f64)>> = BTreeMap::new();
     for point in &block.points {
-        runs.entry(&point.arm).or_default().push((log_speeds(point), log_wall(point)));
+        runs.entry(&point.arm).or_default().push((log_speeds(point), log_of(quantity, point)));
     }
     runs.values().for_each(|runs| slopes.learn(runs));
 }
@@ -68,13 +68,26 @@ pub(crate) fn log_speeds(point: &Point) -> Speeds {
     point.usage.speed.map_or([0.0; 2], |speed| [log(speed.round_ns), log(speed.load_ns)])
 }
 
-pub(crate) fn log_wall(point: &Point) -> f64 {
-    (point.usage.wall_ns.0.max(1) as f64).ln()
+/// What decides, of a run: nanoseconds or bytes.
+fn amount(quantity: Quantity, point: &Point) -> f64 {
+    let amount = match quantity {
+        Quantity::Memory => point.usage.peak_memory().0,
+        Quantity::Cpu => point.usage.cpu_ns().0,
+        _ => point.usage.wall_ns.0,
+    };
+    amount.max(1) as f64
 }
 
-pub(crate) fn log_without_host((point, host_ns): Hosted<'_>) -> f64 {
-    let wall = point.usage.wall_ns.0.max(1) as f64;
-    (wall - host_ns).max(wall * LEAST_LEFT).ln()
+pub(crate) fn log_of(quantity: Quantity, point: &Point) -> f64 {
+    amount(quantity, point).ln()
+}
+
+pub(crate) fn log_without_host(quantity: Quantity, (point, host_ns): Hosted<'_>) -> f64 {
+    let amount = amount(quantity, point);
+    match quantity {
+        Quantity::Memory => amount.ln(),
+        _ => (amount - host_ns).max(amount * LEAST_LEFT).ln(),
+    }
 }
 
 /// The mean and not the median: a host that takes from three runs in ten takes from the comparison.
@@ -103,7 +116,7 @@ pub(crate) fn costs(arm: &[Hosted<'_>], control: &[Hosted<'_>]) -> Costs {
         median(&points.iter().map(|(point, _)| of(point)).collect::<Vec<_>>())
     };
     let cpu = |point: &Point| point.usage.cpu_ns().0 as f64;
-    let peak = |point: &Point| point.usage.peak_rss_bytes.0 as f64;
+    let peak = |point: &Point| point.usage.peak_memory().0 as f64;
     let cpu_ratio = match (middle(arm, cpu), middle(control, cpu)) {
         (Some(arm), Some(control)) if control > 0.0 => Some(arm / control),
         _ => None,
@@ -125,8 +138,10 @@ pub(crate) fn mode_warnings<'a>(
     names: impl IntoIterator<Item = &'a str>,
 ) -> Vec<String> {
     let warn = |name: &str| {
-        let own: Vec<f64> =
-            points(blocks, name, name).into_iter().map(|(point, _)| log_wall(point)).collect();
+        let own: Vec<f64> = points(blocks, name, name)
+            .into_iter()
+            .map(|(point, _)| log_of(Quantity::Time, point))
+            .collect();
         let modes = find_two_modes(&own)?;
         Some(format!(
             "{name} runs at two speeds, {} and {} ({:.0}% of runs at the slower, {} changes)",

@@ -2,7 +2,8 @@
 
 use crate::world::Arm;
 use pagewise_model::Nanos;
-use pagewise_model::trial::Block;
+use pagewise_model::guard::Guard;
+use pagewise_model::trial::{Block, Quantity};
 
 /// The default budget is this or [`DEFAULT_RUNS`], whichever is longer.
 const DEFAULT_BUDGET: Nanos = Nanos::secs(60);
@@ -26,6 +27,10 @@ pub enum Goal {
 /// An experiment to be run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
+    /// What decides.
+    pub quantity: Quantity,
+    /// What an arm may not pass, whatever it gains.
+    pub guards: Vec<Guard>,
     /// When it has its answer.
     pub goal: Goal,
     /// What the arms are measured against.

@@ -6,9 +6,11 @@ use super::plan::{Goal, Plan};
 use super::races::Races;
 use super::runner::{Halt, Runner, ours};
 use crate::world::Arm;
+use pagewise_judge::guards::{self, Beside};
 use pagewise_judge::race::{Claim, Findings, LEAST_GAIN, RULED_OUT, Race};
 use pagewise_model::Nanos;
-use pagewise_model::trial::{Block, Design, Experiment, Quantity, Ratio, Verdict, Weather, Word};
+use pagewise_model::guard::Guarded;
+use pagewise_model::trial::{Block, Design, Experiment, Ratio, Verdict, Weather, Word};
 
 /// Runs of each in a block while several arms race.
 const FEW: u32 = 2;
@@ -63,7 +65,7 @@ impl<'a, L: Lab> Schedule<'a, L> {
     fn new(runner: Runner<'a, L>) -> Self {
         let arms = runner.plan.arms.clone();
         let mut schedule = Self {
-            races: Races::new(arms.len()),
+            races: Races::new(runner.plan.quantity, &runner.plan.guards, arms.len()),
             arms,
             compared: Vec::new(),
             blocks: Vec::new(),
@@ -103,7 +105,22 @@ impl<'a, L: Lab> Schedule<'a, L> {
     fn sound(&self) -> Vec<usize> {
         let is_sound =
             |arm: &Arm| arm.barred.is_none() && !self.runner.failed.contains_key(&arm.name);
-        (0..self.arms.len()).filter(|at| is_sound(&self.arms[*at])).collect()
+        let may_run = |at: &usize| is_sound(&self.arms[*at]) && !self.breaks_guard(*at);
+        (0..self.arms.len()).filter(may_run).collect()
+    }
+
+    /// What the guards show of an arm.
+    fn guarded(&self, arm: usize) -> Vec<Guarded> {
+        let (own, control) = (&self.arms[arm], &self.runner.plan.control.name);
+        let arms = evidence::points(&self.blocks, &own.name, &own.name);
+        let controls = evidence::points(&self.blocks, control, &own.name);
+        let memory_change_bytes = evidence::costs(&arms, &controls).peak_rss_change_bytes;
+        let beside = Beside { errors: 0.0, memory_change_bytes };
+        self.races.guards.guarded(arm, &own.name, beside)
+    }
+
+    fn breaks_guard(&self, arm: usize) -> bool {
+        self.guarded(arm).iter().any(|one| one.is_broken)
     }
 
     /// Those of them about which the question is open.
@@ -314,7 +331,7 @@ impl<'a, L: Lab> Schedule<'a, L> {
             host_share_control: evidence::host_share(&controls, &controls),
             run_ns,
         };
-        findings.judge(&own.name, costs)
+        guards::apply(findings.judge(&own.name, costs), &self.guarded(arm))
     }
 
     fn verdict(&self, arm: usize, halt: Option<&Halt>) -> Verdict {
@@ -350,6 +367,7 @@ impl<'a, L: Lab> Schedule<'a, L> {
         let plan = self.runner.plan;
         let verdicts: Vec<Verdict> =
             (0..self.arms.len()).map(|arm| self.verdict(arm, halt.as_ref())).collect();
+        let guarded = (0..self.arms.len()).flat_map(|arm| self.guarded(arm)).collect();
         let names = std::iter::once(&plan.control).chain(&self.arms).map(|arm| arm.name.as_str());
         let mut warnings = evidence::mode_warnings(&self.blocks, names);
         let halted = match &halt {
@@ -365,7 +383,8 @@ impl<'a, L: Lab> Schedule<'a, L> {
         };
         Experiment {
             design: Design {
-                quantity: Quantity::Time,
+                quantity: plan.quantity,
+                guards: plan.guards.clone(),
                 seed: plan.seed,
                 budget_ns: plan.budget,
                 control: plan.control.name.clone(),
@@ -373,6 +392,7 @@ impl<'a, L: Lab> Schedule<'a, L> {
             },
             blocks: self.blocks,
             verdicts,
+            guarded,
             warnings,
             interrupted: halt == Some(Halt::Interrupted),
             halted,

@@ -130,6 +130,7 @@ pub(super) fn conclude(
     let experiment = Experiment {
         design: Design {
             quantity: terms.goal,
+            guards: terms.guards.clone(),
             seed: base.seed,
             budget_ns: base.budget.unwrap_or(BUDGET),
             control: PLAIN.to_owned(),
@@ -137,13 +138,13 @@ pub(super) fn conclude(
         },
         blocks: Vec::new(),
         verdicts: arms.iter().enumerate().map(verdict).collect(),
+        guarded: (0..arms.len()).flat_map(|arm| standings.guarded(arm)).collect(),
         warnings: Vec::new(),
         interrupted,
         halted: None,
     };
     if let Some(service) = &mut run.service {
         service.pairs = standings.pairs().to_vec();
-        service.guarded = (0..arms.len()).flat_map(|arm| standings.guarded(arm)).collect();
     }
     run.doses = arms
         .iter()

@@ -22,7 +22,6 @@ impl Request {
             stop_within_ns: self.ways.stop_within,
             load_within_ns: self.terms.load_within,
             warm_up_ns: self.terms.warm_up,
-            guards: self.terms.guards.clone(),
             mode: self.mode,
         }
     }

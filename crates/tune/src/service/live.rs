@@ -135,7 +135,6 @@ impl Session<'_> {
             mode_why: "the process runs already".to_owned(),
             first: None,
             pairs: Vec::new(),
-            guarded: Vec::new(),
             // What was the process is no longer there, or no longer the same.
             asked: None,
         });

@@ -37,9 +37,10 @@ use pagewise_judge::service::{Shows, Standings};
 use pagewise_judge::stats::Rng;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
+use pagewise_model::guard::Guard;
 use pagewise_model::plan::{Dose, FileKind, Receipt};
 use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::service::{Guard, Mode, Service, Side};
+use pagewise_model::service::{Mode, Service, Side};
 use pagewise_model::trial::{Experiment, Quantity};
 use pagewise_remedy::Mechanism;
 use stage::{Failure, Seen, Stage};
@@ -51,7 +52,8 @@ use std::sync::atomic::AtomicBool;
 /// Windows of a server in a pair at least and at most; even, because halves are swapped.
 const WINDOWS: (u32, u32) = (2, 8);
 /// Remedies that change how a server starts and nothing else.
-const FIT: [&str; 4] = ["malloc-keep", "heap-huge", "heap-small", "text-huge"];
+const FIT: [&str; 7] =
+    ["malloc-keep", "allocator", "heap-huge", "heap-small", "arenas", "trim", "text-huge"];
 
 /// A service and its load.
 #[derive(Debug, Clone)]
@@ -186,7 +188,6 @@ impl Session<'_> {
             mode_why,
             first: None,
             pairs: Vec::new(),
-            guarded: Vec::new(),
             asked: Some(self.request.asked()),
         });
         self.stage.tell(&Event::Stage("the plain server under its load"));
@@ -197,8 +198,9 @@ impl Session<'_> {
         let took = clock::now().0.saturating_sub(begun.0);
         self.cost.insert(Mode::Duet.name(), Nanos(took));
         self.cost.insert(Mode::Restart.name(), Nanos(2 * took));
+        let quantity = self.request.terms.goal;
         watched::diagnosed(run, usage, traced, |evidence| {
-            let mut candidates = choose::candidates(evidence);
+            let mut candidates = choose::candidates(evidence, quantity);
             candidates.retain(|candidate| FIT.contains(&candidate.remedy.as_str()));
             candidates
         });

@@ -46,6 +46,7 @@ impl Watched {
             write_calls: bytes(|io| io.write_calls),
             device_read_bytes: bytes(|io| io.storage_read.0).map(Bytes),
             speed: None,
+            memory: None,
             ended: Ended::Exited(0),
         }
     }
@@ -64,6 +65,7 @@ pub(super) fn diagnosed(
         runs: vec![usage],
         traced: Fact::Known(traced),
         samples: Fact::missing(NOT_TAKEN),
+        user: Fact::missing(NOT_TAKEN),
         walks: Fact::missing(NOT_TAKEN),
         faults: Fact::missing(NOT_TAKEN),
     };

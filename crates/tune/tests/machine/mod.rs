@@ -38,6 +38,8 @@ pub(crate) struct Machine {
     pub(crate) steal_every_ns: u64,
     /// Change of the logarithm of the time, by arm.
     pub(crate) effects: Vec<(&'static str, f64)>,
+    /// The same of the memory, which has a noise of 1%.
+    pub(crate) memory: Vec<(&'static str, f64)>,
     /// Further change in half of the runs, by arm.
     pub(crate) second_speeds: Vec<(&'static str, f64)>,
     /// Exit status, by arm.
@@ -83,6 +85,7 @@ impl Machine {
             drift: 0.5,
             steal_every_ns: 0,
             effects: vec![],
+            memory: vec![],
             second_speeds: vec![],
             statuses: vec![],
             broken: vec![],
@@ -112,13 +115,7 @@ fn of<T: Copy>(table: &[(&'static str, T)], arm: &str) -> Option<T> {
 }
 
 fn usage(wall_ns: Nanos, status: i32) -> Usage {
-    Usage {
-        wall_ns,
-        user_ns: wall_ns,
-        peak_rss_bytes: Bytes::mib(10),
-        ended: Ended::Exited(status),
-        ..constructed::usage()
-    }
+    Usage { wall_ns, user_ns: wall_ns, ended: Ended::Exited(status), ..constructed::usage() }
 }
 
 impl Lab for Machine {
@@ -131,6 +128,8 @@ impl Lab for Machine {
         if self.broken.contains(&name) {
             return Err(RunFailure::Failed("no such file".to_owned()));
         }
+        // Of its own, so that runs are what they are without it.
+        let mut memory_noise = Rng::new(self.clock_ns);
         let hours = (self.clock_ns - (1 << 40)) as f64 / 3.6e12;
         let second = of(&self.second_speeds, name).filter(|_| self.rng.below(2) == 0);
         let recorded = self.recording.iter().cycle().nth(self.order.len() - 1).copied();
@@ -157,11 +156,14 @@ impl Lab for Machine {
         });
         let wall = Nanos::from_f64(usual * log.exp() * self.slowness() * slump) + self.hit;
         self.clock_ns += wall.0 + self.between_ns;
+        let held = of(&self.memory, name).unwrap_or(0.0) + 0.01 * memory_noise.normal();
+        let peak_rss_bytes = Bytes((Bytes::gib(1).0 as f64 * held.exp()) as u64);
+        let status = of(&self.statuses, name).unwrap_or(0);
         let own = self.counters.iter().find(|(counted, ..)| *counted == name);
         let idle = self.counters.iter().map(|(counted, _, idle)| ((*counted).to_owned(), *idle));
         Ok(Point {
             arm: String::new(),
-            usage: Usage { speed, ..usage(wall, of(&self.statuses, name).unwrap_or(0)) },
+            usage: Usage { speed, peak_rss_bytes, ..usage(wall, status) },
             mechanism: own.map(|(_, moved, _)| *moved),
             idle_mechanisms: if name == "A" { idle.collect() } else { vec![] },
             huge_faults: 0,

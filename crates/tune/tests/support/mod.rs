@@ -31,6 +31,8 @@ pub(crate) fn request() -> Request {
         advise: false,
         only: None,
         own_arms: Vec::new(),
+        quantity: pagewise_model::trial::Quantity::Time,
+        guards: Vec::new(),
         system: None,
         budget: Some(Nanos::secs(60)),
         seed: 1,
@@ -291,7 +293,7 @@ impl World for Fake {
                 ..constructed::usage()
             },
             watched: Vec::new(),
-            tools_started: !arm.settings.tools.is_empty(),
+            files_opened: !arm.settings.tools.is_empty(),
             huge_faults: if huge { self.huge_faults } else { 0 },
             huge_file_maps: if text { 2 } else { 0 },
             huge_slots: arm.settings.huge_files.iter().map(|f| (f.path.clone(), 2)).collect(),
@@ -300,6 +302,7 @@ impl World for Fake {
             leftovers: self.leftovers,
             conditioned: true,
             samples: Fact::missing("no samples here"),
+            user: Fact::missing("no samples here"),
             walks: Fact::missing("no counters here"),
         })
     }

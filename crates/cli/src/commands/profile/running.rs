@@ -12,6 +12,7 @@ use pagewise_model::Fact;
 use pagewise_model::look::Look;
 use pagewise_model::run::RunKind;
 use pagewise_tracee::perf::profile_running;
+use pagewise_tracee::perf::user_samples;
 use pagewise_tracee::target::{Target, Until};
 use pagewise_tune::request::run_of;
 use std::ffi::OsString;
@@ -44,6 +45,7 @@ pub(super) fn run(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
         runs: Vec::new(),
         traced: Fact::missing(RAN_BEFORE),
         samples: kernel_only(&samples),
+        user: samples.clone().map(|all| user_samples(&all)),
         walks: Fact::missing(RAN_BEFORE),
         faults: Fact::missing(RAN_BEFORE),
     });

@@ -1,5 +1,6 @@
 //! `pagewise tune --live -p PID`
 
+use super::Goals;
 use super::serve::terms;
 use crate::args::{Part, Tune};
 use crate::commands::experiment;
@@ -7,9 +8,9 @@ use crate::commands::progress::Display;
 use crate::commands::signals;
 use crate::commands::{helper, run::doses};
 use crate::failure::Failure;
-use pagewise_judge::service::USUAL_GUARDS;
+use pagewise_judge::service::{GUARDED, USUAL_GUARDS};
 use pagewise_kernel::proc::{self, stat, tree};
-use pagewise_model::service::Guard;
+use pagewise_model::guard::Guard;
 use pagewise_model::trial::Quantity;
 use pagewise_tracee::launch::Input;
 use pagewise_tracee::target::{Target, TargetError};
@@ -24,6 +25,10 @@ const GUARDS: [Guard; 3] = [
     USUAL_GUARDS[1],
     Guard { quantity: Some(Quantity::Throughput), limit_share: 0.20 },
 ];
+
+/// What may decide about a process that runs already.
+const RUNNING: Goals =
+    Goals { quantities: &GUARDED, has_errors: true, usual_guards: |_| GUARDS.to_vec() };
 
 /// Tunes a process that runs already.
 pub(super) fn run(args: &Tune, pid: i32) -> Result<ExitCode, Failure> {
@@ -99,7 +104,7 @@ fn request(args: &Tune, target: Target) -> Result<Live, Failure> {
     base.here.environment = proc::environment(pid);
     base.here.program = file(pid);
     base.here.directory = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-    let terms = terms(&args.service, &GUARDS)?;
+    let terms = terms(args, &RUNNING)?;
     Ok(Live { base, target, terms })
 }
 

@@ -1,5 +1,6 @@
 //! `pagewise tune --serve`
 
+use super::Goals;
 use crate::args::{ExperimentArgs, Part, ServiceArgs, Tune};
 use crate::commands::experiment;
 use crate::commands::progress::Display;
@@ -7,14 +8,16 @@ use crate::commands::signals;
 use crate::commands::{helper, run::doses};
 use crate::failure::Failure;
 use pagewise_judge::service::load::Metric;
-use pagewise_judge::service::{USUAL_GUARDS, parse_guard};
+use pagewise_judge::service::{GUARDED, USUAL_GUARDS};
 use pagewise_model::run::Run;
-use pagewise_model::service::Guard;
-use pagewise_model::trial::Quantity;
 use pagewise_tracee::launch::Input;
 use pagewise_tune::Request as Base;
 use pagewise_tune::service::{self, Ready, Request, Terms, Ways};
 use std::process::ExitCode;
+
+/// What may decide about a service.
+const SERVICE: Goals =
+    Goals { quantities: &GUARDED, has_errors: true, usual_guards: |_| USUAL_GUARDS.to_vec() };
 
 /// Tunes a server under its load.
 pub(super) fn run(args: &Tune, serve: &str) -> Result<ExitCode, Failure> {
@@ -51,9 +54,7 @@ fn again(mut base: Base, saved: &Run) -> Result<Request, String> {
         .and_then(|service| Some((service, service.asked.as_ref()?)))
         .ok_or("how its servers are started was not saved")?;
     base.only = Some(saved.doses.iter().flat_map(|(_, doses)| doses.clone()).collect());
-    let goal = saved.experiment.as_ref().map(|experiment| experiment.design.quantity);
     Ok(Request {
-        base,
         serve: service.serve.clone(),
         ways: Ways {
             ready: Ready::parse(&asked.ready)?,
@@ -67,9 +68,10 @@ fn again(mut base: Base, saved: &Run) -> Result<Request, String> {
             load_within: asked.load_within_ns,
             metric: service.metric.parse()?,
             warm_up: asked.warm_up_ns,
-            goal: goal.unwrap_or(Quantity::CpuPerRequest),
-            guards: asked.guards.clone(),
+            goal: base.quantity,
+            guards: base.guards.clone(),
         },
+        base,
     })
 }
 
@@ -94,7 +96,7 @@ fn request(args: &Tune, serve: &str) -> Result<Request, Failure> {
     Ok(Request {
         base,
         serve: serve.to_owned(),
-        terms: terms(asked, &USUAL_GUARDS)?,
+        terms: terms(args, &SERVICE)?,
         ways: Ways {
             ready: Ready::parse(asked.ready.as_deref().unwrap_or_default())
                 .map_err(|why| Failure::usage(format!("--ready {why}")))?,
@@ -106,19 +108,18 @@ fn request(args: &Tune, serve: &str) -> Result<Request, Failure> {
     })
 }
 
-/// The load, and what decides; `usual` are the guards where none is named.
-pub(super) fn terms(asked: &ServiceArgs, usual: &[Guard]) -> Result<Terms, Failure> {
+/// The load, and what decides.
+pub(super) fn terms(args: &Tune, goals: &Goals) -> Result<Terms, Failure> {
+    let asked = &args.service;
     let load = asked.load.clone().unwrap_or_default();
-    let bad = |why: String| Failure::usage(format!("--guard {why}"));
-    let guards = asked.guards.iter().map(|text| parse_guard(text).map_err(bad));
-    let guards: Vec<_> = guards.collect::<Result<_, _>>()?;
+    let (goal, guards) = super::goal(args, goals)?;
     Ok(Terms {
         metric: metric(asked, &load)?,
         load,
         load_within: asked.load_time,
         warm_up: asked.warmup,
-        goal: asked.goal.into(),
-        guards: if guards.is_empty() { usual.to_vec() } else { guards },
+        goal,
+        guards,
     })
 }
 

@@ -94,6 +94,7 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
             ended: Ended::Exited(0),
         }),
         samples: Fact::missing("no samples"),
+        user: Fact::missing("not here"),
         walks: Fact::missing("no counters"),
         faults: Fact::missing("not timed"),
     }

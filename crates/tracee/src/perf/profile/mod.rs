@@ -51,7 +51,21 @@ impl Profiling {
     /// Starts sampling `pid` from its exec on, or says why not.
     #[must_use]
     pub fn attach(pid: i32) -> Fact<Self> {
-        let events = Events::open(true).and_then(|mut events| {
+        Self::follow(pid, Events::open(true), refusal)
+    }
+
+    /// The same without the kernel's part, by the clock of each task.
+    #[must_use]
+    pub fn attach_to_user_mode(pid: i32) -> Fact<Self> {
+        Self::follow(pid, Events::of_user_mode(), refusal_in_user_mode)
+    }
+
+    fn follow(
+        pid: i32,
+        events: Result<Events, SysError>,
+        refusal: fn(&SysError) -> String,
+    ) -> Fact<Self> {
+        let events = events.and_then(|mut events| {
             events.add_thread(pid)?;
             Ok(events)
         });
@@ -102,6 +116,15 @@ impl Events {
         let mut rings = rings(on_exec)?;
         rings.add_event((), &cpu_clock(), EVERYBODY)?;
         Ok(Self { rings, attr: names(on_exec), clock: Clock::Cpus })
+    }
+
+    /// Of what a program does in user mode, from its exec on.
+    fn of_user_mode() -> Result<Self, SysError> {
+        let mut attr = task_clock(true);
+        attr.set_exclude_kernel(1);
+        attr.set_exclude_callchain_kernel(1);
+        let clock = Clock::Tasks { why: "only user mode was requested".to_owned() };
+        Ok(Self { rings: rings(true)?, attr, clock })
     }
 
     /// Opens the events of thread `tid`, one on every CPU.
@@ -157,6 +180,16 @@ impl Take for Drained<'_> {
 
 fn rings(on_exec: bool) -> Result<Rings<()>, SysError> {
     Rings::open(&event::online_cpus(), RING_BYTES, RING_BYTES, !on_exec)
+}
+
+/// Why user mode cannot be sampled.
+fn refusal_in_user_mode(error: &SysError) -> String {
+    match error.errno() {
+        Some(libc::EACCES | libc::EPERM) => "CPU samples are refused to this account; \
+            `sysctl kernel.perf_event_paranoid=2` or CAP_PERFMON allows those of user mode"
+            .to_owned(),
+        _ => refusal(error),
+    }
 }
 
 /// Why clocks of whole CPUs cannot be had.

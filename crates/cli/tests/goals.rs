@@ -1,0 +1,98 @@
+//! Memory as a goal and allocators as a remedy, on programs whose memory and time in malloc are known
+//! (`tests/programs/mallocs.c`).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says when it skips"
+)]
+
+#[allow(dead_code, reason = "tests of other commands use the rest")]
+mod helper;
+
+use helper::{Place, compile, experiment, said};
+use pagewise_kernel::linker_cache;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// The program; none, with a `SKIP` line, without a compiler.
+fn built(place: &Place, test: &str) -> Option<PathBuf> {
+    let to = place.path().join("mallocs");
+    let is_built = compile("mallocs.c", &["-O1", "-pthread"], &to);
+    if !is_built {
+        println!("SKIP {test}: no C compiler");
+    }
+    is_built.then_some(to)
+}
+
+/// A session of `tune` with these options and this command, as JSON.
+fn tuned(place: &Place, options: &[&str], command: &[&str]) -> Option<Value> {
+    let done = experiment(|| {
+        let mut tune = place.pagewise(&["tune", "--json", "--quiet", "--budget", "60s"]);
+        tune.args(options).arg("--").args(command);
+        tune
+    })?;
+    let shown = said(&done.stdout);
+    Some(serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{shown}{}", said(&done.stderr))))
+}
+
+fn verdict<'a>(run: &'a Value, arm: &str) -> &'a Value {
+    let verdicts = run["experiment"]["verdicts"].as_array().unwrap_or_else(|| panic!("{run:#}"));
+    verdicts.iter().find(|verdict| verdict["arm"] == arm).unwrap_or_else(|| panic!("{run:#}"))
+}
+
+#[test]
+fn one_arena_gives_back_what_eight_keep() {
+    let place = Place::new();
+    let Some(program) = built(&place, "one_arena_gives_back_what_eight_keep") else { return };
+    let command = [program.to_str().unwrap(), "arenas", "8", "10"];
+    let options = ["--goal", "memory", "--guard", "time<+50%", "--only", "arenas=1"];
+    let Some(run) = tuned(&place, &options, &command) else { return };
+    let of = verdict(&run, "arenas=1");
+    assert_eq!(of["word"], "keep", "{of:#}");
+    let ratio = of["effect"]["ratio"].as_f64().unwrap();
+    // 8 times 10 MiB become 10 MiB, and some of the program itself.
+    assert!((0.1..0.4).contains(&ratio), "{ratio}");
+    assert_eq!(run["experiment"]["design"]["quantity"], "memory");
+    let receipt = run["receipt"]["environment"][0].as_str().unwrap();
+    assert!(receipt.contains("glibc.malloc.arena_max=1"), "{receipt}");
+}
+
+#[test]
+fn time_in_malloc_is_seen_and_another_allocator_is_loaded() {
+    let place = Place::new();
+    let Some(program) = built(&place, "time_in_malloc_is_seen") else { return };
+    let command = [program.to_str().unwrap(), "spin", "600000"];
+    let Some(run) = tuned(&place, &["--advise"], &command) else { return };
+    let costs = run["diagnosis"]["costs"].as_array().unwrap();
+    match costs.iter().find(|cost| cost["kind"] == "malloc") {
+        Some(cost) => assert!(cost["time_share"].as_f64().unwrap() > 0.5, "{cost:#}"),
+        None => println!("SKIP time_in_malloc_is_seen: {}", run["look"]["user"]),
+    }
+    let Some(library) = linker_cache::allocators().into_iter().next() else {
+        println!("SKIP time_in_malloc_is_seen: no other allocator is installed");
+        return;
+    };
+    let loaded = place
+        .pagewise(&["run", "--with", "allocator", "--", "cat", "/proc/self/maps"])
+        .env("LD_PRELOAD", "/nonexistent/first.so")
+        .output()
+        .unwrap();
+    let name = library.path.rsplit('/').next().unwrap();
+    assert!(said(&loaded.stdout).contains(name), "{}", said(&loaded.stdout));
+    assert_eq!(loaded.status.code(), Some(0));
+}
+
+#[test]
+fn goals_and_guards_that_do_not_fit_are_refused() {
+    let place = Place::new();
+    for (options, expected) in [
+        (["--goal", "p99"], "use time, cpu, memory"),
+        (["--guard", "p99<+20%"], "use NAME<+N% with time, cpu, memory"),
+        (["--guard", "errors=0"], "use NAME<+N% with time, cpu, memory"),
+    ] {
+        let done = place.pagewise(&["tune"]).args(options).args(["--", "true"]).output().unwrap();
+        assert_eq!(done.status.code(), Some(2));
+        assert!(said(&done.stderr).contains(expected), "{}", said(&done.stderr));
+    }
+}

@@ -1,0 +1,226 @@
+//! Bounds that an arm may not pass, whatever it gains: each has a race of its own.
+//!
+//! A guard is broken where the estimate has passed the bound and a loss is proven besides. An arm
+//! whose estimate has passed a bound without that proof is not kept either. Memory counts from
+//! [`LEAST_MEMORY`] on: a small program that takes one huge page more has not become a large one.
+
+use crate::race::{BlockTimes, Claim, PROVEN, Race};
+use pagewise_model::Bytes;
+use pagewise_model::guard::{Guard, Guarded};
+use pagewise_model::trial::{Quantity, Verdict, Word};
+
+/// Less memory than this on top is within every bound.
+pub const LEAST_MEMORY: Bytes = Bytes::mib(16);
+
+/// A guard as a user types it, of one of these quantities: `memory<+10%`; `errors=0` where requests are counted.
+///
+/// # Errors
+/// A sentence that says what a guard may be.
+pub fn parse(text: &str, quantities: &[Quantity], has_errors: bool) -> Result<Guard, String> {
+    let refused = || {
+        let names: Vec<&str> = quantities.iter().map(|one| one.name()).collect();
+        let errors = if has_errors { ", or errors=0" } else { "" };
+        format!("`{text}`: use NAME<+N% with {}{errors}", names.join(", "))
+    };
+    if has_errors && text == "errors=0" {
+        return Ok(Guard { quantity: None, limit_share: 0.0 });
+    }
+    let (name, share) = text.split_once("<+").ok_or_else(refused)?;
+    let quantity = quantities.iter().find(|one| one.name() == name).ok_or_else(refused)?;
+    let percent: f64 = share.strip_suffix('%').and_then(|n| n.parse().ok()).ok_or_else(refused)?;
+    if !(0.0..=1000.0).contains(&percent) {
+        return Err(refused());
+    }
+    Ok(Guard { quantity: Some(*quantity), limit_share: percent / 100.0 })
+}
+
+/// A guard as it is typed.
+#[must_use]
+pub fn spell(guard: Guard) -> String {
+    let name = guard.quantity.map(Quantity::name);
+    name.map_or("errors=0".to_owned(), |name| format!("{name}<+{}%", guard.limit_share * 100.0))
+}
+
+/// The guards of a program that names none, where this decides.
+#[must_use]
+pub fn usual(quantity: Quantity) -> Vec<Guard> {
+    let guard = |quantity, limit_share| Guard { quantity: Some(quantity), limit_share };
+    match quantity {
+        Quantity::Memory => vec![guard(Quantity::Time, 0.03)],
+        _ => vec![guard(Quantity::Memory, 0.10)],
+    }
+}
+
+/// What an arm shows beside its races.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Beside {
+    /// Requests that failed.
+    pub errors: f64,
+    /// Memory on top of the control's.
+    pub memory_change_bytes: Option<i64>,
+}
+
+/// The guards of an experiment, each with its race.
+#[derive(Debug, Clone, Default)]
+pub struct Guards {
+    all: Vec<(Guard, Race)>,
+    /// Evidence of a loss that breaks one.
+    breaking: f64,
+}
+
+impl Guards {
+    /// Before any run of so many arms.
+    #[must_use]
+    pub fn new(guards: &[Guard], arms: usize) -> Self {
+        let all = guards.iter().map(|guard| (*guard, Race::new(arms))).collect();
+        Self { all, breaking: PROVEN }
+    }
+
+    /// The same where a guard breaks at other evidence than [`PROVEN`].
+    #[must_use]
+    pub fn broken_at(self, evidence: f64) -> Self {
+        Self { breaking: evidence, ..self }
+    }
+
+    /// The bounds.
+    #[must_use]
+    pub fn all(&self) -> Vec<Guard> {
+        self.all.iter().map(|(guard, _)| *guard).collect()
+    }
+
+    /// One more arm.
+    pub fn join(&mut self) {
+        for (_, race) in &mut self.all {
+            race.join();
+        }
+    }
+
+    /// Takes a block in, by what it shows of a quantity.
+    pub fn add(&mut self, times: impl Fn(Quantity) -> Option<BlockTimes>) {
+        for (guard, race) in &mut self.all {
+            if let Some(times) = guard.quantity.and_then(&times) {
+                race.add(&times);
+            }
+        }
+    }
+
+    /// What each guard shows of an arm.
+    #[must_use]
+    pub fn guarded(&self, arm: usize, name: &str, beside: Beside) -> Vec<Guarded> {
+        let counts = |guard: &Guard| {
+            guard.quantity != Some(Quantity::Memory)
+                || beside.memory_change_bytes.is_none_or(|more| more > LEAST_MEMORY.0.cast_signed())
+        };
+        let of = |(guard, race): &(Guard, Race)| {
+            let standing = race.standing(arm);
+            let passed = standing.is_some_and(|at| at.ratio > 1.0 + guard.limit_share);
+            let is_loss = race.evidence(arm, Claim::GainAtLeast(0.0)) >= self.breaking;
+            let is_passed = passed && counts(guard);
+            Guarded {
+                arm: name.to_owned(),
+                guard: *guard,
+                ratio: standing
+                    .zip(race.interval(arm))
+                    .map(|(at, (low, high))| (at.ratio, low, high)),
+                errors: beside.errors,
+                is_passed,
+                is_broken: match guard.quantity {
+                    Some(_) => is_passed && is_loss,
+                    None => beside.errors > 0.0,
+                },
+            }
+        };
+        self.all.iter().map(of).collect()
+    }
+}
+
+/// Why an arm is not to be run again: a guard of it is broken.
+#[must_use]
+pub fn broken(guarded: &[Guarded]) -> Option<String> {
+    let broken = guarded.iter().find(|one| one.is_broken)?;
+    let ratio = broken.ratio.map_or(1.0, |(ratio, ..)| ratio);
+    Some(broken_text(broken.guard, ratio, broken.errors))
+}
+
+/// What broke a guard.
+pub(crate) fn broken_text(guard: Guard, ratio: f64, errors: f64) -> String {
+    match guard.quantity {
+        Some(quantity) => {
+            let more = (ratio - 1.0) * 100.0;
+            format!("{more:.0}% more {}: guard {}", quantity.noun(), spell(guard))
+        }
+        None => format!("{errors:.0} requests failed: guard errors=0"),
+    }
+}
+
+/// The verdict under these guards.
+#[must_use]
+pub fn apply(verdict: Verdict, guarded: &[Guarded]) -> Verdict {
+    if let Some(why) = broken(guarded) {
+        return Verdict { word: Word::Reject, why, settled_by_ns: None, ..verdict };
+    }
+    let is_gain = matches!(verdict.word, Word::Keep | Word::Likely);
+    match guarded.iter().find(|one| one.is_passed).filter(|_| is_gain) {
+        Some(passed) => {
+            let guard = spell(passed.guard);
+            let why = format!(
+                "{}, but guard {guard} may be broken: there are too few runs to tell",
+                verdict.why
+            );
+            Verdict { word: Word::CannotTell, why, ..verdict }
+        }
+        None => verdict,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVICE: [Quantity; 2] = [Quantity::P99, Quantity::Memory];
+
+    #[test]
+    fn guards_are_read_as_they_are_spelled() {
+        for text in ["p99<+20%", "memory<+10%", "errors=0"] {
+            assert_eq!(spell(parse(text, &SERVICE, true).unwrap()), text);
+        }
+        for text in [
+            "p99",
+            "p98<+3%",
+            "p99<+-1%",
+            "memory<+x%",
+            "memory<+1001%",
+            "time<+3%",
+            "",
+            "p99<20%",
+            "p99<+20",
+            "errors=1",
+        ] {
+            let why = parse(text, &SERVICE, true).unwrap_err();
+            assert!(why.contains("p99, memory, or errors=0"), "{why}");
+        }
+        assert!(parse("errors=0", &[Quantity::Time], false).is_err());
+    }
+
+    #[test]
+    fn a_bound_is_broken_by_proof_and_memory_only_by_much_of_it() {
+        let guard = Guard { quantity: Some(Quantity::Memory), limit_share: 0.10 };
+        let mut guards = Guards::new(&[guard], 1);
+        let times = |arm: f64| BlockTimes { control: vec![0.0; 4], arms: vec![(0, vec![arm; 4])] };
+        let shown = |guards: &Guards, more: Bytes| {
+            let memory_change_bytes = Some(more.0.cast_signed());
+            guards.guarded(0, "a", Beside { errors: 0.0, memory_change_bytes })
+        };
+        assert!(broken(&shown(&guards, Bytes::gib(1))).is_none(), "nothing has run");
+        (0..5).for_each(|_| guards.add(|_| Some(times(0.3))));
+        let why = broken(&shown(&guards, Bytes::gib(1))).unwrap();
+        assert_eq!(why, "35% more memory: guard memory<+10%");
+        assert!(broken(&shown(&guards, Bytes::mib(8))).is_none());
+        guards.join();
+        assert!(
+            guards.guarded(1, "b", Beside { errors: 0.0, memory_change_bytes: None })[0]
+                .ratio
+                .is_none()
+        );
+    }
+}

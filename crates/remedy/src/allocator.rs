@@ -1,0 +1,230 @@
+//! `allocator`: another allocator in the place of glibc's, preloaded.
+//!
+//! jemalloc, mimalloc and tcmalloc serve small requests from pages of one size each, keep freed memory by
+//! other rules than glibc, and give threads caches of their own. Which is faster, or smaller, depends on the
+//! program: an experiment has to show it. The library is one that the system has (the dynamic linker's
+//! cache lists it); `LD_PRELOAD` (ld.so(8)) names it by its full path, behind what the user has there.
+//! With `+huge` the allocator asks for huge pages by its own switch, as in `heap-huge`.
+//!
+//! How it is seen that it took hold: the kernel saw the library opened. It does not fit static programs
+//! and programs with an allocator of their own, which no preload reaches, nor 32-bit programs, whose linker
+//! would print a warning. Set-uid programs ignore a path with a slash without a word. Not seen before a
+//! run: a program that mixes allocators (a library that frees with glibc what another has allocated, as
+//! plugins opened with RTLD_DEEPBIND do). It fails, and its arm is dropped.
+//!
+//! Cost: all processes of the tree load the library, and freed memory stays with them by other rules.
+
+use crate::heap_huge;
+use crate::remedy::{Evidence, Mechanism, Remedy};
+use pagewise_kernel::linker_cache::{ALLOCATORS, Known};
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::look::{Allocator, ProcessSeen};
+use pagewise_model::machine::{AllocatorLibrary, Machine};
+use pagewise_model::plan::{Candidate, Dose, EnvMerge, LD_PRELOAD, Settings};
+
+/// Below these shares of CPU time another allocator is not tried: in malloc, and in faults and mapping.
+const LEAST_MALLOC: f64 = 0.04;
+const LEAST_FAULTS: f64 = 0.10;
+/// What a parameter ends with that asks for huge pages.
+const HUGE: &str = "+huge";
+
+pub(crate) struct Preload;
+
+/// The packages of all of them, for people.
+fn packages() -> String {
+    ALLOCATORS.map(|known| known.package).join(", ")
+}
+
+impl Preload {
+    fn preload(&self, library: &AllocatorLibrary, is_huge: bool) -> Option<Dose> {
+        let Known { name, .. } =
+            ALLOCATORS.iter().find(|known| known.allocator == library.allocator)?;
+        let entries = vec![library.path.clone()];
+        let preload = EnvMerge { name: LD_PRELOAD.to_owned(), separator: Some(':'), entries };
+        let switches = if is_huge { heap_huge::switch(library.allocator) } else { Vec::new() };
+        let env = [vec![preload], switches].concat();
+        let parameter = format!("{name}{}", if is_huge { HUGE } else { "" });
+        Some(self.with(&parameter, Settings { env, ..Settings::default() }))
+    }
+
+    /// Each library of this machine, on small pages: `heap-huge` settles first what huge pages bring.
+    fn doses(&self, machine: &Machine) -> Vec<Dose> {
+        let plain = |library: &AllocatorLibrary| self.preload(library, false);
+        machine.allocator_libraries.iter().filter_map(plain).collect()
+    }
+}
+
+/// Why no process of the tree can be given another allocator.
+fn refusal(processes: &[ProcessSeen]) -> Option<String> {
+    if let Some(narrow) = processes.iter().find(|p| p.is_32_bit && !p.is_static) {
+        return Some(format!(
+            "{} is a 32-bit program: its linker would print a warning",
+            narrow.exe
+        ));
+    }
+    if processes.iter().any(is_served) {
+        return None;
+    }
+    let of_each = processes.first().map(|process| match process.is_static {
+        true => format!(": {} is static", process.exe),
+        false => format!(": {} has the allocator of {}", process.exe, process.allocator),
+    });
+    Some(format!("no process loads glibc's malloc{}", of_each.unwrap_or_default()))
+}
+
+fn is_served(process: &ProcessSeen) -> bool {
+    process.allocator == Allocator::Glibc && !process.is_static
+}
+
+impl Remedy for Preload {
+    fn name(&self) -> &'static str {
+        "allocator"
+    }
+    fn sentence(&self) -> &'static str {
+        "another allocator in the place of glibc's malloc, preloaded"
+    }
+    fn parameters(&self) -> &'static str {
+        "jemalloc, mimalloc or tcmalloc, of those installed (default: the first);\n    jemalloc+huge or mimalloc+huge: on huge pages"
+    }
+
+    fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
+        let (name, is_huge) = match parameter.strip_suffix(HUGE) {
+            Some(name) => (name, true),
+            None => (parameter, false),
+        };
+        let known = ALLOCATORS.iter().find(|known| known.name == name);
+        let libraries = &machine.allocator_libraries;
+        let (library, package) = match known {
+            Some(known) => {
+                let found = libraries.iter().find(|one| one.allocator == known.allocator);
+                (found, known.package.to_owned())
+            }
+            None if parameter.is_empty() => (libraries.first(), packages()),
+            None => return Err(format!("`{parameter}` is not {}", self.parameters())),
+        };
+        let library = library.ok_or_else(|| {
+            format!("the dynamic linker knows no such library; install it (Debian: {package})")
+        })?;
+        if is_huge && heap_huge::switch(library.allocator).is_empty() {
+            return Err(format!("{name} has no switch for huge pages"));
+        }
+        self.preload(library, is_huge).ok_or_else(|| format!("`{parameter}` is unknown"))
+    }
+
+    fn conflicts(&self) -> &'static [&'static str] {
+        &["heap-huge", "malloc-keep", "pool", "arenas", "trim"]
+    }
+
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+        if evidence.traced().is_none() {
+            return self.unfit("the memory of the program could not be examined");
+        }
+        if let Some(why) = refusal(evidence.processes()) {
+            return self.unfit(why);
+        }
+        let of_faults = [CostKind::AnonFaults, CostKind::Zeroing, CostKind::MapUnmap];
+        let (faults, malloc) =
+            (evidence.diagnosis.share(&of_faults), evidence.share(CostKind::Malloc));
+        let work = match evidence.look.user.known() {
+            Some(_) => format!("malloc and free take {:.1}% of its CPU time", malloc * 100.0),
+            None => "how much time malloc takes is not known".to_owned(),
+        };
+        if malloc < LEAST_MALLOC && faults < LEAST_FAULTS {
+            return self.unfit(format!("{work}, faults and mapping {:.1}%", faults * 100.0));
+        }
+        let doses = self.doses(evidence.machine);
+        if doses.is_empty() {
+            let missing =
+                format!("{work}, but no other allocator is installed (Debian: {})", packages());
+            return self.unfit(missing);
+        }
+        self.fitting(work, faults + malloc, doses)
+    }
+
+    fn fit_for_memory(&self, evidence: &Evidence<'_>) -> Candidate {
+        if evidence.traced().is_none() {
+            return self.unfit("the memory of the program could not be examined");
+        }
+        if let Some(why) = refusal(evidence.processes()) {
+            return self.unfit(why);
+        }
+        let doses = self.doses(evidence.machine);
+        if doses.is_empty() {
+            return self.unfit(format!("no other allocator is installed (Debian: {})", packages()));
+        }
+        let share = evidence.heap_share(is_served);
+        self.fitting("each allocator keeps freed memory by its own rules".to_owned(), share, doses)
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::FilesOpened
+    }
+
+    fn unseen(&self) -> Option<&'static str> {
+        Some("a program that mixes allocators fails under a preloaded one")
+    }
+
+    fn notes(&self, dose: &Dose) -> Vec<String> {
+        let mut notes = vec![
+            "all programs that it starts get the library too, unless they are static or set-uid; \
+             LD_PRELOAD shows in their environment"
+                .to_owned(),
+            "compare the memory: each allocator keeps freed memory by its own rules".to_owned(),
+        ];
+        if dose.parameter.ends_with(HUGE) {
+            notes.push("memory is rounded up to 2 MiB pages".to_owned());
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::constructed::{machine, process};
+
+    fn with(allocators: &[Allocator]) -> Machine {
+        let library =
+            |a: &Allocator| AllocatorLibrary { allocator: *a, path: format!("/lib/lib{a}.so.2") };
+        Machine { allocator_libraries: allocators.iter().map(library).collect(), ..machine() }
+    }
+
+    #[test]
+    fn a_library_is_preloaded_by_its_path_and_switched() {
+        let both = with(&[Allocator::Mimalloc, Allocator::Tcmalloc]);
+        let plain = Preload.dose("", &both).unwrap();
+        assert_eq!(plain.spec(), "allocator=mimalloc");
+        assert_eq!(plain.settings.preloaded().collect::<Vec<_>>(), ["/lib/libmimalloc.so.2"]);
+        let huge = Preload.dose("mimalloc+huge", &both).unwrap();
+        assert_eq!(huge.settings.env.len(), 2);
+        let tried: Vec<String> = Preload.doses(&both).iter().map(Dose::spec).collect();
+        assert_eq!(tried, ["allocator=mimalloc", "allocator=tcmalloc"]);
+    }
+
+    #[test]
+    fn what_is_missing_or_unknown_is_refused_by_name() {
+        let none = Preload.dose("jemalloc", &machine()).unwrap_err();
+        assert!(none.contains("libjemalloc2"), "{none}");
+        assert!(Preload.dose("hoard", &machine()).unwrap_err().contains("hoard"));
+        assert!(Preload.dose("tcmalloc+huge", &with(&[Allocator::Tcmalloc])).is_err());
+    }
+
+    #[test]
+    fn only_dynamic_programs_on_glibc_are_served() {
+        let of = |allocator, is_static, is_32_bit| ProcessSeen {
+            allocator,
+            is_static,
+            is_32_bit,
+            ..process()
+        };
+        assert_eq!(
+            refusal(&[of(Allocator::Go, true, false), of(Allocator::Glibc, false, false)]),
+            None
+        );
+        let why = |process| refusal(&[process]).unwrap();
+        assert!(why(of(Allocator::Glibc, true, false)).ends_with("is static"));
+        assert!(why(of(Allocator::Jemalloc, false, false)).ends_with("jemalloc"));
+        assert!(why(of(Allocator::Glibc, false, true)).contains("32-bit"));
+        assert!(refusal(&[]).is_some());
+    }
+}

@@ -1,0 +1,109 @@
+//! `trim`: glibc hands freed memory back to the kernel early.
+//!
+//! By default both thresholds of glibc's malloc grow with use (malloc/malloc.c, "Tunables" in its manual): blocks of
+//! up to 32 MiB then come from the heap instead of mappings of their own, and up to 64 MiB of free memory stays at
+//! its top. Setting a threshold stops that growth, so large blocks are unmapped by `free`, and the heap
+//! shrinks once so much of its top is free. It is `malloc-keep` the other way round. Cost: memory that is
+//! taken again is faulted in and zeroed again, which the guard on time bounds.
+//!
+//! How it is seen that it took hold: the peak of the largest process, as the kernel keeps it. Not seen: free
+//! blocks below the top of a heap, which only `malloc_trim` or a restart gives back.
+
+use crate::heap_huge::tunable;
+use crate::remedy::{Evidence, Mechanism, Remedy};
+use pagewise_model::Bytes;
+use pagewise_model::look::{Allocator, ProcessSeen};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, Settings};
+
+/// What glibc begins with, and what is tried.
+const USUAL: Bytes = Bytes::kib(128);
+/// glibc takes no larger threshold for mappings.
+const LARGEST: Bytes = Bytes::mib(32);
+
+pub(crate) struct Trim;
+
+impl Trim {
+    fn at(&self, threshold: Bytes) -> Dose {
+        let entries = vec![
+            format!("glibc.malloc.mmap_threshold={}", threshold.0),
+            format!("glibc.malloc.trim_threshold={}", threshold.0),
+            "glibc.malloc.top_pad=0".to_owned(),
+        ];
+        let parameter = format!("{}K", threshold.0 >> 10);
+        self.with(&parameter, Settings { env: vec![tunable(entries)], ..Settings::default() })
+    }
+}
+
+fn is_on_glibc(process: &ProcessSeen) -> bool {
+    process.allocator == Allocator::Glibc
+}
+
+impl Remedy for Trim {
+    fn name(&self) -> &'static str {
+        "trim"
+    }
+    fn sentence(&self) -> &'static str {
+        "glibc hands freed memory back early instead of keeping up to 64 MiB"
+    }
+    fn parameters(&self) -> &'static str {
+        "the free memory from which on it does, 128K (default) to 32M"
+    }
+
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+        let threshold: Bytes = if parameter.is_empty() {
+            USUAL
+        } else {
+            parameter.parse().map_err(|e| format!("{e}"))?
+        };
+        if (USUAL..=LARGEST).contains(&threshold) {
+            Ok(self.at(threshold))
+        } else {
+            Err(format!("the threshold must be between {USUAL} and {LARGEST}"))
+        }
+    }
+
+    fn conflicts(&self) -> &'static [&'static str] {
+        &["malloc-keep"]
+    }
+
+    fn fit(&self, _evidence: &Evidence<'_>) -> Candidate {
+        self.unfit("it saves memory, not time (--goal memory)")
+    }
+
+    fn fit_for_memory(&self, evidence: &Evidence<'_>) -> Candidate {
+        if evidence.traced().is_none() {
+            return self.unfit("the memory of the program could not be examined");
+        }
+        let heaps = evidence.processes().iter().filter(|process| is_on_glibc(process));
+        let Some(largest) = heaps.max_by_key(|process| process.peak_rss_bytes) else {
+            return self.unfit("no process uses glibc's malloc");
+        };
+        let why =
+            format!("{} at the peak of {}, on glibc's malloc", largest.peak_rss_bytes, largest.exe);
+        self.fitting(why, evidence.heap_share(is_on_glibc), vec![self.at(USUAL)])
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::MemorySaved
+    }
+
+    fn notes(&self, _dose: &Dose) -> Vec<String> {
+        vec!["memory that the program takes again is faulted in and zeroed again".to_owned()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::registry::tests_support::parse;
+
+    #[test]
+    fn all_thresholds_are_set_so_that_none_grows() {
+        let dose = parse("trim").unwrap().remove(0);
+        assert_eq!(dose.spec(), "trim=128K");
+        assert_eq!(dose.settings.env[0].entries.len(), 3);
+        assert!(
+            parse("trim=64K").is_err() && parse("trim=64M").is_err() && parse("trim=x").is_err()
+        );
+    }
+}
