@@ -100,7 +100,9 @@ impl Remedy for Preload {
                 (found, known.package.to_owned())
             }
             None if parameter.is_empty() => (libraries.first(), packages()),
-            None => return Err(format!("`{parameter}` is not {}", self.parameters())),
+            None => {
+                return Err(format!("`{parameter}`: use jemalloc, mimalloc or tcmalloc"));
+            }
         };
         let library = library.ok_or_else(|| {
             format!("the dynamic linker knows no such library; install it (Debian: {package})")
