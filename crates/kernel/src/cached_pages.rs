@@ -98,10 +98,15 @@ impl CachedFile {
         let mut group = 0;
         while group < pages {
             let end = pages.min(group + GROUP);
-            let asked = if self.is_there(group) { group..end } else { group..group + 1 };
-            for page in asked {
-                let list = if self.is_there(page) { &mut cached } else { &mut brought };
-                list.push(page..page + 1);
+            // No page is asked for twice: the first question may have brought it.
+            if self.is_there(group) {
+                cached.push(group..group + 1);
+                for page in group + 1..end {
+                    let list = if self.is_there(page) { &mut cached } else { &mut brought };
+                    list.push(page..page + 1);
+                }
+            } else {
+                brought.push(group..group + 1);
             }
             group = end;
         }
