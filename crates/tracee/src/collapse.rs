@@ -133,8 +133,13 @@ mod tests {
         let unmapped = own.collapse(&(0..huge)).unwrap();
         assert_eq!(unmapped, Some(Refusal::NoMemory));
         own.permits().unwrap();
-        own.split(start).unwrap();
-        assert_eq!(region.huge_bytes().unwrap(), Bytes(0));
+        // While a CPU still has the page in its batch for the LRU lists, the kernel leaves it whole.
+        let is_split = || {
+            own.split(start).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            region.huge_bytes().unwrap() == Bytes(0)
+        };
+        assert!((0..100).any(|_| is_split()));
         assert!(region.as_slice()[..huge as usize].iter().all(|byte| *byte == 7));
     }
 
