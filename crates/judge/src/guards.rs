@@ -104,6 +104,16 @@ impl Guards {
         }
     }
 
+    /// Whether the races alone say that a guard of an arm is broken. Without intervals, which take time.
+    #[must_use]
+    pub fn may_be_broken(&self, arm: usize) -> bool {
+        self.all.iter().any(|(guard, race)| is_passed(*guard, race, arm) && self.is_loss(race, arm))
+    }
+
+    fn is_loss(&self, race: &Race, arm: usize) -> bool {
+        race.evidence(arm, Claim::GainAtLeast(0.0)) >= self.breaking
+    }
+
     /// What each guard shows of an arm.
     #[must_use]
     pub fn guarded(&self, arm: usize, name: &str, beside: Beside) -> Vec<Guarded> {
@@ -112,26 +122,29 @@ impl Guards {
                 || beside.memory_change_bytes.is_none_or(|more| more > LEAST_MEMORY.0.cast_signed())
         };
         let of = |(guard, race): &(Guard, Race)| {
-            let standing = race.standing(arm);
-            let passed = standing.is_some_and(|at| at.ratio > 1.0 + guard.limit_share);
-            let is_loss = race.evidence(arm, Claim::GainAtLeast(0.0)) >= self.breaking;
-            let is_passed = passed && counts(guard);
+            let is_passed = is_passed(*guard, race, arm) && counts(guard);
             Guarded {
                 arm: name.to_owned(),
                 guard: *guard,
-                ratio: standing
+                ratio: race
+                    .standing(arm)
                     .zip(race.interval(arm))
                     .map(|(at, (low, high))| (at.ratio, low, high)),
                 errors: beside.errors,
                 is_passed,
                 is_broken: match guard.quantity {
-                    Some(_) => is_passed && is_loss,
+                    Some(_) => is_passed && self.is_loss(race, arm),
                     None => beside.errors > 0.0,
                 },
             }
         };
         self.all.iter().map(of).collect()
     }
+}
+
+/// The estimate has passed the bound.
+fn is_passed(guard: Guard, race: &Race, arm: usize) -> bool {
+    race.standing(arm).is_some_and(|at| at.ratio > 1.0 + guard.limit_share)
 }
 
 /// Why an arm is not to be run again: a guard of it is broken.

@@ -120,7 +120,7 @@ impl<'a, L: Lab> Schedule<'a, L> {
     }
 
     fn breaks_guard(&self, arm: usize) -> bool {
-        self.guarded(arm).iter().any(|one| one.is_broken)
+        self.races.guards.may_be_broken(arm) && self.guarded(arm).iter().any(|one| one.is_broken)
     }
 
     /// Those of them about which the question is open.
