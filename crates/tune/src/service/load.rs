@@ -4,6 +4,7 @@ use super::Terms;
 use super::tree::ServerTree;
 use crate::files::last_line_in;
 use crate::stop::Stop;
+use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::plan::Settings;
 use pagewise_model::service::Window;
@@ -13,9 +14,12 @@ use pagewise_tracee::supervise::{SuperviseError, Supervisor};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// How long a server's end is waited for when its load has failed.
 const GRACE: Nanos = Nanos::millis(300);
+/// Pause between two looks at a server that is starting or ending.
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
 /// How much of a failing generator's last line is shown.
 const SHOWN: usize = 200;
 
@@ -25,7 +29,13 @@ pub(super) trait Loaded {
     /// It has ended, by itself or otherwise.
     fn has_ended(&self) -> bool;
     /// It has ended, or does so within this time.
-    fn ends_within(&self, time: Nanos) -> bool;
+    fn ends_within(&self, time: Nanos) -> bool {
+        let deadline = clock::now() + time;
+        while !self.has_ended() && clock::now() < deadline {
+            std::thread::sleep(PAUSE);
+        }
+        self.has_ended()
+    }
     /// Why it is no longer there.
     fn ended_early(&mut self, when: &str) -> Stop;
 }

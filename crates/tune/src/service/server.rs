@@ -3,7 +3,7 @@
 //! The supervisor lives in a thread until the server has ended. When this process is killed, the
 //! supervisor ends the server; nothing outlives the session.
 
-use super::load::Loaded;
+use super::load::{Loaded, PAUSE};
 use super::place::{Place, run_shell};
 use super::ready::Ready;
 use super::tree::ServerTree;
@@ -21,10 +21,7 @@ use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-/// Pause between two looks at a server that is starting or ending.
-const PAUSE: Duration = Duration::from_millis(5);
 type Ending = (Supervisor, Result<Finished, SuperviseError>);
 
 /// How a server is started and ended.
@@ -163,14 +160,6 @@ impl Loaded for Server {
 
     fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    fn ends_within(&self, time: Nanos) -> bool {
-        let deadline = clock::now() + time;
-        while !self.has_ended() && clock::now() < deadline {
-            std::thread::sleep(PAUSE);
-        }
-        self.has_ended()
     }
 
     fn ended_early(&mut self, when: &str) -> Stop {

@@ -29,8 +29,6 @@ const IDLE: Duration = Duration::from_millis(300);
 const BUSY: f64 = 0.1;
 /// How long what cannot be undone is waited for: a child of the service shares its memory.
 const UNDONE_WITHIN: Nanos = Nanos::secs(60);
-/// Pause between two looks at its end.
-const PAUSE: Duration = Duration::from_millis(5);
 
 /// This program as a helper.
 #[derive(Debug, Clone)]
@@ -50,13 +48,6 @@ impl Loaded for Process<'_> {
     }
     fn has_ended(&self) -> bool {
         self.0.has_ended()
-    }
-    fn ends_within(&self, time: Nanos) -> bool {
-        let deadline = clock::now() + time;
-        while !self.has_ended() && clock::now() < deadline {
-            std::thread::sleep(PAUSE);
-        }
-        self.has_ended()
     }
     fn ended_early(&mut self, when: &str) -> Stop {
         Stop::Service(format!("process {} ended {when}", self.0.pid()))
