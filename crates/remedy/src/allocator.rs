@@ -54,7 +54,15 @@ impl Preload {
     }
 }
 
-/// Why no process of the tree can be given another allocator.
+/// Why the program cannot be given another allocator.
+fn unserved(evidence: &Evidence<'_>) -> Option<String> {
+    match evidence.traced() {
+        Some(_) => refusal(evidence.processes()),
+        None => Some("the memory of the program could not be examined".to_owned()),
+    }
+}
+
+/// Why none of these processes can.
 fn refusal(processes: &[ProcessSeen]) -> Option<String> {
     if let Some(narrow) = processes.iter().find(|p| p.is_32_bit && !p.is_static) {
         return Some(format!(
@@ -118,10 +126,7 @@ impl Remedy for Preload {
     }
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
-        if evidence.traced().is_none() {
-            return self.unfit("the memory of the program could not be examined");
-        }
-        if let Some(why) = refusal(evidence.processes()) {
+        if let Some(why) = unserved(evidence) {
             return self.unfit(why);
         }
         let of_faults = [CostKind::AnonFaults, CostKind::Zeroing, CostKind::MapUnmap];
@@ -144,10 +149,7 @@ impl Remedy for Preload {
     }
 
     fn fit_for_memory(&self, evidence: &Evidence<'_>) -> Candidate {
-        if evidence.traced().is_none() {
-            return self.unfit("the memory of the program could not be examined");
-        }
-        if let Some(why) = refusal(evidence.processes()) {
+        if let Some(why) = unserved(evidence) {
             return self.unfit(why);
         }
         let doses = self.doses(evidence.machine);
