@@ -198,20 +198,29 @@ fn remedies_are_switched_block_by_block_and_off_at_the_end() {
     }
 }
 
-/// A session that has something on by now; `None` where another experiment runs for too long.
-fn begun(place: &Place, service: &Service, before: &Settings, more: &[&str]) -> Option<Child> {
-    once_free(|| {
-        let mut command = session(place, service, 2000, more);
+/// A session that has `arm` on by now. `None` (and a `SKIP` line) where another experiment runs for too long, or
+/// where the session's own diagnosis says why the arm is not worth a try on this machine now.
+fn begun(place: &Place, service: &Service, before: &Settings, arm: &str) -> Option<Child> {
+    let child = once_free(|| {
+        let mut command = session(place, service, 2000, &["--live", "--only", arm]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let ended = || !Path::new("/proc").join(child.id().to_string()).join("exe").exists();
         comes(|| service.is_changed(before) || ended());
         if service.is_changed(before) {
-            return Some(child);
+            return Some(Ok(child));
         }
-        let text = said(&child.wait_with_output().unwrap().stderr);
-        assert!(text.contains("another experiment runs"), "nothing was switched: {text}");
-        None
-    })
+        let done = child.wait_with_output().unwrap();
+        (!said(&done.stderr).contains("another experiment runs")).then_some(Err(done))
+    })?;
+    let done = match child {
+        Ok(child) => return Some(child),
+        Err(done) => done,
+    };
+    let run = parsed(&done);
+    let refused = run.candidates.iter().find(|one| one.remedy == arm && !one.fits());
+    let why = &refused.unwrap_or_else(|| panic!("{arm} was not switched: {run:?}")).why;
+    println!("SKIP {arm} is not switched here: {why}");
+    None
 }
 
 /// The remedies that can be switched here.
@@ -235,9 +244,7 @@ fn every_way_out_undoes_what_was_on() {
         [(Signal::INT, Some(130)), (Signal::TERM, Some(130)), (Signal::KILL, None)]
     {
         for arm in switchable() {
-            let Some(child) = begun(&place, &service, &before, &["--live", "--only", arm]) else {
-                return;
-            };
+            let Some(child) = begun(&place, &service, &before, arm) else { continue };
             kill_process(Pid::from_child(&child), signal).unwrap();
             let done = child.wait_with_output().unwrap();
             assert_eq!(done.status.code(), status, "{}", said(&done.stderr));
@@ -256,9 +263,7 @@ fn a_killed_helper_leaves_nothing_on() {
     let service = service(&place, "--heap 64 --cost 300");
     let before = service.settings();
     for arm in switchable() {
-        let Some(child) = begun(&place, &service, &before, &["--live", "--only", arm]) else {
-            return;
-        };
+        let Some(child) = begun(&place, &service, &before, arm) else { continue };
         for helper in helpers(&place) {
             kill_process(Pid::from_raw(helper).unwrap(), Signal::KILL).unwrap();
         }
