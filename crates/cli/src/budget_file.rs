@@ -1,32 +1,49 @@
-//! `pagewise.toml`: budgets of page faults by name, with the command that each is for.
+//! `pagewise.toml`: budgets by name, with the command that each is for.
 //!
 //! ```toml
-//! [faults.startup]
+//! [check.startup]
 //! command = ["./app", "--version"]
 //! max-faults = 2000
 //! max-major = 0
 //! max-touched-pages = 900
 //! max-fault-time = "250ms"
+//! max-copied = "64K"
+//! max-wakeups = 20
+//! max-resident = "40M"
+//! baseline = ["./app-1.0", "--version"]
+//! max-slower = "5%"
 //! ```
 //!
-//! Every key may be left out. The file is read where it is asked for (`--budget`, `--budgets`) and
+//! `[faults.NAME]` is the same table under its older name. Every key may be left out. `faults --budget` judges
+//! what it records, `check` everything. The file is read where it is asked for (`--budget`, `--budgets`) and
 //! never by itself: a recording in some directory must not fail by a file that happens to lie there.
 
+use crate::args::Percent;
 use crate::failure::Failure;
-use pagewise_model::Nanos;
+use pagewise_model::check::CheckLimits;
 use pagewise_model::fault::Budgets;
+use pagewise_model::{Bytes, Nanos};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Where it is looked for when no other file is named: in the working directory.
 pub(crate) const NAME: &str = "pagewise.toml";
 
+/// Recorded runs where the file names no number.
+const USUAL_RUNS: u32 = 3;
+/// Time of a comparison with a baseline where the file names none.
+const USUAL_TIME: Nanos = Nanos::secs(120);
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default)]
+    check: BTreeMap<String, Entry>,
     #[serde(default)]
     faults: BTreeMap<String, Entry>,
 }
@@ -36,26 +53,80 @@ struct File {
 struct Entry {
     #[serde(default)]
     command: Vec<String>,
+    input: Option<PathBuf>,
+    runs: Option<NonZeroU32>,
+    #[serde(default)]
+    exit_status: i32,
     max_faults: Option<u64>,
     max_major: Option<u64>,
     max_touched_pages: Option<u64>,
-    #[serde(default, deserialize_with = "time")]
+    #[serde(default, deserialize_with = "parsed")]
     max_fault_time: Option<Nanos>,
+    #[serde(default, deserialize_with = "parsed")]
+    max_copied: Option<Bytes>,
+    max_wakeups: Option<u64>,
+    #[serde(default, deserialize_with = "parsed")]
+    max_resident: Option<Bytes>,
+    #[serde(default)]
+    baseline: Vec<String>,
+    #[serde(default, deserialize_with = "parsed")]
+    max_slower: Option<Percent>,
+    #[serde(default, deserialize_with = "parsed")]
+    time_budget: Option<Nanos>,
 }
 
 /// Budgets that the file holds under one name.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) struct Named {
     pub(crate) name: String,
     /// What it is for; empty where that is left to the command line.
     pub(crate) command: Vec<OsString>,
+    /// Its standard input.
+    pub(crate) input: Option<PathBuf>,
+    /// Recorded runs, whose medians count.
+    pub(crate) runs: u32,
+    /// The status that it has to end with.
+    pub(crate) exit_status: i32,
     /// What is allowed.
-    pub(crate) budgets: Budgets,
+    pub(crate) limits: CheckLimits,
+    /// What its time is compared with.
+    pub(crate) baseline: Option<Baseline>,
 }
 
-fn time<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Nanos>, D::Error> {
+/// A command that another must not be much slower than.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Baseline {
+    pub(crate) command: Vec<OsString>,
+    /// Largest loss, as a share.
+    pub(crate) limit: f64,
+    /// Time for the comparison.
+    pub(crate) budget: Nanos,
+}
+
+fn parsed<'a, D: Deserializer<'a>, T: FromStr>(from: D) -> Result<Option<T>, D::Error>
+where
+    T::Err: std::fmt::Display,
+{
     let text = String::deserialize(from)?;
     text.parse().map(Some).map_err(D::Error::custom)
+}
+
+/// All budgets of the file at `path`, by name.
+///
+/// # Errors
+/// One line that names file, line and key.
+pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        Failure::usage(format!("cannot read budgets `{shown}`: {e}"))
+            .with_help(format!("the file is {NAME} here, or the one that the options name"))
+    })?;
+    let all = parse(&text).map_err(|why| Failure::usage(format!("`{shown}` {why}")))?;
+    all.into_iter()
+        .map(|(name, entry)| {
+            named(name, entry).map_err(|why| Failure::usage(format!("`{shown}` {why}")))
+        })
+        .collect()
 }
 
 /// The budgets called `name` in the file at `path`; without a name the only ones there.
@@ -64,41 +135,54 @@ fn time<'a, D: Deserializer<'a>>(from: D) -> Result<Option<Nanos>, D::Error> {
 /// One line that names file, line and key.
 pub(crate) fn read(path: &Path, name: Option<&str>) -> Result<Named, Failure> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        Failure::usage(format!("cannot read budgets `{shown}`: {e}"))
-            .with_help(format!("--budget reads {NAME} here, --budgets FILE another file"))
-    })?;
-    let all = parse(&text).map_err(|why| Failure::usage(format!("`{shown}` {why}")))?;
-    let known = all.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let names = || if known.is_empty() { "none".to_owned() } else { known.clone() };
+    let all = read_all(path)?;
+    let known = all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(", ");
+    let names = if known.is_empty() { "none".to_owned() } else { known };
     let found = match name {
-        Some(name) => all.into_iter().find(|(key, _)| key == name),
+        Some(name) => all.into_iter().find(|one| one.name == name),
         None if all.len() == 1 => all.into_iter().next(),
         None => None,
     };
-    let (name, entry) = found.ok_or_else(|| match name {
-        Some(name) => Failure::usage(format!("`{shown}` has no budgets [faults.{name}]"))
-            .with_help(format!("it has: {}", names())),
+    found.ok_or_else(|| match name {
+        Some(name) => Failure::usage(format!("`{shown}` has no budgets [check.{name}]"))
+            .with_help(format!("it has: {names}")),
         None => Failure::usage(format!("`{shown}` does not hold exactly one budget table"))
-            .with_help(format!("choose one with --budget NAME: {}", names())),
-    })?;
-    Ok(named(name, entry))
+            .with_help(format!("choose one with --budget NAME: {names}")),
+    })
 }
 
-fn named(name: String, entry: Entry) -> Named {
-    let budgets = Budgets {
+fn named(name: String, entry: Entry) -> Result<Named, String> {
+    let faults = Budgets {
         most_faults: entry.max_faults,
         most_major_faults: entry.max_major,
         most_touched_pages: entry.max_touched_pages,
         most_time_ns: entry.max_fault_time,
     };
-    let command = entry.command.into_iter().map(OsString::from).collect();
-    Named { name, command, budgets }
+    let limits = CheckLimits {
+        faults,
+        most_copied: entry.max_copied,
+        most_wakeups: entry.max_wakeups,
+        most_resident: entry.max_resident,
+    };
+    let words = |words: Vec<String>| words.into_iter().map(OsString::from).collect();
+    let baseline = match (entry.baseline.is_empty(), entry.max_slower) {
+        (true, None) => None,
+        (false, Some(limit)) => Some(Baseline {
+            command: words(entry.baseline),
+            limit: limit.0,
+            budget: entry.time_budget.unwrap_or(USUAL_TIME),
+        }),
+        (true, Some(_)) => return Err(format!("[check.{name}]: max-slower needs a baseline")),
+        (false, None) => return Err(format!("[check.{name}]: baseline needs max-slower")),
+    };
+    let runs = entry.runs.map_or(USUAL_RUNS, NonZeroU32::get);
+    let (command, input, exit_status) = (words(entry.command), entry.input, entry.exit_status);
+    Ok(Named { name, command, input, runs, exit_status, limits, baseline })
 }
 
 /// The entries of `text`, or what is wrong with it and where.
 fn parse(text: &str) -> Result<BTreeMap<String, Entry>, String> {
-    let file: File = toml::from_str(text).map_err(|error| {
+    let mut file: File = toml::from_str(text).map_err(|error| {
         let message = error.message().replace('\n', " ");
         let Some(span) = error.span() else { return format!("cannot be understood: {message}") };
         let before = text.get(..span.start).unwrap_or(text);
@@ -109,7 +193,11 @@ fn parse(text: &str) -> Result<BTreeMap<String, Entry>, String> {
             None => format!("line {}: {message}", number + 1),
         }
     })?;
-    Ok(file.faults)
+    if let Some(twice) = file.faults.keys().find(|name| file.check.contains_key(*name)) {
+        return Err(format!("has both [check.{twice}] and [faults.{twice}]"));
+    }
+    file.check.append(&mut file.faults);
+    Ok(file.check)
 }
 
 #[cfg(test)]
@@ -137,9 +225,19 @@ mod tests {
             most_touched_pages: Some(900),
             most_time_ns: Some(Nanos::millis(250)),
         };
-        assert_eq!(read.budgets, want);
+        assert_eq!(read.limits.faults, want);
         let bare = read_text(GOOD, Some("help")).unwrap();
-        assert_eq!((bare.command.len(), bare.budgets), (0, Budgets::default()));
+        assert_eq!((bare.command.len(), bare.limits), (0, CheckLimits::default()));
+        let whole = "[check.all]\ncommand = [\"a\"]\ninput = \"in\"\nruns = 5\nexit-status = 1\n\
+                     max-copied = \"64K\"\nmax-wakeups = 20\nmax-resident = \"40M\"\n\
+                     baseline = [\"b\"]\nmax-slower = \"5%\"\ntime-budget = \"30s\"\n";
+        let read = read_text(whole, None).unwrap();
+        let limits = &read.limits;
+        assert_eq!(limits.most_copied, Some(Bytes::kib(64)));
+        assert_eq!(limits.most_resident, Some(Bytes::mib(40)));
+        assert_eq!((limits.most_wakeups, read.runs, read.exit_status), (Some(20), 5, 1));
+        let baseline = Baseline { command: vec!["b".into()], limit: 0.05, budget: Nanos::secs(30) };
+        assert_eq!(read.baseline, Some(baseline));
     }
 
     #[test]
@@ -147,7 +245,7 @@ mod tests {
         assert_eq!(read_text("[faults.a]\nmax-major = 1\n", None).unwrap().name, "a");
         let said = |text, name| read_text(text, name).unwrap_err();
         assert!(said(GOOD, None).contains("exactly one budget table"));
-        assert_eq!(said(GOOD, Some("x")), "`FILE` has no budgets [faults.x]");
+        assert_eq!(said(GOOD, Some("x")), "`FILE` has no budgets [check.x]");
         assert!(said("", None).contains("exactly one budget table"));
     }
 
@@ -163,11 +261,21 @@ mod tests {
             ("[budgets]\n", 1, "budgets"),
             ("[faults.a]\nmax-major = \n", 2, "max-major"),
             ("[faults.a]\nmax-major = 1\nmax-major = 2\n", 3, "max-major"),
+            ("[check.a]\nruns = 0\n", 2, "runs"),
+            ("[check.a]\nmax-slower = \"much\"\n", 2, "max-slower"),
         ] {
             let said = read_text(text, Some("a")).unwrap_err();
             assert!(said.starts_with(&format!("`FILE` line {line}: ")), "{text}: {said}");
             assert!(said.contains(key) && !said.contains('\n'), "{text}: {said}");
         }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_refused() {
+        let said = |text| read_text(text, None).unwrap_err();
+        assert!(said("[check.a]\nmax-slower = \"5%\"\n").contains("needs a baseline"));
+        assert!(said("[check.a]\nbaseline = [\"b\"]\n").contains("needs max-slower"));
+        assert!(said("[check.a]\n[faults.a]\n").contains("has both [check.a] and [faults.a]"));
     }
 
     #[test]

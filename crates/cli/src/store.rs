@@ -3,12 +3,13 @@
 
 use crate::failure::Failure;
 use pagewise_kernel::{SysError, dirs, part_file};
+use pagewise_model::recheck::Recheck;
 use pagewise_model::run::Run;
 use pagewise_report::number::counted;
 use std::fs::{self, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Saved runs beyond this many are removed, oldest first.
@@ -24,11 +25,16 @@ const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const LARGEST: u64 = 256 << 20;
 
 fn directory() -> Result<PathBuf, Failure> {
+    own_directory("runs")
+}
+
+/// A directory of this name in the state directory, made if it does not exist.
+fn own_directory(name: &str) -> Result<PathBuf, Failure> {
     let state = dirs::state_dir().map_err(|e| Failure::usage(e.to_string()).with_help(e.help()))?;
-    let runs = state.join("runs");
-    fs::create_dir_all(&runs)
-        .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", runs.display())))?;
-    Ok(runs)
+    let own = state.join(name);
+    fs::create_dir_all(&own)
+        .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", own.display())))?;
+    Ok(own)
 }
 
 /// Saves `run` under its identifier; the whole file or nothing. Where another run has taken the
@@ -96,6 +102,28 @@ pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     written.map_err(|e| Failure::usage(format!("cannot save `{}`: {e}", path.display())))
 }
 
+/// Writes a file that others may read, whole or not at all.
+pub(crate) fn write_public(path: &Path, text: &str) -> Result<(), Failure> {
+    let permissions = Some(fs::Permissions::from_mode(0o644));
+    part_file::write_whole(path, text.as_bytes(), permissions, true)
+        .map_err(|e| Failure::usage(format!("cannot write `{}`: {}", path.display(), e.source)))
+}
+
+/// Keeps what became of a gain, in the place of what was known before.
+pub(crate) fn save_recheck(one: &Recheck) -> Result<(), Failure> {
+    let path = own_directory("rechecked")?.join(format!("{}.json", one.run));
+    let failed = |e: String| Failure::usage(format!("cannot save `{}`: {e}", path.display()));
+    let text = serde_json::to_vec(one).map_err(|e| failed(e.to_string()))?;
+    part_file::write_whole(&path, &text, None, true).map_err(|e| failed(e.to_string()))
+}
+
+/// What became of gains, as far as it was kept. What cannot be read counts as not known.
+pub(crate) fn rechecks() -> Result<Vec<Recheck>, Failure> {
+    let directory = own_directory("rechecked")?;
+    let texts = names(&directory).into_iter().map(|name| directory.join(format!("{name}.json")));
+    Ok(texts.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect())
+}
+
 fn is_open_as(there: &fs::Metadata, stream: impl AsFd) -> bool {
     rustix::fs::fstat(stream).is_ok_and(|s| (s.st_dev, s.st_ino) == (there.dev(), there.ino()))
 }
@@ -120,7 +148,8 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-fn read(path: &Path) -> Result<Run, Failure> {
+/// The saved run in a file.
+pub(crate) fn read(path: &Path) -> Result<Run, Failure> {
     let fail = |why: String| Failure::usage(format!("cannot read `{}`: {why}", path.display()));
     let mut text = Vec::new();
     let file = fs::File::open(path).map_err(|e| fail(e.to_string()))?;

@@ -56,6 +56,33 @@ fn one_arena_gives_back_what_eight_keep() {
     assert_eq!(run["experiment"]["design"]["quantity"], "memory");
     let receipt = run["receipt"]["environment"][0].as_str().unwrap();
     assert!(receipt.contains("glibc.malloc.arena_max=1"), "{receipt}");
+    is_kept(&place);
+}
+
+/// The newest run's gain is applied, measured again, exported, pooled and taken back.
+fn is_kept(place: &Place) {
+    let run = |words: &[&str]| place.pagewise(words).output().unwrap();
+    let env = place.path().join("kept.env");
+    let applied = run(&["apply", "last", "--env-file", env.to_str().unwrap(), "--yes"]);
+    assert!(applied.status.success(), "{applied:?}");
+    let script = run(&["fleet", "script", "last", "--slurm", "--hosts", "3"]);
+    let line = "pagewise tune --only arenas=1 --wait 1h --json --quiet --goal memory --seed";
+    assert!(said(&script.stdout).contains(line), "{script:?}");
+    let again = run(&["recheck", "--quiet", "--json", "--budget", "60s"]);
+    if said(&again.stderr).contains("another experiment runs") {
+        return println!("SKIP recheck: {}", said(&again.stderr));
+    }
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!((&again[0]["standing"], &again[0]["arm"]), (&"holds".into(), &"arenas=1".into()));
+    let metrics = said(&run(&["export-metrics"]).stdout);
+    let holds = metrics.lines().find(|line| line.starts_with("pagewise_receipt_holds{"));
+    assert!(holds.is_some_and(|line| line.ends_with(" 1")), "{metrics}");
+    let runs = place.path().join(".local/state/pagewise/runs");
+    let merged = run(&["merge", runs.to_str().unwrap(), "--json"]);
+    let merged: Value = serde_json::from_slice(&merged.stdout).unwrap();
+    assert_eq!((&merged[0]["word"], &merged[0]["pooled"]["hosts"]), (&"keep".into(), &2.into()));
+    assert!(run(&["apply", "--undo"]).status.success() && !env.exists());
 }
 
 #[test]

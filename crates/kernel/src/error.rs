@@ -41,6 +41,12 @@ impl SysError {
         self.source.raw_os_error()
     }
 
+    /// True when this account may not do it.
+    #[must_use]
+    pub fn is_permission(&self) -> bool {
+        matches!(self.errno(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
+    }
+
     /// True when the subject (usually a process) does not exist any more.
     #[must_use]
     pub fn is_gone(&self) -> bool {

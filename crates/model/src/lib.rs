@@ -11,10 +11,12 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod applied;
 pub mod bench;
 pub mod cache;
 pub mod cache_list;
 pub mod capability;
+pub mod check;
 pub mod choice;
 pub mod collapse;
 pub mod conditions;
@@ -23,6 +25,7 @@ pub mod constructed;
 pub mod diagnosis;
 pub mod fault;
 pub mod first_calls;
+pub mod fleet;
 pub mod fold;
 pub mod guard;
 pub mod heap;
@@ -34,12 +37,14 @@ pub mod plan;
 pub mod pool;
 pub mod price;
 pub mod profile;
+pub mod recheck;
 pub mod run;
 pub mod service;
 pub mod text;
 pub mod text_report;
 pub mod text_system;
 pub mod text_trial;
+pub mod top;
 pub mod trial;
 pub mod units;
 pub mod usage;

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod allocator;
+pub mod apply;
 mod arenas;
 mod code;
 pub mod collapse;

@@ -90,15 +90,25 @@ impl Start<'_> {
         (self.system && settings.pool.is_some()).then_some("--system")
     }
 
+    /// The words before the program: `PAGEWISE run --with LIST --`.
+    fn front(&self, pagewise: &str, list: &str, settings: &Settings) -> String {
+        let system = self.permission(settings).map_or(String::new(), |word| format!(" {word}"));
+        format!("{pagewise} run{system} --with {} --", self.quoted(list))
+    }
+
     /// The line that starts the program with the remedies of `list`.
     fn line(&self, list: &str, settings: &Settings) -> String {
         let named = self.here.in_path || self.here.pagewise.as_os_str().is_empty();
         let pagewise = if named { "pagewise".to_owned() } else { self.quoted(&self.here.pagewise) };
         let words: Vec<String> = self.command.iter().map(|w| self.quoted(w)).collect();
-        let words = words.join(" ");
         let input = self.input.map_or(String::new(), |file| format!(" < {}", self.quoted(file)));
-        let system = self.permission(settings).map_or(String::new(), |word| format!(" {word}"));
-        format!("{pagewise} run{system} --with {} -- {words}{input}", self.quoted(list))
+        format!("{} {}{input}", self.front(&pagewise, list, settings), words.join(" "))
+    }
+
+    /// The line of a script that stands for the program: with the arguments that the script is given.
+    pub(crate) fn script(&self, list: &str, settings: &Settings) -> String {
+        let front = self.front(&self.quoted(&self.here.pagewise), list, settings);
+        format!("{front} {} \"$@\"", self.quoted(&self.here.program))
     }
 
     /// `ExecStart=` and what belongs to it.

@@ -1,5 +1,5 @@
-//! Lines for systemd: a unit that keeps code on huge pages from boot on, and those with which a service
-//! finds its page cache again.
+//! Lines for systemd: a unit that keeps code on huge pages from boot on, those with which a service finds its
+//! page cache again, and a timer that measures gains again.
 //!
 //! The program of the unit is `pagewise text keep`, which fills what is missing, maps the files so that their cache
 //! stays, and looks at them again each minute: a file that a package has replaced, or whose cache has gone, is
@@ -70,6 +70,39 @@ pub fn restoring(pagewise: &Path, list: &Path) -> Result<Vec<String>, String> {
     ])
 }
 
+/// The lines of a service and its timer that measure the applied gains again each week.
+///
+/// # Errors
+/// A sentence that says why there can be none.
+pub fn rechecking(pagewise: &Path) -> Result<Vec<String>, String> {
+    let program =
+        systemd::program(pagewise.as_os_str()).map_err(|why| format!("pagewise's path {why}"))?;
+    let start = format!("ExecStart={program} recheck --quiet");
+    let lines = [
+        "# ~/.config/systemd/user/pagewise-recheck.service",
+        "[Unit]",
+        "Description=Gains of pagewise, measured again",
+        "",
+        "[Service]",
+        "Type=oneshot",
+        &start,
+        "",
+        "# ~/.config/systemd/user/pagewise-recheck.timer; then:",
+        "# systemctl --user daemon-reload && systemctl --user enable --now pagewise-recheck.timer",
+        "[Unit]",
+        "Description=Gains of pagewise, measured again each week",
+        "",
+        "[Timer]",
+        "OnCalendar=weekly",
+        "Persistent=yes",
+        "RandomizedDelaySec=6h",
+        "",
+        "[Install]",
+        "WantedBy=timers.target",
+    ];
+    Ok(lines.map(str::to_owned).into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +131,15 @@ mod tests {
         ];
         assert_eq!(lines[1..], expected);
         assert!(restoring(Path::new("/usr/bin/pagewise"), Path::new("/a\nb")).is_err());
+    }
+
+    #[test]
+    fn gains_are_measured_again_by_a_timer() {
+        let lines = rechecking(Path::new("/usr/bin/pagewise")).unwrap();
+        for expected in ["ExecStart=/usr/bin/pagewise recheck --quiet", "OnCalendar=weekly"] {
+            assert!(lines.iter().any(|line| line == expected), "{lines:?}");
+        }
+        assert!(rechecking(Path::new("/opt/$x/pagewise")).is_err());
     }
 
     #[test]

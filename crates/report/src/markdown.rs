@@ -47,7 +47,8 @@ pub fn markdown(run: &Run) -> String {
     out
 }
 
-fn inline(text: &str) -> String {
+/// Text of others as it may stand in a line of markdown.
+pub(crate) fn inline(text: &str) -> String {
     let mut out = String::new();
     for c in escape(text).chars() {
         match c {

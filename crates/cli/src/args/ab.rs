@@ -5,7 +5,7 @@ use clap::Args;
 use std::ffi::OsString;
 
 /// A share of time, given in percent.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Percent(pub(crate) f64);
 
 impl std::str::FromStr for Percent {

@@ -44,6 +44,9 @@ pub(crate) struct ExperimentArgs {
     /// Accept a program that fails, if it always fails in the same way
     #[arg(long)]
     pub(crate) ignore_failure: bool,
+    /// Wait this long for another experiment on this machine to end, such as 1h
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait: Option<Nanos>,
     /// Seed of the random order of runs
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,

@@ -27,8 +27,9 @@ Examples:
   pagewise faults --save-working-set app.ws -- ./app --version
   pagewise run --with working-set=app.ws -- ./app --version
 
-A budget file has a table for each name. Every key is optional:
-  [faults.startup]
+A budget file has a table for each name. Every key is optional,
+and pagewise check has more:
+  [check.startup]
   command = [\"./app\", \"--version\"]
   max-faults = 2000
   max-major = 0
@@ -97,7 +98,7 @@ pub(crate) struct Faults {
     /// Save which parts of files were touched, for `run --with working-set=FILE`
     #[arg(long, value_name = "FILE")]
     pub(crate) save_working_set: Option<PathBuf>,
-    /// Take command and budgets from [faults.NAME] in pagewise.toml; the command line overrides them
+    /// Take command and budgets from [check.NAME] in pagewise.toml; the command line overrides them
     #[arg(long, value_name = "NAME", help_heading = "Budgets")]
     pub(crate) budget: Option<String>,
     /// Read budgets from FILE; give --budget if it holds more than one

@@ -2,20 +2,27 @@
 //! `commands/`.
 
 mod ab;
+mod apply;
 mod bench;
 mod cache;
+mod check;
 mod choose;
 mod experiment;
 mod faults;
 mod files;
+mod fleet;
 mod links;
+mod metrics;
 mod order;
 mod page;
 mod profile;
+mod recheck;
 mod text;
+mod top;
 mod tune;
 
-pub(crate) use ab::Ab;
+pub(crate) use ab::{Ab, Percent};
+pub(crate) use apply::Apply;
 #[cfg(test)]
 pub(crate) use bench::FileArm;
 pub(crate) use bench::{
@@ -23,15 +30,20 @@ pub(crate) use bench::{
     BenchText, BenchTlb, CodePart, OwnRung, WalkPart,
 };
 pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles, RestoredPages, SavedPages};
+pub(crate) use check::Check;
 pub(crate) use choose::Choose;
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use files::{Files, Html};
+pub(crate) use fleet::{Fleet, FleetScript, FleetVerb, Merge};
 pub(crate) use links::Links;
-pub(crate) use order::{Check, Close, Emit, Order, OrderVerb, Predict, Record};
+pub(crate) use metrics::ExportMetrics;
+pub(crate) use order::{CheckOrder, Close, Emit, Order, OrderVerb, Predict, Record};
 pub(crate) use page::Page;
 pub(crate) use profile::Profile;
+pub(crate) use recheck::Recheck;
 pub(crate) use text::{Collapse, Explain, Fold, Keep, Status, System, Text, TextVerb, Undo, Warm};
+pub(crate) use top::Top;
 pub(crate) use tune::{ServiceArgs, Tune};
 
 use crate::tools::{CAT_HELP, METER_HELP, TEE_HELP};
@@ -61,13 +73,16 @@ Examples:
   pagewise profile -- sh -c 'cat big | wc -l'    where its CPU time goes
   pagewise faults -- python3 -c pass             what its page faults cost
   pagewise ab -- xz -T1 -k f --- zstd -k f        are these two different?
+  pagewise check                                 the budgets of pagewise.toml
   pagewise bench pipe                            how fast pipes can be here
   pagewise bench tlb --quick                     what page sizes are worth here
   pagewise bench file --quick                    the fastest way to read files
   pagewise choose big.db --order random          the fastest way for this file
+  pagewise top                                   which process is worth a look
   pagewise page 1234 0x7f1200034010              what is at an address
   pagewise text warm /usr/bin/node               code on huge pages
   pagewise order close --by function *.o         fewer pages to start a program
+  pagewise apply last --systemd redis-server     keep what was proven
   pagewise doctor                                what this machine allows
 
 Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
@@ -97,8 +112,12 @@ pub(crate) enum Command {
     Profile(Profile),
     /// Record every page fault: its cost, its caller, its page; check budgets in builds
     Faults(Box<Faults>),
+    /// Check budgets of faults, copies, memory and time in a build: pagewise.toml
+    Check(Check),
     /// Measure what each technique gains on this machine: pipes, page sizes, first touches, files
     Bench(Bench),
+    /// Show which processes of this host pay for pages: faults, page tables, huge pages
+    Top(Top),
     /// Follow an address through the page table: levels, page, frame, mapping, neighbours
     Page(Page),
     /// Order functions, variables and object files so that a start touches fewer pages
@@ -113,10 +132,20 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Print a saved run again
     Show(Show),
+    /// Write a proven remedy where it works: systemd, a wrapper, a container; or take it back
+    Apply(Box<Apply>),
+    /// Measure proven gains again: after an update of kernel or program, or by a timer
+    Recheck(Recheck),
     /// Compare two saved runs
     Compare(Compare),
     /// List saved runs
     History(History),
+    /// Pool the sessions of many hosts into one answer
+    Merge(Merge),
+    /// Print scripts for Slurm, Ansible or Kubernetes that measure a remedy on many hosts
+    Fleet(Box<Fleet>),
+    /// Print one sample of this host's page costs in Prometheus' text format
+    ExportMetrics(ExportMetrics),
     /// Concatenate files, like cat, in the fastest safe way
     #[command(disable_help_flag = true, after_help = CAT_HELP)]
     Cat(Tool),

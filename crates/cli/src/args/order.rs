@@ -113,12 +113,12 @@ program ends. Then compares the time of both by the experiment of `ab`.
 Exit codes: 0 done; 1 the linker did not follow the order: less than 95% of the
 names were found, or less than 98% of neighbours lie in order; 2 usage or
 failure; 3 cannot be measured here, or another experiment runs.")]
-    Check(Check),
+    Check(CheckOrder),
 }
 
 /// `pagewise order check`
 #[derive(Debug, Args)]
-pub(crate) struct Check {
+pub(crate) struct CheckOrder {
     /// The program linked without the order
     #[arg(value_name = "BEFORE")]
     pub(crate) before: PathBuf,

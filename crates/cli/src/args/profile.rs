@@ -17,6 +17,7 @@ Examples:
   pagewise profile --faults -- python3 job.py
   pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
   pagewise profile --json -- xz -k big > profile.json
+  perf script | pagewise profile --import -      samples of another machine
 
 A bucket has two names, WHAT was done and WHY. --graph takes either or both:
   WHAT  user, copy, zeroing, allocation, fault-entry, mapping, unmapping,
@@ -62,6 +63,15 @@ pub(crate) struct Profile {
     /// Declare that running the program again is safe, whatever it writes; --traced needs it
     #[arg(long)]
     pub(crate) rerun_safe: bool,
+    /// Sort the samples of another tool or machine: output of perf script, or folded stacks; - is
+    /// standard input
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["command", "pid", "input", "faults", "traced"])]
+    pub(crate) import: Option<PathBuf>,
+    /// Samples per second of CPU time, if the imported profile does not say it
+    #[arg(long, value_name = "HZ", requires = "import", default_value_t = 99)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) frequency: u32,
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

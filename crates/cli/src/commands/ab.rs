@@ -37,7 +37,9 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     }
     let limit = args.fail_if_slower_than.map(|limit| limit.0);
     let goal = limit.map_or(Goal::Difference, Goal::LossAtMost);
+    let lock = experiment::lock(args.experiment.wait)?;
     let (run, end) = race(&request, &first.name, commands, goal, args.experiment.quiet)?;
+    drop(lock);
     let interrupted = matches!(run.outcome, Some(Outcome::Interrupted));
     let judged = run
         .experiment
@@ -48,7 +50,8 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     Ok(own.map_or(code, ExitCode::from))
 }
 
-/// Races `others` against the command of `request`; what is known, and why it ended early.
+/// Races `others` against the command of `request`, while the caller holds the lock; what is known, and why it
+/// ended early.
 pub(super) fn race(
     request: &Request,
     first_name: &str,
@@ -56,7 +59,6 @@ pub(super) fn race(
     goal: Goal,
     quiet: bool,
 ) -> Result<(Run, Option<Stop>), Failure> {
-    let _lock = experiment::lock()?;
     let stop = signals::stop_flag()?;
     let mut display = Display::new(quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);

@@ -5,7 +5,9 @@ use super::signals::INTERRUPTED;
 use crate::args::{ExperimentArgs, StdoutKind};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
+use pagewise_kernel::clock;
 use pagewise_kernel::lock::{ExperimentLock, LockError, SettingsLock};
+use pagewise_model::Nanos;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_model::trial::Quantity;
 use pagewise_remedy::receipt::Here;
@@ -15,7 +17,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Environment variables that bear on page costs; a saved run holds these and no others.
 const LISTED: [&str; 7] = [
@@ -142,9 +144,17 @@ fn named_input(file: &Path) -> Result<Input, Failure> {
     Ok(Input::File(file.to_owned()))
 }
 
-/// The lock of this machine's experiments.
-pub(super) fn lock() -> Result<ExperimentLock, Failure> {
-    ExperimentLock::acquire().map_err(refused)
+/// The lock of this machine's experiments, waited for at most this long.
+pub(super) fn lock(wait: Option<Nanos>) -> Result<ExperimentLock, Failure> {
+    /// Between two attempts.
+    const PAUSE: Duration = Duration::from_millis(500);
+    let end = clock::now() + wait.unwrap_or(Nanos(0));
+    loop {
+        match ExperimentLock::acquire() {
+            Err(LockError::Held(_)) if clock::now() < end => std::thread::sleep(PAUSE),
+            got => return got.map_err(refused),
+        }
+    }
 }
 
 /// Why there is no lock.

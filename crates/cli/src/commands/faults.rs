@@ -1,6 +1,6 @@
 //! `pagewise faults`
 
-mod invocation;
+pub(super) mod invocation;
 mod outputs;
 pub(super) mod running;
 

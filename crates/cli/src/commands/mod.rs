@@ -1,25 +1,31 @@
 //! One file per command; this one only finds it.
 
 mod ab;
+mod apply;
 mod bench;
 mod cache;
+mod check;
 mod choose;
 mod compare;
 mod doctor;
 mod experiment;
 mod faults;
+mod fleet;
 mod generate;
 mod helper;
 mod history;
 mod links;
+mod metrics;
 mod order;
 mod page;
 mod profile;
 mod progress;
+mod recheck;
 mod run;
 mod show;
 mod signals;
 mod text;
+mod top;
 mod tune;
 
 use crate::args::Command;
@@ -40,6 +46,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(args) => run::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Faults(args) => faults::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Page(args) => page::run(&args),
         Command::Order(args) => order::run(&args),
@@ -48,6 +55,12 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Choose(args) => choose::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Show(args) => show::run(&args),
+        Command::Apply(args) => apply::run(&args),
+        Command::Recheck(args) => recheck::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::ExportMetrics(args) => metrics::run(&args),
+        Command::Merge(args) => fleet::pool(&args),
+        Command::Fleet(args) => fleet::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::History(args) => history::run(&args),
         Command::Cat(args) => Ok(tools::cat(args.arguments)),

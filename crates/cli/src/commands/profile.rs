@@ -1,5 +1,6 @@
 //! `pagewise profile`
 
+mod import;
 mod running;
 
 use super::experiment::{environment, identity, input, keep};
@@ -33,6 +34,9 @@ use std::sync::atomic::Ordering;
 /// report goes to standard error, so that the program's output stays what it is; with `--json`
 /// standard output holds the document alone and the program's goes to standard error.
 pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
+    if let Some(file) = &args.import {
+        return import::run(args, file);
+    }
     if let Some(pid) = args.pid {
         return running::run(args, pid);
     }

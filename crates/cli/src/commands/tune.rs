@@ -20,7 +20,7 @@ use pagewise_tracee::launch::{Input, Launch};
 use pagewise_tune::live::Live;
 use pagewise_tune::request::OwnArm;
 use pagewise_tune::session::Session;
-use pagewise_tune::{Request, conditions};
+use pagewise_tune::{Request, Stop, conditions};
 use std::process::ExitCode;
 
 /// How an arm is given.
@@ -44,31 +44,39 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
         }
         None => (fresh(args)?, None),
     };
-    let _lock = experiment::lock()?;
+    let _lock = experiment::lock(args.experiment.wait)?;
     if args.system {
         let refused =
             |why| Failure::unfit(why).with_help("leave out --system to change no settings");
         request.system = Some(Permit::obtain().map_err(refused)?);
     }
+    let session = match earlier {
+        Some(saved) => Session::continued(&request, saved),
+        None => Session::new(&request),
+    };
+    let (run, end) = race(&request, session, args.experiment.quiet)?;
+    experiment::conclude(run, end, &args.experiment)
+}
+
+/// Runs a session in the real world; what is known, and why it ended early.
+pub(super) fn race(
+    request: &Request,
+    session: Session<'_>,
+    quiet: bool,
+) -> Result<(Run, Option<Stop>), Failure> {
     let stop = signals::stop_flag()?;
-    let mut display = Display::new(args.experiment.quiet);
+    let mut display = Display::new(quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = helper::own_exe()?;
     let recording = helper::timing(&exe);
     let words = helper::words(Part::Supervise);
-    let world = Live::start(&request, &exe, &words, recording, stop, &mut listener);
-    let (run, end) = match world {
-        Ok(mut world) => {
-            let session = match earlier {
-                Some(saved) => Session::continued(&request, saved),
-                None => Session::new(&request),
-            };
-            session.run(&mut world)
-        }
+    let world = Live::start(request, &exe, &words, recording, stop, &mut listener);
+    let raced = match world {
+        Ok(mut world) => session.run(&mut world),
         Err(stop) => return Err(experiment::failure(&stop)),
     };
     display.finish();
-    experiment::conclude(run, end, &args.experiment)
+    Ok(raced)
 }
 
 /// What may decide, the first if nothing was typed, and what a guard may bound.
@@ -129,31 +137,41 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     let Some(then) = saved.conditions.clone() else {
         return Err(refused("its command or its input cannot be repeated exactly"));
     };
-    std::env::set_current_dir(&then.directory)
-        .map_err(|e| refused(&format!("its directory `{}`: {e}", then.directory)))?;
     if saved.environment != experiment::environment() {
         return Err(refused("variables such as GLIBC_TUNABLES have changed"));
     }
-    let words = |words: &[String]| words.iter().map(Into::into).collect();
-    let mut request = experiment::request_of(args, words(&saved.command), Input::Null)?;
+    let request = saved_request(&saved, &then, args).map_err(|e| refused(&e.message))?;
     let machine = pagewise_kernel::machine::machine();
     if let Some(why) = conditions::changed(&saved, &then, &machine, &request.here.program) {
         return Err(refused(&why));
     }
+    Ok((request, saved))
+}
+
+/// The request of a saved session, in whose directory this process works from now on.
+pub(super) fn saved_request(
+    saved: &Run,
+    then: &Conditions,
+    args: &ExperimentArgs,
+) -> Result<Request, Failure> {
+    std::env::set_current_dir(&then.directory)
+        .map_err(|e| Failure::usage(format!("its directory `{}`: {e}", then.directory)))?;
+    let words = |words: &[String]| words.iter().map(Into::into).collect();
+    let mut request = experiment::request_of(args, words(&saved.command), Input::Null)?;
     if let Some(experiment) = &saved.experiment {
         request.quantity = experiment.design.quantity;
         request.guards.clone_from(&experiment.design.guards);
     }
-    let Conditions { outputs, prepare, cleanup, ignore_failure, own_arms, .. } = then;
     request.input = saved.input.as_ref().map_or(Input::Null, |file| Input::File(file.into()));
     request.stdout = saved.stdout.unwrap_or(StdoutTo::Null);
-    request.outputs = outputs.into_iter().map(Into::into).collect();
-    (request.prepare, request.cleanup) = (prepare, cleanup);
-    request.ignore_failure = ignore_failure;
-    let arms = own_arms.into_iter();
-    request.own_arms =
-        arms.map(|(name, command)| OwnArm { name, command: words(&command) }).collect();
-    Ok((request, saved))
+    request.outputs = then.outputs.iter().map(Into::into).collect();
+    (request.prepare, request.cleanup) = (then.prepare.clone(), then.cleanup.clone());
+    request.ignore_failure = then.ignore_failure;
+    let arms = then.own_arms.iter();
+    request.own_arms = arms
+        .map(|(name, command)| OwnArm { name: name.clone(), command: words(command) })
+        .collect();
+    Ok(request)
 }
 
 /// Arms with the same name or without a program, before seconds are spent on prices.

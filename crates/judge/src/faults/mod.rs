@@ -429,4 +429,4 @@ impl Analysis {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

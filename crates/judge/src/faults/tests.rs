@@ -458,7 +458,7 @@ fn a_recorded_program_is_explained() {
 }
 
 /// Two faults on two pages, one of them major and 40 ns long, and lost records.
-pub(super) fn lossy_report() -> FaultReport {
+pub(crate) fn lossy_report() -> FaultReport {
     let second = DATA + 0x1000;
     plain([begin(1, 1, DATA), begin(100, 2, second), end(140, 2, second, true), lost(150)]).0
 }

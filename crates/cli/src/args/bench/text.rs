@@ -130,6 +130,7 @@ impl BenchText {
             prepare: program.prepare.clone(),
             cleanup: program.cleanup.clone(),
             ignore_failure: program.ignore_failure,
+            wait: None,
             seed: result.seed,
             files: result.files.clone(),
             json: result.json,

@@ -30,15 +30,15 @@ impl Invocation {
         };
         let (mut command, mut budgets) = (args.command.clone(), typed);
         if let Some(named) = named {
-            if !args.latency() && named.budgets.most_time_ns.is_some() {
-                let text = format!("[faults.{}] has max-fault-time", named.name);
+            if !args.latency() && named.limits.faults.most_time_ns.is_some() {
+                let text = format!("the budget {} has max-fault-time", named.name);
                 return Err(Failure::usage(text)
                     .with_help("leave out --exact and --no-latency to judge times"));
             }
             if command.is_empty() {
                 command = named.command;
             }
-            budgets = first(typed, named.budgets);
+            budgets = first(typed, named.limits.faults);
         }
         Ok(Self { command, budgets })
     }
@@ -56,7 +56,10 @@ fn first(one: Budgets, other: Budgets) -> Budgets {
 
 /// Fixes the addresses of what is started from here on where that is `asked` for or `budgets` need it;
 /// tells whether they are fixed (docs/decisions/019-budgets-at-fixed-addresses.md).
-pub(super) fn settle_addresses(invocation: bool, budgets: &Budgets) -> Result<bool, Failure> {
+pub(in super::super) fn settle_addresses(
+    invocation: bool,
+    budgets: &Budgets,
+) -> Result<bool, Failure> {
     if !invocation && !budgets.move_with_addresses() {
         return Ok(personality::has_fixed_addresses());
     }

@@ -1,7 +1,7 @@
 //! `pagewise order check`
 
 use super::{lists, touches};
-use crate::args::{Check, ExperimentArgs, Files, StdoutKind};
+use crate::args::{CheckOrder, ExperimentArgs, Files, StdoutKind};
 use crate::commands::{ab, experiment};
 use crate::failure::Failure;
 use crate::terminal;
@@ -27,7 +27,7 @@ const PLACE: &str = "{}";
 const IGNORED: u8 = 1;
 
 /// Compares the starts of two builds, of which the second was linked with an order.
-pub(super) fn run(args: &Check) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &CheckOrder) -> Result<ExitCode, Failure> {
     let order = lists::read(std::slice::from_ref(&args.order), &[])?.remove(0).functions;
     let after = lists::build(std::slice::from_ref(&args.after), By::Function)?;
     args.page.check()?;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &Check) -> Result<ExitCode, Failure> {
 }
 
 fn compare(
-    args: &Check,
+    args: &CheckOrder,
     order: &[Function],
     after: &[Function],
 ) -> Result<(Run, OrderCheck), Failure> {
@@ -74,7 +74,7 @@ fn compare(
 
 /// The second command against the first, by the protocol of experiments.
 fn time(
-    args: &Check,
+    args: &CheckOrder,
     [first, second]: [Vec<OsString>; 2],
 ) -> Result<(Run, Option<Verdict>), Failure> {
     let options = ExperimentArgs {
@@ -86,6 +86,7 @@ fn time(
         prepare: None,
         cleanup: None,
         ignore_failure: false,
+        wait: None,
         seed: None,
         files: Files::default(),
         json: false,
@@ -93,6 +94,7 @@ fn time(
     };
     let request = experiment::request(&options, first, false)?;
     let others = vec![OwnArm { name: "after".to_owned(), command: second }];
+    let _lock = experiment::lock(None)?;
     let (run, end) = ab::race(&request, "before", others, Goal::Difference, args.quiet)?;
     if let Some(stop) = end {
         return Err(experiment::failure(&stop));
@@ -110,7 +112,7 @@ struct Starts {
 }
 
 impl Starts {
-    fn of(args: &Check, program: &Path) -> Result<Self, Failure> {
+    fn of(args: &CheckOrder, program: &Path) -> Result<Self, Failure> {
         let whole = std::fs::canonicalize(program).map_err(|error| {
             Failure::usage(format!("cannot find `{}`: {error}", program.display()))
         })?;

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Tune, pid: i32) -> Result<ExitCode, Failure> {
         return Err(not_allowed(&target));
     }
     let request = request(args, target)?;
-    let _lock = experiment::lock()?;
+    let _lock = experiment::lock(args.experiment.wait)?;
     let stop = signals::stop_flag()?;
     let mut display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);

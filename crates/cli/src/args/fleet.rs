@@ -1,0 +1,87 @@
+//! `pagewise merge`, `pagewise fleet`
+
+use clap::{ArgGroup, Args, Subcommand};
+use pagewise_model::Nanos;
+use std::path::PathBuf;
+
+/// `pagewise merge`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise merge results/
+  pagewise merge results/ --ndjson fleet.ndjson
+  pagewise merge results/ --json | jq '.[].word'
+
+Pools the sessions of many hosts, each a file of `tune --json`, into one answer
+for each arm: keep, reject, differs by class (processor, kernel, huge pages), or
+cannot tell. Files called ARRAY.TASK.RESTART.HOST.json, as the scripts of
+pagewise fleet write them, count once for each task: the last start wins.
+
+Exit codes: 0 done; 2 usage, or a file that is no saved run; 3 no arm has an
+answer.")]
+pub(crate) struct Merge {
+    /// Directories and files of saved runs
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Write one line of JSON for each host and arm to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ndjson: Option<PathBuf>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `pagewise fleet`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  pagewise fleet script last --slurm --hosts 16 --results /shared/heap > job.sh
+  pagewise fleet script last --ansible --results ./results > play.yml
+  pagewise fleet script last --kubernetes --hosts 8 --image app:1 > job.yml
+  pagewise merge /shared/heap
+
+pagewise has no daemon: engines that exist run it on every host. docs/fleet.md
+goes through all steps.")]
+pub(crate) struct Fleet {
+    #[command(subcommand)]
+    pub(crate) verb: FleetVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetVerb {
+    /// Print a script that measures the remedy of a run on many hosts
+    Script(FleetScript),
+}
+
+/// `pagewise fleet script`
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("engine").required(true).args(["slurm", "ansible", "kubernetes"]))]
+pub(crate) struct FleetScript {
+    /// The run: number from `pagewise history`, `last`, identifier or file [default: the newest]
+    #[arg(value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// A job array for Slurm
+    #[arg(long)]
+    pub(crate) slurm: bool,
+    /// A playbook for Ansible
+    #[arg(long)]
+    pub(crate) ansible: bool,
+    /// An indexed Job for Kubernetes
+    #[arg(long, requires = "image")]
+    pub(crate) kubernetes: bool,
+    /// Number of hosts (not for Ansible, which has an inventory)
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) hosts: u32,
+    /// Directory of the results
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub(crate) results: String,
+    /// The container image, which holds pagewise and the program
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+    /// The volume claim that the pods write their results to
+    #[arg(long, value_name = "NAME", default_value = "pagewise-results")]
+    pub(crate) claim: String,
+    /// Time for each session [default: as by tune]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) budget: Option<Nanos>,
+}

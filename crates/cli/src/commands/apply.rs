@@ -1,0 +1,160 @@
+//! `pagewise apply`
+
+use super::helper::own_exe;
+use crate::args::Apply;
+use crate::failure::Failure;
+use crate::{store, terminal};
+use pagewise_remedy::apply::record::{self, Undone};
+use pagewise_remedy::apply::verify::{Checked, verify};
+use pagewise_remedy::apply::{ApplyError, Place, plan};
+use std::io::{BufRead, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Writes a receipt to the place where it works, lists such changes, or takes one back.
+pub(super) fn run(args: &Apply) -> Result<ExitCode, Failure> {
+    if args.list {
+        return list(args);
+    }
+    if let Some(number) = args.undo {
+        return undo(args, number);
+    }
+    let run = store::load(args.run.as_deref())?;
+    let place = place(args)?;
+    let quote = pagewise_report::quote_bytes;
+    let change = plan(&run, &place, &own_exe()?, quote, args.likely).map_err(failure)?;
+    let checked = verify(&change, args.user).map_err(failure)?;
+    if !args.json {
+        let page = pagewise_report::change_page(&change, &checked_line(&checked));
+        terminal::print(&page.text(&terminal::style()))?;
+    }
+    if args.dry_run {
+        return print_json(args, &change);
+    }
+    if !args.yes && !confirmed(args)? {
+        return Err(Failure::usage("nothing was written").with_help("--yes writes it unasked"));
+    }
+    match record::apply(&change, args.replace).map_err(failure)? {
+        None if args.json => print_json(args, &change),
+        None => done("nothing to do: the file holds this already\n"),
+        Some(applied) if args.json => print_json(args, &applied),
+        Some(applied) => {
+            let page = pagewise_report::applied_page(&applied);
+            done(&page.text(&terminal::style()))
+        }
+    }
+}
+
+fn done(text: &str) -> Result<ExitCode, Failure> {
+    terminal::print(text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_json(args: &Apply, what: &impl serde::Serialize) -> Result<ExitCode, Failure> {
+    if args.json {
+        let text = serde_json::to_string_pretty(what)
+            .map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))?;
+        terminal::print(&(text + "\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The report of a receipt that is not applied.
+pub(super) fn failure(error: ApplyError) -> Failure {
+    let help = error.help();
+    let failure = Failure::usage(error.to_string());
+    match help {
+        Some(help) => failure.with_help(help),
+        None => failure,
+    }
+}
+
+fn place(args: &Apply) -> Result<Place, Failure> {
+    let name = || args.name.clone().unwrap_or_default();
+    if let Some(unit) = &args.systemd {
+        let units = units(args.user)?;
+        return Ok(Place::Systemd { unit: unit.clone(), units, of_user: args.user });
+    }
+    if let Some(directory) = &args.wrapper {
+        return Ok(Place::Wrapper { directory: directory.clone() });
+    }
+    if let Some(file) = &args.env_file {
+        return Ok(Place::EnvironmentFile { file: file.clone() });
+    }
+    if let Some(file) = &args.compose {
+        return Ok(Place::Compose { file: file.clone(), service: name() });
+    }
+    match &args.kubernetes {
+        Some(file) => Ok(Place::Kubernetes { file: file.clone(), container: name() }),
+        None => Err(Failure::usage("say where the receipt is to work")
+            .with_help("pagewise apply --help lists the places")),
+    }
+}
+
+/// The directory for an administrator's units, of the machine or of this account (systemd.unit(5)).
+fn units(of_user: bool) -> Result<PathBuf, Failure> {
+    if !of_user {
+        return Ok(PathBuf::from("/etc/systemd/system"));
+    }
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let config = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")));
+    config
+        .map(|config| config.join("systemd/user"))
+        .ok_or_else(|| Failure::usage("neither XDG_CONFIG_HOME nor HOME is an absolute path"))
+}
+
+fn checked_line(checked: &Checked) -> String {
+    match checked {
+        Checked::Accepted { by, note: None } => format!("accepted by {by}"),
+        Checked::Accepted { by, note: Some(note) } => format!("accepted by {by}; {note}"),
+        Checked::Not { why } => format!("not checked: {why}"),
+    }
+}
+
+/// Whether the user says yes; nobody is asked without a terminal.
+fn confirmed(args: &Apply) -> Result<bool, Failure> {
+    let stdin = std::io::stdin();
+    if args.json || !stdin.is_terminal() {
+        return Ok(false);
+    }
+    let failed = |e| Failure::usage(format!("cannot ask: {e}"));
+    let mut err = std::io::stderr().lock();
+    write!(err, "\nWrite it? [y/N] ").and_then(|()| err.flush()).map_err(failed)?;
+    let mut answer = String::new();
+    stdin.lock().read_line(&mut answer).map_err(failed)?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+}
+
+fn list(args: &Apply) -> Result<ExitCode, Failure> {
+    let all = record::all().map_err(failure)?;
+    if args.json {
+        return print_json(args, &all);
+    }
+    done(&pagewise_report::applied_list(&all).text(&terminal::style()))
+}
+
+fn undo(args: &Apply, number: Option<u32>) -> Result<ExitCode, Failure> {
+    let (applied, undone) = record::undo(number, args.force).map_err(failure)?;
+    if args.json {
+        return print_json(args, &applied);
+    }
+    let what = match undone {
+        Undone::Restored => "restored",
+        Undone::Removed => "removed",
+        Undone::Nothing => "nothing to do: it is as it was before:",
+    };
+    done(&pagewise_report::undone_page(&applied, what).text(&terminal::style()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reader_said_is_one_line() {
+        let note = Some("no unit x.service is installed here yet".to_owned());
+        let line = checked_line(&Checked::Accepted { by: "sh -n", note });
+        assert_eq!(line, "accepted by sh -n; no unit x.service is installed here yet");
+        assert_eq!(checked_line(&Checked::Not { why: "w" }), "not checked: w");
+    }
+}

@@ -1,0 +1,197 @@
+//! `pagewise check`
+
+use super::experiment;
+use super::{ab, faults};
+use crate::args::{self, ExperimentArgs, Files, StdoutKind};
+use crate::budget_file::{self, Baseline, Named};
+use crate::failure::{Failure, UNFIT, USAGE};
+use crate::{store, terminal};
+use pagewise_judge::check;
+use pagewise_kernel::clock;
+use pagewise_model::Nanos;
+use pagewise_model::check::{Check, CheckItem, Kept};
+use pagewise_model::fault::{FaultReport, Stacks, Wanted};
+use pagewise_model::usage::Ended;
+use pagewise_tracee::launch::{Input, Launch, Sink};
+use pagewise_tracee::passthrough;
+use pagewise_tracee::recorder::Recorder;
+use pagewise_tune::Stop;
+use pagewise_tune::race::Goal;
+use pagewise_tune::request::OwnArm;
+use std::process::ExitCode;
+
+/// A budget is broken.
+const BROKEN: u8 = 1;
+
+/// Runs the programs of the file and judges their budgets.
+pub(super) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
+    let named = wanted(args)?;
+    let recorder = faults::recorder()?;
+    let mut done = Vec::new();
+    for one in &named {
+        let checked = one_check(one, &recorder, args)?;
+        if !args.json {
+            let page = pagewise_report::check_page(&checked);
+            terminal::print(&page.text(&terminal::style()))?;
+        }
+        done.push(checked);
+    }
+    conclude(&done, args)
+}
+
+/// The tables of these names, or all of the file.
+fn wanted(args: &args::Check) -> Result<Vec<Named>, Failure> {
+    let all = budget_file::read_all(&args.file)?;
+    let shown = args.file.display();
+    if all.is_empty() {
+        return Err(Failure::usage(format!("`{shown}` holds no budgets"))
+            .with_help("pagewise check --help shows a table"));
+    }
+    if let Some(name) = args.names.iter().find(|name| all.iter().all(|one| one.name != **name)) {
+        let known: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        return Err(Failure::usage(format!("`{shown}` has no budgets [check.{name}]"))
+            .with_help(format!("it has: {}", known.join(", "))));
+    }
+    let is_wanted = |one: &Named| args.names.is_empty() || args.names.contains(&one.name);
+    let wanted: Vec<Named> = all.into_iter().filter(is_wanted).collect();
+    match wanted.iter().find(|one| one.command.is_empty()) {
+        Some(bare) => {
+            Err(Failure::usage(format!("`{shown}`: [check.{}] has no command", bare.name))
+                .with_help("command = [\"./app\", \"--version\"]"))
+        }
+        None => Ok(wanted),
+    }
+}
+
+fn one_check(named: &Named, recorder: &Recorder, args: &args::Check) -> Result<Check, Failure> {
+    let start = clock::now();
+    if !args.quiet && terminal::reaches_a_person() {
+        terminal::complain(&format!("checking {} ...", named.name));
+    }
+    let words = named.command.iter().map(|word| word.to_string_lossy().into_owned());
+    let mut checked = Check {
+        name: named.name.clone(),
+        command: words.collect(),
+        items: Vec::new(),
+        took_ns: Nanos(0),
+        problem: None,
+    };
+    match recorded(named, recorder) {
+        Err(failure) if failure.code == UNFIT => return Err(failure),
+        Err(failure) => checked.problem = Some(failure.message),
+        Ok(reports) => {
+            checked.items = check::judge(&named.limits, &reports);
+            if let Some(baseline) = &named.baseline {
+                match compared(named, baseline, args) {
+                    Ok(item) => checked.items.push(item),
+                    Err(failure) if failure.code == UNFIT => return Err(failure),
+                    Err(failure) => checked.problem = Some(failure.message),
+                }
+            }
+        }
+    }
+    checked.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    Ok(checked)
+}
+
+/// The program's recorded runs.
+fn recorded(named: &Named, recorder: &Recorder) -> Result<Vec<FaultReport>, Failure> {
+    let launch = Launch {
+        stdin: named.input.clone().map_or(Input::Null, Input::File),
+        stdout: Sink::Null,
+        stderr: Sink::Inherit,
+        ..Launch::passthrough(named.command.clone())
+    };
+    launch.check()?;
+    let limits = &named.limits.faults;
+    let fixed_addresses = faults::invocation::settle_addresses(false, limits)?;
+    let wanted = Wanted {
+        list: false,
+        latency: limits.most_time_ns.is_some(),
+        calls: false,
+        stacks: Stacks::None,
+        names: false,
+        debug_files: false,
+        exact: false,
+    };
+    let mut reports = Vec::new();
+    for _ in 0..named.runs {
+        let run = passthrough::record_through(&launch, recorder, wanted, &mut |_, _| {})
+            .map_err(faults::failure)?;
+        if run.ended != Ended::Exited(named.exit_status) {
+            let why = format!("ended with {}, not exit status {}", run.ended, named.exit_status);
+            return Err(Failure::usage(why));
+        }
+        let report = run.report.map_err(faults::failure)?;
+        reports.push(FaultReport { fixed_addresses, ..report });
+    }
+    Ok(reports)
+}
+
+/// The program beside its baseline, by the protocol of `ab`. The session is saved like one of `ab`.
+fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<CheckItem, Failure> {
+    let options = ExperimentArgs {
+        budget: Some(baseline.budget),
+        input: named.input.clone(),
+        stdout: StdoutKind::Null,
+        outputs: Vec::new(),
+        rerun_safe: true,
+        prepare: None,
+        cleanup: None,
+        ignore_failure: named.exit_status != 0,
+        wait: None,
+        seed: None,
+        files: Files::default(),
+        json: false,
+        quiet: args.quiet,
+    };
+    let mut request = experiment::request_of(&options, baseline.command.clone(), Input::Null)?;
+    if let Some(file) = &named.input {
+        request.input = Input::File(file.clone());
+    }
+    let others = vec![OwnArm { name: named.name.clone(), command: named.command.clone() }];
+    let goal = Goal::LossAtMost(baseline.limit);
+    let _lock = experiment::lock(None)?;
+    let (mut run, end) = ab::race(&request, "baseline", others, goal, args.quiet)?;
+    if let Some(stop @ Stop::Interrupted) = &end {
+        return Err(experiment::failure(stop));
+    }
+    let verdict = run.experiment.as_ref().and_then(|done| done.verdicts.first());
+    let item = check::time(verdict, baseline.limit);
+    experiment::keep(&mut run);
+    match end {
+        Some(stop) => Err(experiment::failure(&stop)),
+        None => Ok(item),
+    }
+}
+
+fn conclude(done: &[Check], args: &args::Check) -> Result<ExitCode, Failure> {
+    if args.json {
+        let text = serde_json::to_string_pretty(done)
+            .map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))?;
+        terminal::print(&(text + "\n"))?;
+    } else {
+        terminal::print(&pagewise_report::check_summary(done).text(&terminal::style()))?;
+    }
+    if let Some(file) = &args.junit {
+        store::write_whole(file, &pagewise_report::check_junit(done))?;
+    }
+    if let Some(file) = &args.markdown {
+        store::write_whole(file, &pagewise_report::check_markdown(done))?;
+    }
+    Ok(ExitCode::from(code(done)))
+}
+
+/// A broken budget comes before a program that failed, and that before what is not settled.
+fn code(done: &[Check]) -> u8 {
+    let any = |kept| done.iter().any(|check| check.kept() == kept);
+    if any(Kept::Broken) {
+        BROKEN
+    } else if done.iter().any(|check| check.problem.is_some()) {
+        USAGE
+    } else if any(Kept::CannotTell) {
+        UNFIT
+    } else {
+        0
+    }
+}

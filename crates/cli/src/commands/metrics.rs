@@ -1,0 +1,36 @@
+//! `pagewise export-metrics`
+
+use super::apply;
+use super::signals::{INTERRUPTED, stop_flag};
+use super::top::wait;
+use crate::args::ExportMetrics;
+use crate::failure::Failure;
+use crate::{store, terminal};
+use pagewise_kernel::SysError;
+use pagewise_model::Nanos;
+use pagewise_observe::top::Sampler;
+use pagewise_remedy::apply::record;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Between the two looks of a sample.
+const INTERVAL: Nanos = Nanos::secs(1);
+
+/// Samples the host once.
+pub(super) fn run(args: &ExportMetrics) -> Result<ExitCode, Failure> {
+    let failed = |e: SysError| Failure::usage(e.to_string());
+    let applied = record::all().map_err(apply::failure)?;
+    let rechecks = store::rechecks()?;
+    let mut sampler = Sampler::start().map_err(failed)?;
+    if !wait(INTERVAL, &*stop_flag()?) {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let top = sampler.look(args.rows).map_err(failed)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let text = pagewise_report::metrics(&top, &applied, &rechecks, now.as_secs());
+    match &args.output {
+        Some(file) => store::write_public(file, &text)?,
+        None => terminal::print(&text)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

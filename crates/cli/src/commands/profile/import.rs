@@ -1,0 +1,79 @@
+//! `pagewise profile --import`
+
+use super::conclude;
+use crate::args::Profile;
+use crate::commands::experiment::identity;
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_judge::profile::Facts;
+use pagewise_kernel::clock;
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::{Fact, Nanos};
+use pagewise_observe::import::{Imported, is_perf_data, read};
+use pagewise_report::graph_section;
+use pagewise_tune::request::run_of;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Bytes read at once.
+const BUFFER: usize = 1 << 20;
+
+/// Sorts the samples of another tool, or another machine, into buckets.
+pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
+    let start = clock::now();
+    args.files.check()?;
+    let imported = import(file, Nanos(1_000_000_000 / u64::from(args.frequency)))?;
+    let (started, id) = identity(&[file.file_name().unwrap_or_default().into()]);
+    let mut run = run_of(RunKind::Profile, id, started, &["imported".into(), file.into()]);
+    warn(&imported, args.frequency, &mut run);
+    let samples = Fact::Known(imported.samples);
+    let functions = Fact::Missing("the profile is of another machine".to_owned());
+    let facts = Facts { samples: &samples, counted: None, functions: &functions, release: "" };
+    run.profile = Some(pagewise_judge::profile::judge(&facts, None));
+    conclude(&mut run, start);
+    let saved = args.files.write(&run);
+    terminal::print(&text(&run, args))?;
+    saved.map(|()| ExitCode::SUCCESS)
+}
+
+fn text(run: &Run, args: &Profile) -> String {
+    if args.json {
+        return run.to_json() + "\n";
+    }
+    let style = terminal::style();
+    let graph = args.graph.as_deref().zip(run.profile.as_ref());
+    let graph = graph.map(|(bucket, profile)| graph_section(profile, bucket).text(&style));
+    graph.map(|graph| graph + "\n").unwrap_or_default() + &pagewise_report::render(run, &style)
+}
+
+fn import(file: &Path, period: Nanos) -> Result<Imported, Failure> {
+    let shown = file.display();
+    let cannot = |e: std::io::Error| Failure::usage(format!("cannot read `{shown}`: {e}"));
+    let from: Box<dyn Read> = match file.to_str() {
+        Some("-") => Box::new(std::io::stdin().lock()),
+        _ => Box::new(File::open(file).map_err(cannot)?),
+    };
+    let mut from = BufReader::with_capacity(BUFFER, from);
+    if is_perf_data(from.fill_buf().map_err(cannot)?) {
+        return Err(Failure::usage(format!("`{shown}` is a file of perf record"))
+            .with_help("on its machine: perf script -i FILE | pagewise profile --import -"));
+    }
+    let imported = read(from, period).map_err(|why| Failure::usage(format!("`{shown}`: {why}")))?;
+    match imported.samples.stacks.is_empty() {
+        true => Err(Failure::usage(format!("`{shown}` holds no samples"))),
+        false => Ok(imported),
+    }
+}
+
+fn warn(imported: &Imported, frequency: u32, run: &mut Run) {
+    if !imported.has_period {
+        run.warnings.push(format!(
+            "times assume {frequency} samples per second of CPU time (--frequency); shares do not"
+        ));
+    }
+    if imported.unknown_lines > 0 {
+        run.warnings.push(format!("{} lines were not understood", imported.unknown_lines));
+    }
+}

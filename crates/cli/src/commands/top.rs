@@ -1,0 +1,79 @@
+//! `pagewise top`
+
+use super::signals::stop_flag;
+use crate::args;
+use crate::failure::Failure;
+use crate::terminal;
+use pagewise_judge::top::{hint, next_step};
+use pagewise_kernel::clock;
+use pagewise_model::Nanos;
+use pagewise_model::top::Top;
+use pagewise_observe::top::Sampler;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often the end is looked for.
+const WAIT: Duration = Duration::from_millis(50);
+/// The alternate screen, and back (xterm's control sequences).
+const BEGIN: &str = "\x1b[?1049h";
+const END: &str = "\x1b[?1049l";
+/// To the upper left corner, and everything below erased.
+const HOME: &str = "\x1b[H\x1b[J";
+
+/// Samples processes once, or again and again on a terminal.
+pub(super) fn run(args: &args::Top) -> Result<ExitCode, Failure> {
+    let failed = |e: pagewise_kernel::SysError| Failure::usage(e.to_string());
+    let mut sampler = Sampler::start().map_err(failed)?;
+    let stop = stop_flag()?;
+    let is_live = !args.once && !args.json && std::io::stdout().is_terminal();
+    if !is_live {
+        if !wait(args.interval, &stop) {
+            return Ok(ExitCode::from(super::signals::INTERRUPTED));
+        }
+        let top = sampler.look(args.rows).map_err(failed)?;
+        return print(args, &top);
+    }
+    terminal::print(BEGIN)?;
+    let shown = live(args, &mut sampler, &stop);
+    terminal::print(END)?;
+    shown.map(|()| ExitCode::SUCCESS)
+}
+
+fn live(args: &args::Top, sampler: &mut Sampler, stop: &AtomicBool) -> Result<(), Failure> {
+    terminal::print(&format!("{HOME}first sample in {} ...\n", args.interval))?;
+    while wait(args.interval, stop) {
+        let top = sampler.look(args.rows).map_err(|e| Failure::usage(e.to_string()))?;
+        terminal::print(&format!("{HOME}{}", text(&top)))?;
+    }
+    Ok(())
+}
+
+fn text(top: &Top) -> String {
+    let hints: Vec<Option<&'static str>> = top.rows.iter().map(hint).collect();
+    pagewise_report::top_page(top, &hints, next_step()).text(&terminal::style())
+}
+
+fn print(args: &args::Top, top: &Top) -> Result<ExitCode, Failure> {
+    let text = if args.json {
+        let text = serde_json::to_string_pretty(top);
+        text.map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))? + "\n"
+    } else {
+        text(top)
+    };
+    terminal::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits this long; false where the user has stopped it.
+pub(super) fn wait(time: Nanos, stop: &AtomicBool) -> bool {
+    let end = clock::now() + time;
+    while clock::now() < end {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        std::thread::sleep(WAIT);
+    }
+    true
+}

@@ -1,0 +1,108 @@
+//! `check`: budgets of a file set against real programs, and what build servers get of it.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "tests of single commands use the rest")]
+mod helper;
+
+use helper::{Place, said};
+use std::process::Output;
+
+const PAGE_TOUCHER: &str =
+    "import mmap,sys\nm=mmap.mmap(-1, 64<<20)\nfor i in range(0, 64<<20, mmap.PAGESIZE): m[i]=1\n";
+
+fn check(place: &Place, text: &str, words: &[&str]) -> Output {
+    std::fs::write(place.path().join("pagewise.toml"), text).unwrap();
+    let mut command = place.pagewise(&["check"]);
+    command.args(words).current_dir(place.path()).output().unwrap()
+}
+
+/// Faults cannot be recorded for this account: `check` ends with 3 and says so.
+fn is_refused(done: &Output) -> bool {
+    let refused =
+        done.status.code() == Some(3) && said(&done.stderr).contains("cannot be recorded");
+    if refused {
+        println!("SKIP check: {}", said(&done.stderr));
+    }
+    refused
+}
+
+#[test]
+fn budgets_that_are_kept_pass_and_one_that_is_not_fails_the_build() {
+    let place = Place::new();
+    std::fs::write(place.path().join("touch.py"), PAGE_TOUCHER).unwrap();
+    let wide = "[check.wide]\ncommand = [\"true\"]\nmax-faults = 100000\nmax-copied = \"1M\"\n\
+                max-wakeups = 1000\nmax-resident = \"512M\"\n";
+    let done = check(&place, wide, &["--quiet"]);
+    if is_refused(&done) {
+        return;
+    }
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    assert!(said(&done.stdout).ends_with("1 passed\n"), "{done:?}");
+    let strict = format!(
+        "{wide}[check.strict]\ncommand = [\"python3\", \"touch.py\"]\nruns = 1\nmax-resident = \"48M\"\nmax-faults = 9000000\n"
+    );
+    let words = ["--junit", "j.xml", "--markdown", "s.md"];
+    let done = check(&place, &strict, &words);
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(said(&done.stdout).contains("1 passed, 1 broken"), "{done:?}");
+    let read = |name: &str| std::fs::read_to_string(place.path().join(name)).unwrap();
+    assert!(
+        read("j.xml").contains("name=\"resident memory\"><failure message="),
+        "{}",
+        read("j.xml")
+    );
+    assert!(read("s.md").contains("| strict | resident memory |"), "{}", read("s.md"));
+    let only = check(&place, &strict, &["wide", "--json"]);
+    assert_eq!(only.status.code(), Some(0));
+    let json: serde_json::Value = serde_json::from_slice(&only.stdout).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), 1);
+    assert!(json[0]["items"].as_array().unwrap().iter().all(|item| item["kept"] == "passed"));
+}
+
+#[test]
+fn a_program_that_fails_is_no_pass() {
+    let place = Place::new();
+    let fails = "[check.fails]\ncommand = [\"false\"]\nruns = 1\nmax-faults = 100000\n";
+    let done = check(&place, fails, &[]);
+    if is_refused(&done) {
+        return;
+    }
+    assert_eq!(done.status.code(), Some(2), "{done:?}");
+    assert!(said(&done.stdout).contains("exit status 1"), "{done:?}");
+    let expected = fails.replace("runs = 1", "exit-status = 1\nruns = 1");
+    assert_eq!(check(&place, &expected, &[]).status.code(), Some(0));
+    let missing = fails.replace("false", "/no/such/program");
+    let done = check(&place, &missing, &[]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(said(&done.stdout).contains("/no/such/program"), "{done:?}");
+}
+
+#[test]
+fn what_cannot_be_checked_is_one_line() {
+    let place = Place::new();
+    let refused = |text: &str, words: &[&str]| {
+        let done = check(&place, text, words);
+        assert_eq!(done.status.code(), Some(2), "{done:?}");
+        said(&done.stderr)
+    };
+    assert!(refused("", &[]).contains("holds no budgets"));
+    assert!(refused("[check.a]\nmax-faults = 1\n", &[]).contains("has no command"));
+    assert!(refused("[check.a]\n", &["b"]).contains("[check.b]"));
+    assert!(refused("[check.a]\nmax-fault = 1\n", &[]).contains("line 2"));
+    let done = place.pagewise(&["check", "--file", "/no/such/file"]).output().unwrap();
+    assert!(said(&done.stderr).contains("/no/such/file"), "{done:?}");
+}
+
+#[test]
+fn a_slower_program_breaks_its_limit_beside_the_baseline() {
+    let place = Place::new();
+    let text = "[check.slow]\ncommand = [\"sleep\", \"0.08\"]\nruns = 1\n\
+                baseline = [\"sleep\", \"0.02\"]\nmax-slower = \"50%\"\ntime-budget = \"20s\"\n";
+    let done = check(&place, text, &["--quiet"]);
+    if is_refused(&done) || said(&done.stderr).contains("another experiment runs") {
+        return println!("SKIP check beside a baseline: {}", said(&done.stderr));
+    }
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(said(&done.stdout).contains("wall time beside the baseline"), "{done:?}");
+}

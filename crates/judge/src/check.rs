@@ -1,0 +1,155 @@
+//! Whether the runs of a program stayed within its budgets.
+//!
+//! A figure is the median of the runs, so that one disturbed run fails no build. Where records of faults were
+//! lost, what was recorded is a lower bound: a budget that it breaks is broken, others cannot be judged.
+
+use pagewise_model::check::{Budgeted, CheckItem, CheckLimits, Figure, Kept};
+use pagewise_model::fault::FaultReport;
+use pagewise_model::trial::{Verdict, Word};
+use pagewise_model::usage::Usage;
+use pagewise_model::{Bytes, Nanos};
+
+/// The median of whole numbers, of two in the middle the smaller; none without any.
+fn median(mut of: Vec<u64>) -> Option<u64> {
+    of.sort_unstable();
+    of.get(of.len().checked_sub(1)? / 2).copied()
+}
+
+/// A figure of a recorded run.
+type Recorded = fn(&FaultReport) -> u64;
+/// A figure that the kernel accounted; absent where it did not.
+type Used = fn(&Usage) -> Option<u64>;
+
+/// A number in the unit of what it counts.
+const fn figure(what: Budgeted, number: u64) -> Figure {
+    match what {
+        Budgeted::FaultTime => Figure::Nanos(Nanos(number)),
+        Budgeted::Copied | Budgeted::Resident => Figure::Bytes(Bytes(number)),
+        _ => Figure::Count(number),
+    }
+}
+
+fn item(what: Budgeted, most: Option<u64>, found: Option<u64>, is_sure: bool) -> Option<CheckItem> {
+    let most = most?;
+    Some(CheckItem {
+        what,
+        most: figure(what, most),
+        found: found.map(|found| figure(what, found)),
+        kept: kept(found, most, is_sure),
+    })
+}
+
+/// Sets the runs against what is allowed, in the order of the file's keys.
+#[must_use]
+pub fn judge(limits: &CheckLimits, runs: &[FaultReport]) -> Vec<CheckItem> {
+    let faults = &limits.faults;
+    let recorded: [(Budgeted, Option<u64>, Recorded); 4] = [
+        (Budgeted::Faults, faults.most_faults, |run| run.total.faults),
+        (Budgeted::MajorFaults, faults.most_major_faults, |run| run.total.major_faults),
+        (Budgeted::TouchedPages, faults.most_touched_pages, |run| run.touched_pages),
+        (Budgeted::FaultTime, faults.most_time_ns.map(|most| most.0), |run| run.total.time_ns.0),
+    ];
+    let used: [(Budgeted, Option<u64>, Used); 3] = [
+        (Budgeted::Copied, limits.most_copied.map(|most| most.0), |usage| {
+            Some(usage.read_bytes?.0 + usage.written_bytes?.0)
+        }),
+        (Budgeted::Wakeups, limits.most_wakeups, |usage| Some(usage.voluntary_switches)),
+        (Budgeted::Resident, limits.most_resident.map(|most| most.0), |usage| {
+            Some(usage.peak_rss_bytes.0)
+        }),
+    ];
+    let is_complete = runs.iter().all(FaultReport::is_complete);
+    let recorded = recorded.into_iter().filter_map(|(what, most, of)| {
+        item(what, most, median(runs.iter().map(of).collect()), is_complete)
+    });
+    let used = used.into_iter().filter_map(|(what, most, of)| {
+        let all: Option<Vec<u64>> = runs.iter().map(|run| of(run.usage.known()?)).collect();
+        item(what, most, all.and_then(median), true)
+    });
+    recorded.chain(used).collect()
+}
+
+fn kept(found: Option<u64>, most: u64, is_sure: bool) -> Kept {
+    match found {
+        Some(found) if found > most => Kept::Broken,
+        Some(_) if is_sure => Kept::Passed,
+        _ => Kept::CannotTell,
+    }
+}
+
+/// The time beside the baseline, which may be longer by the share `limit`: broken where the whole interval lies
+/// beyond, kept where none of it does.
+#[must_use]
+pub fn time(verdict: Option<&Verdict>, limit: f64) -> CheckItem {
+    let most = 1.0 + limit;
+    let effect = verdict.and_then(|verdict| verdict.effect.as_ref());
+    let kept = match (verdict, effect) {
+        (Some(verdict), _) if verdict.word == Word::Reject => Kept::Broken,
+        (_, Some(effect)) if effect.ratio_low > most => Kept::Broken,
+        (_, Some(effect)) if effect.ratio_high <= most => Kept::Passed,
+        _ => Kept::CannotTell,
+    };
+    let found = effect.map(|effect| Figure::Ratio {
+        ratio: effect.ratio,
+        low: effect.ratio_low,
+        high: effect.ratio_high,
+    });
+    let most = Figure::Ratio { ratio: most, low: most, high: most };
+    CheckItem { what: Budgeted::Time, most, found, kept }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults::tests::lossy_report;
+    use pagewise_model::Fact;
+    use pagewise_model::fault::Budgets;
+
+    #[test]
+    fn the_median_of_the_runs_counts() {
+        assert_eq!(median(vec![9, 1, 5]), Some(5));
+        assert_eq!(median(vec![9, 1]), Some(1));
+        assert_eq!(median(Vec::new()), None);
+    }
+
+    #[test]
+    fn a_loss_leaves_doubt_but_what_is_broken_is() {
+        let report = lossy_report();
+        let limits = |most| CheckLimits {
+            faults: Budgets { most_faults: Some(most), ..Budgets::default() },
+            ..CheckLimits::default()
+        };
+        let judged = |most| judge(&limits(most), std::slice::from_ref(&report))[0].clone();
+        assert_eq!(judged(1).kept, Kept::Broken);
+        assert_eq!(judged(2).kept, Kept::CannotTell);
+        assert_eq!(judged(1).found, Some(Figure::Count(2)));
+    }
+
+    #[test]
+    fn what_the_kernel_did_not_account_cannot_be_judged() {
+        let report = FaultReport { usage: Fact::Missing("gone".into()), ..lossy_report() };
+        let limits = CheckLimits { most_wakeups: Some(3), ..CheckLimits::default() };
+        let items = judge(&limits, &[report]);
+        assert_eq!((items.len(), items[0].kept, items[0].found), (1, Kept::CannotTell, None));
+    }
+
+    #[test]
+    fn time_is_judged_by_its_whole_interval() {
+        let verdict = |low: f64, high: f64| -> Verdict {
+            let effect = serde_json::json!({
+                "ratio": f64::midpoint(low, high), "ratio_low": low, "ratio_high": high,
+                "repeat_low": low, "repeat_high": high, "evidence_of_gain": 1.0,
+                "evidence_of_worth": 1.0, "sure_share": 0.0, "runs": 4, "control_runs": 4,
+            });
+            let verdict = serde_json::json!({
+                "arm": "b", "word": "cannot_tell", "why": "", "effect": effect, "supervisor_ns": 0,
+            });
+            serde_json::from_value(verdict).unwrap()
+        };
+        let of = |low, high| time(Some(&verdict(low, high)), 0.05).kept;
+        assert_eq!(of(0.9, 1.04), Kept::Passed);
+        assert_eq!(of(1.06, 1.2), Kept::Broken);
+        assert_eq!(of(1.0, 1.1), Kept::CannotTell);
+        assert_eq!(time(None, 0.05).kept, Kept::CannotTell);
+    }
+}

@@ -1,0 +1,339 @@
+//! Pools what many hosts found, by a random-effects model on the logarithm of the ratio.
+//!
+//! Each host gives an estimate and an interval. Hosts differ in earnest (processor, kernel, settings), so their
+//! deviation is estimated beside the noise of each (DerSimonian and Laird 1986), and the interval of the mean is
+//! widened for that estimate (Hartung and Knapp 2001; never narrower than without). A class is the hosts that have
+//! a property alike; classes differ where the pooled means do at 1% (chi squared), corrected for the number of
+//! properties. An interval that is open says nothing and is counted, not pooled. Intervals of sessions hold
+//! whenever these stop, so they are wider than those of a fixed number of runs: the pooled one errs on that side.
+
+use pagewise_model::fleet::{Class, ClassKey, FleetArm, FleetWord, HostArm, LINES_SCHEMA, Pooled};
+use pagewise_model::run::Run;
+use pagewise_model::trial::{Verdict, Word};
+use statrs::distribution::{ChiSquared, ContinuousCDF, StudentsT};
+use std::collections::BTreeMap;
+
+/// Half the width of a 95% interval in deviations.
+const NORMAL: f64 = 1.959_964;
+/// A bound further off than this factor is open.
+const OPEN: f64 = 10.0;
+/// A gain below this ratio is worth keeping.
+const WORTH: f64 = 0.99;
+/// Probability at which classes count as different, before the correction for the number of keys.
+const DIFFERENT: f64 = 0.01;
+/// Hosts that a class needs.
+const LEAST_OF_CLASS: usize = 2;
+
+const KEYS: [ClassKey; 3] = [ClassKey::Processor, ClassKey::Kernel, ClassKey::HugePages];
+
+fn value(key: ClassKey, arm: &HostArm) -> &str {
+    match key {
+        ClassKey::Processor => &arm.cpu_model,
+        ClassKey::Kernel => &arm.kernel,
+        ClassKey::HugePages => &arm.thp,
+    }
+}
+
+/// Logarithm of the ratio and its deviation; none where the interval is open.
+fn study(arm: &HostArm) -> Option<(f64, f64)> {
+    let is_closed = arm.low > 1.0 / OPEN && arm.high < OPEN && arm.low < arm.high;
+    let deviation = (arm.high.ln() - arm.low.ln()) / (2.0 * NORMAL);
+    (is_closed && arm.ratio > 0.0).then(|| (arm.ratio.ln(), deviation))
+}
+
+/// The mean of the hosts with an interval; none without any.
+fn pool(arms: &[&HostArm]) -> Option<Pooled> {
+    let studies: Vec<(f64, f64)> = arms.iter().filter_map(|arm| study(arm)).collect();
+    let hosts = studies.len();
+    let [(only, deviation), rest @ ..] = &studies[..] else { return None };
+    let number = u32::try_from(hosts).unwrap_or(u32::MAX);
+    if rest.is_empty() {
+        let half = NORMAL * deviation;
+        let (ratio, low, high) = (only.exp(), (only - half).exp(), (only + half).exp());
+        return Some(Pooled { hosts: number, ratio, low, high, tau: 0.0, next_host: None });
+    }
+    let tau_squared = between_hosts(&studies);
+    let weights: Vec<f64> = studies.iter().map(|(_, s)| 1.0 / (s * s + tau_squared)).collect();
+    let sum: f64 = weights.iter().sum();
+    let pairs = || studies.iter().map(|(y, _)| y).zip(&weights);
+    let mean = pairs().map(|(y, w)| w * y).sum::<f64>() / sum;
+    let free = (hosts - 1) as f64;
+    let spread = pairs().map(|(y, w)| w * (y - mean).powi(2)).sum::<f64>() / free;
+    let error = (spread.max(1.0) / sum).sqrt();
+    let half = quantile(free) * error;
+    let next_host = (hosts > 2).then(|| {
+        let half = quantile(free - 1.0) * (tau_squared + error * error).sqrt();
+        ((mean - half).exp(), (mean + half).exp())
+    });
+    Some(Pooled {
+        hosts: number,
+        ratio: mean.exp(),
+        low: (mean - half).exp(),
+        high: (mean + half).exp(),
+        tau: tau_squared.sqrt(),
+        next_host,
+    })
+}
+
+/// Variance between hosts.
+fn between_hosts(studies: &[(f64, f64)]) -> f64 {
+    let weights = || studies.iter().map(|(y, s)| (y, 1.0 / (s * s)));
+    let sum: f64 = weights().map(|(_, w)| w).sum();
+    let squares: f64 = weights().map(|(_, w)| w * w).sum();
+    let mean = weights().map(|(y, w)| w * y).sum::<f64>() / sum;
+    let q: f64 = weights().map(|(y, w)| w * (y - mean).powi(2)).sum();
+    let free = (studies.len() - 1) as f64;
+    ((q - free) / (sum - squares / sum)).max(0.0)
+}
+
+/// The 97.5% quantile of Student's t.
+fn quantile(free: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, free).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+}
+
+const fn word(pooled: Option<&Pooled>) -> FleetWord {
+    match pooled {
+        Some(pooled) if pooled.high < WORTH => FleetWord::Keep,
+        Some(pooled) if pooled.low > WORTH => FleetWord::Reject,
+        _ => FleetWord::CannotTell,
+    }
+}
+
+/// The classes by one key, where they differ.
+fn classes(key: ClassKey, arms: &[&HostArm]) -> Vec<Class> {
+    let mut groups: BTreeMap<&str, Vec<&HostArm>> = BTreeMap::new();
+    for arm in arms.iter().filter(|arm| study(arm).is_some()) {
+        groups.entry(value(key, arm)).or_default().push(arm);
+    }
+    groups.retain(|_, arms| arms.len() >= LEAST_OF_CLASS);
+    let pooled: Vec<(&str, Pooled)> =
+        groups.into_iter().filter_map(|(value, arms)| Some((value, pool(&arms)?))).collect();
+    if pooled.len() < 2 || !differ(&pooled) {
+        return Vec::new();
+    }
+    pooled
+        .into_iter()
+        .map(|(value, pooled)| Class {
+            key,
+            value: value.to_owned(),
+            pooled,
+            word: word(Some(&pooled)),
+        })
+        .collect()
+}
+
+/// Whether the means of classes differ by more than their intervals allow.
+fn differ(classes: &[(&str, Pooled)]) -> bool {
+    let studies: Vec<(f64, f64)> = classes
+        .iter()
+        .map(|(_, pooled)| {
+            let error = (pooled.high.ln() - pooled.low.ln()) / (2.0 * NORMAL);
+            (pooled.ratio.ln(), 1.0 / error.powi(2).max(1e-18))
+        })
+        .collect();
+    let sum: f64 = studies.iter().map(|(_, w)| w).sum();
+    let mean = studies.iter().map(|(y, w)| w * y).sum::<f64>() / sum;
+    let q: f64 = studies.iter().map(|(y, w)| w * (y - mean).powi(2)).sum();
+    let free = (studies.len() - 1) as f64;
+    let limit = DIFFERENT / KEYS.len() as f64;
+    ChiSquared::new(free).is_ok_and(|chi| chi.sf(q) < limit)
+}
+
+/// The arms of a session on one host. `host` names it where the file does.
+#[must_use]
+pub fn lines(run: &Run, host: Option<&str>) -> Vec<HostArm> {
+    let Some((experiment, machine)) = run.experiment.as_ref().zip(run.machine.as_ref()) else {
+        return Vec::new();
+    };
+    let quantity = experiment.design.quantity.name().to_owned();
+    let line = |verdict: &Verdict| {
+        let effect = verdict.effect.as_ref();
+        if effect.is_none() && verdict.word != Word::Reject {
+            return None;
+        }
+        Some(HostArm {
+            schema: LINES_SCHEMA,
+            host: host.unwrap_or(&run.id).to_owned(),
+            run: run.id.clone(),
+            started_unix_ns: run.started_unix_ns,
+            pagewise: run.pagewise.clone(),
+            command: run.command.join(" "),
+            arm: verdict.arm.clone(),
+            cpu_model: machine.cpu_model.clone(),
+            kernel: series(&machine.kernel),
+            thp: machine.thp_enabled.known().cloned().unwrap_or_default(),
+            cpus: u32::try_from(machine.cpus.len()).unwrap_or(u32::MAX),
+            memory_bytes: machine.memory_bytes.0,
+            quantity: quantity.clone(),
+            word: verdict.word,
+            ratio: effect.map_or(1.0, |effect| effect.ratio),
+            low: effect.map_or(0.0, |effect| effect.ratio_low),
+            high: effect.map_or(f64::MAX, |effect| effect.ratio_high),
+            runs: effect.map_or(0, |effect| effect.runs),
+        })
+    };
+    experiment.verdicts.iter().filter_map(line).collect()
+}
+
+/// The first two numbers of a kernel's release.
+fn series(release: &str) -> String {
+    release.split(['.', '-']).take(2).collect::<Vec<_>>().join(".")
+}
+
+/// Each arm of each command, over all hosts, in the order of names.
+#[must_use]
+pub fn merge(lines: &[HostArm]) -> Vec<FleetArm> {
+    let mut groups: BTreeMap<(&str, &str, &str), Vec<&HostArm>> = BTreeMap::new();
+    for line in lines {
+        groups.entry((&line.command, &line.arm, &line.quantity)).or_default().push(line);
+    }
+    groups
+        .into_iter()
+        .map(|((command, arm, quantity), arms)| {
+            let (rejected, usable): (Vec<&HostArm>, Vec<&HostArm>) =
+                arms.into_iter().partition(|arm| arm.word == Word::Reject);
+            let pooled = pool(&usable);
+            let classes: Vec<Class> = KEYS.iter().flat_map(|key| classes(*key, &usable)).collect();
+            let open = usable.iter().filter(|arm| study(arm).is_none()).count();
+            FleetArm {
+                command: command.to_owned(),
+                arm: arm.to_owned(),
+                quantity: quantity.to_owned(),
+                word: overall(pooled.as_ref(), &classes, !rejected.is_empty()),
+                pooled,
+                classes,
+                rejected_on: rejected.iter().map(|arm| arm.host.clone()).collect(),
+                open_on: u32::try_from(open).unwrap_or(u32::MAX),
+            }
+        })
+        .collect()
+}
+
+/// Classes of different words come before the mean; so does a host on which it must not be used.
+fn overall(pooled: Option<&Pooled>, classes: &[Class], is_rejected_somewhere: bool) -> FleetWord {
+    let has = |word| classes.iter().any(|class| class.word == word);
+    match word(pooled) {
+        _ if has(FleetWord::Keep) && (has(FleetWord::Reject) || has(FleetWord::CannotTell)) => {
+            FleetWord::DiffersByClass
+        }
+        FleetWord::Keep if is_rejected_somewhere => FleetWord::DiffersByClass,
+        FleetWord::CannotTell if pooled.is_none() && is_rejected_somewhere => FleetWord::Reject,
+        word => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Rng;
+
+    /// A host whose gain is `log_ratio`, seen with a deviation of 1%.
+    fn host(n: usize, log_ratio: f64, noise: f64, cpu: &str) -> HostArm {
+        let (seen, half) = (log_ratio + noise * 0.01, NORMAL * 0.01);
+        HostArm {
+            schema: LINES_SCHEMA,
+            host: format!("h{n}"),
+            run: format!("r{n}"),
+            started_unix_ns: 0,
+            pagewise: "0".into(),
+            command: "app".into(),
+            arm: "heap-huge".into(),
+            cpu_model: cpu.into(),
+            kernel: ["6.1", "6.12"][n % 2].into(),
+            thp: "madvise".into(),
+            cpus: 4,
+            memory_bytes: 1 << 34,
+            quantity: "time".into(),
+            word: Word::Keep,
+            ratio: seen.exp(),
+            low: (seen - half).exp(),
+            high: (seen + half).exp(),
+            runs: 20,
+        }
+    }
+
+    fn fleet(hosts: usize, seed: u64, gain: impl Fn(usize) -> f64) -> Vec<HostArm> {
+        let mut rng = Rng::new(seed);
+        let cpu = |n: usize| ["one", "two", "three", "four", "five"][n / 2 % 5];
+        (0..hosts)
+            .map(|n| {
+                let own = rng.normal() * 0.01;
+                host(n, gain(n) + own, rng.normal(), cpu(n))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn one_host_is_its_own_answer_and_none_is_no_answer() {
+        let one = merge(&[host(0, -0.1, 0.0, "one")]);
+        let pooled = one[0].pooled.unwrap();
+        assert!((pooled.ratio - (-0.1f64).exp()).abs() < 1e-12 && pooled.next_host.is_none());
+        assert_eq!(one[0].word, FleetWord::Keep);
+        let open = HostArm { high: 1e6, ..host(0, -0.1, 0.0, "one") };
+        let none = merge(&[open]);
+        assert_eq!((none[0].word, none[0].open_on), (FleetWord::CannotTell, 1));
+    }
+
+    #[test]
+    fn a_class_of_opposite_sign_is_found_among_a_thousand_hosts() {
+        for seed in 0..20 {
+            let sign = |n: usize| if n / 2 % 5 == 3 { 0.05 } else { -0.08 };
+            let merged = merge(&fleet(1000, seed, sign));
+            assert_eq!(merged[0].word, FleetWord::DiffersByClass, "{seed}");
+            let bad: Vec<&str> = merged[0]
+                .classes
+                .iter()
+                .filter(|class| class.word == FleetWord::Reject)
+                .map(|class| class.value.as_str())
+                .collect();
+            assert_eq!(bad, ["four"], "{seed}");
+            assert!(merged[0].classes.iter().all(|class| class.key == ClassKey::Processor));
+        }
+    }
+
+    #[test]
+    fn hosts_alike_are_no_classes() {
+        let found = (0..200).filter(|seed| {
+            let merged = merge(&fleet(40, *seed, |_| -0.05));
+            assert_eq!(merged[0].word, FleetWord::Keep, "{seed}");
+            !merged[0].classes.is_empty()
+        });
+        let found = found.count();
+        assert!(found <= 8, "{found} of 200 fleets, at most 1% expected");
+    }
+
+    #[test]
+    fn the_interval_of_the_mean_covers_it() {
+        let covered = (0..400).filter(|seed| {
+            let pooled = merge(&fleet(8, *seed, |_| -0.03))[0].pooled.unwrap();
+            pooled.low <= (-0.03f64).exp() && (-0.03f64).exp() <= pooled.high
+        });
+        let covered = covered.count();
+        assert!(covered >= 372, "{covered} of 400");
+    }
+
+    #[test]
+    fn a_host_where_it_is_rejected_is_named() {
+        let mut all = fleet(6, 1, |_| -0.1);
+        all[2].word = Word::Reject;
+        let merged = merge(&all);
+        assert_eq!(merged[0].word, FleetWord::DiffersByClass);
+        assert_eq!(merged[0].rejected_on, ["h2"]);
+    }
+
+    #[test]
+    fn the_pooled_figures_are_those_of_the_formulas() {
+        // Three hosts by hand: logarithms -0.10, -0.06, -0.02, each with a deviation of 0.01.
+        let all: Vec<HostArm> = [-0.10, -0.06, -0.02]
+            .into_iter()
+            .enumerate()
+            .map(|(n, log)| host(n, log, 0.0, "one"))
+            .collect();
+        let pooled = merge(&all)[0].pooled.unwrap();
+        // Q = 32, C = 20000, tau^2 = 30 / 20000.
+        assert!((pooled.tau - (0.0015f64).sqrt()).abs() < 1e-4, "{pooled:?}");
+        assert!((pooled.ratio.ln() + 0.06).abs() < 1e-9);
+        // Error: sqrt(0.0016 / 3), t with 2 degrees of freedom 4.303.
+        assert!((pooled.high.ln() + 0.06 - 4.3027 * (0.0016f64 / 3.0).sqrt()).abs() < 1e-4);
+    }
+}

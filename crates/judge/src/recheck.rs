@@ -1,0 +1,48 @@
+//! What has become of a gain that was proven once.
+
+use pagewise_model::recheck::{Gain, Standing};
+use pagewise_model::run::Run;
+use pagewise_model::trial::{Verdict, Word};
+
+/// The verdict of `run` on `arm`.
+#[must_use]
+pub fn verdict<'a>(run: &'a Run, arm: &str) -> Option<&'a Verdict> {
+    run.experiment.as_ref()?.verdicts.iter().find(|verdict| verdict.arm == arm)
+}
+
+/// The gain in a verdict.
+#[must_use]
+pub fn gain(verdict: Option<&Verdict>) -> Option<Gain> {
+    let effect = verdict?.effect.as_ref()?;
+    Some(Gain { ratio: effect.ratio, low: effect.ratio_low, high: effect.ratio_high })
+}
+
+/// What the new verdict says of the old gain. One that is likely again is neither proven nor ruled out.
+#[must_use]
+pub fn standing(now: Option<&Verdict>) -> Standing {
+    match now.map(|verdict| verdict.word) {
+        Some(Word::Keep) => Standing::Holds,
+        Some(Word::NoGain | Word::Slower | Word::Reject) => Standing::Vanished,
+        _ => Standing::CannotTell,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_proof_counts_in_either_direction() {
+        let of = |word: &str| {
+            let verdict = serde_json::json!({
+                "arm": "a", "word": word, "why": "", "effect": null, "supervisor_ns": 0,
+            });
+            standing(Some(&serde_json::from_value(verdict).unwrap()))
+        };
+        assert_eq!(of("keep"), Standing::Holds);
+        assert_eq!([of("no_gain"), of("slower"), of("reject")], [Standing::Vanished; 3]);
+        assert_eq!([of("likely"), of("cannot_tell"), of("not_tried")], [Standing::CannotTell; 3]);
+        assert_eq!(standing(None), Standing::CannotTell);
+        assert_eq!(gain(None), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Whether a process is worth tuning, and by which command: a hint from what one sample shows.
+
+use pagewise_model::Bytes;
+use pagewise_model::top::TopProcess;
+
+/// Page tables beyond this share of the resident set are worth a word.
+const TABLES_SHARE: f64 = 0.05;
+/// Less than this of page tables is not.
+const LEAST_TABLES: Bytes = Bytes::mib(32);
+/// A heap that could gain from huge pages.
+const LARGE_HEAP: Bytes = Bytes::mib(256);
+/// A process that computes: a share of one CPU.
+const BUSY: f64 = 0.2;
+/// A share of its CPU time that faults cost before anything is said of them.
+const FAULTS_SHARE: f64 = 0.03;
+/// Waits for the disk per second.
+const MAJOR: f64 = 10.0;
+
+/// What its figures suggest; none where pages cost it little.
+#[must_use]
+pub fn hint(row: &TopProcess) -> Option<&'static str> {
+    let tables = row.table_bytes.zip(row.resident_bytes);
+    let has_large_tables = tables.is_some_and(|(tables, resident)| {
+        tables >= LEAST_TABLES && tables.0 as f64 > resident.0 as f64 * TABLES_SHARE
+    });
+    let is_large = row.anonymous_bytes.is_some_and(|bytes| bytes >= LARGE_HEAP);
+    let few_huge = row.huge_share().is_some_and(|share| share < 0.1);
+    match row {
+        _ if row.major_per_second >= MAJOR => Some("waits for the disk"),
+        _ if row.cpus > 0.0
+            && row.fault_cpus > row.cpus * FAULTS_SHARE
+            && row.fault_cpus > 0.005 =>
+        {
+            Some("faults often")
+        }
+        _ if has_large_tables => Some("large page tables"),
+        _ if is_large && few_huge && row.cpus >= BUSY => Some("busy, no huge pages"),
+        _ => None,
+    }
+}
+
+/// The command that looks closer.
+#[must_use]
+pub const fn next_step() -> &'static str {
+    "pagewise faults -p PID --for 5s, or pagewise profile -p PID --for 5s"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quiet() -> TopProcess {
+        TopProcess {
+            pid: 1,
+            name: "x".into(),
+            cpus: 0.5,
+            minor_per_second: 0.0,
+            major_per_second: 0.0,
+            fault_cpus: 0.0,
+            resident_bytes: Some(Bytes::mib(100)),
+            anonymous_bytes: Some(Bytes::mib(50)),
+            table_bytes: Some(Bytes::mib(1)),
+            huge_bytes: Some(Bytes(0)),
+        }
+    }
+
+    #[test]
+    fn each_figure_has_its_hint() {
+        let with = |change: fn(&mut TopProcess)| {
+            let mut row = quiet();
+            change(&mut row);
+            hint(&row)
+        };
+        assert_eq!(hint(&quiet()), None);
+        assert_eq!(with(|row| row.major_per_second = 50.0), Some("waits for the disk"));
+        assert_eq!(with(|row| row.fault_cpus = 0.05), Some("faults often"));
+        assert_eq!(with(|row| row.table_bytes = Some(Bytes::mib(40))), Some("large page tables"));
+        let large = with(|row| row.anonymous_bytes = Some(Bytes::gib(1)));
+        assert_eq!(large, Some("busy, no huge pages"));
+    }
+}

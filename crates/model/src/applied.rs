@@ -1,0 +1,44 @@
+//! A receipt that was written to a file: what is needed to show it and to take it back.
+
+use serde::{Deserialize, Serialize};
+
+/// A file as it is to be, and what makes it take effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Identifier of the run whose receipt it is.
+    pub run: String,
+    /// The arm that is kept.
+    pub arm: String,
+    pub file: String,
+    /// All of the file.
+    pub content: String,
+    /// Permission bits of the file.
+    pub mode: u32,
+    /// Commands after which it has effect.
+    pub next: Vec<String>,
+    /// Commands after which it has none, once the file is back.
+    pub next_after_undo: Vec<String>,
+}
+
+/// A change that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    /// Its number in `apply --list`.
+    pub number: u32,
+    /// When, nanoseconds since 1970.
+    pub at_unix_ns: u64,
+    #[serde(flatten)]
+    pub change: Change,
+    /// The file that had this name.
+    pub before: Option<Before>,
+    /// Directories that were made for it, the outermost first.
+    pub directories: Vec<String>,
+}
+
+/// A file as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Before {
+    pub content: Vec<u8>,
+    /// Permission bits.
+    pub mode: u32,
+}

@@ -1,0 +1,94 @@
+//! Budgets of programs set against what their runs took: what `check` says.
+
+use crate::fault::Budgets;
+use crate::units::{Bytes, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// What a program may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CheckLimits {
+    /// Page faults and what goes with them.
+    pub faults: Budgets,
+    /// Bytes through read-like and write-like calls.
+    pub most_copied: Option<Bytes>,
+    /// Times it gives up the CPU to wait.
+    pub most_wakeups: Option<u64>,
+    /// Resident set of its largest process.
+    pub most_resident: Option<Bytes>,
+}
+
+/// A quantity that has a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Budgeted {
+    Faults,
+    MajorFaults,
+    TouchedPages,
+    FaultTime,
+    Copied,
+    Wakeups,
+    Resident,
+    /// Wall time beside the baseline.
+    Time,
+}
+
+/// A figure with its unit.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    Count(u64),
+    Bytes(Bytes),
+    Nanos(Nanos),
+    /// Ratio to the baseline, with the bounds of its interval.
+    Ratio {
+        ratio: f64,
+        low: f64,
+        high: f64,
+    },
+}
+
+/// How one budget came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    Passed,
+    Broken,
+    /// The runs do not settle it.
+    CannotTell,
+}
+
+/// One budget.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CheckItem {
+    pub what: Budgeted,
+    /// What is allowed; for time the ratio.
+    pub most: Figure,
+    /// What was found; absent where it is not known.
+    pub found: Option<Figure>,
+    pub kept: Kept,
+}
+
+/// One program with its budgets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    /// Its name in the file.
+    pub name: String,
+    pub command: Vec<String>,
+    pub items: Vec<CheckItem>,
+    pub took_ns: Nanos,
+    /// Why it could not be judged: it failed, or could not be started.
+    pub problem: Option<String>,
+}
+
+impl Check {
+    /// The worst of its budgets.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        let has = |kept: Kept| self.items.iter().any(|item| item.kept == kept);
+        match self {
+            _ if has(Kept::Broken) => Kept::Broken,
+            _ if has(Kept::CannotTell) => Kept::CannotTell,
+            _ => Kept::Passed,
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! A gain that was proven once, measured again.
+
+use serde::{Deserialize, Serialize};
+
+/// What has become of a gain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It is proven again.
+    Holds,
+    /// It is ruled out, or has become a loss.
+    Vanished,
+    /// The runs do not settle it.
+    CannotTell,
+}
+
+/// A ratio of an arm to the plain program, with the bounds of its interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Gain {
+    pub ratio: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+/// A gain then and now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recheck {
+    /// When it was measured again, nanoseconds since 1970.
+    pub at_unix_ns: u64,
+    /// Identifier of the run that proved it.
+    pub run: String,
+    pub command: Vec<String>,
+    pub arm: String,
+    pub then: Option<Gain>,
+    pub now: Option<Gain>,
+    pub standing: Standing,
+    /// What has changed since then, if that is known.
+    pub change: Option<String>,
+    /// Identifier of the new run; none where it could not be made.
+    pub new_run: Option<String>,
+    /// Why it could not be measured.
+    pub problem: Option<String>,
+}

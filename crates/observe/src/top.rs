@@ -1,0 +1,188 @@
+//! Samples which processes of this host pay for pages: rates between two looks at `/proc`.
+//!
+//! Of every process one file is read in each interval (`/proc/PID/stat`, proc(5)), of those that are shown two
+//! more: `status`, and `smaps_rollup`, which walks the page table of the process and is read only where its
+//! resident set is at most [`LARGEST_WALK`]. No process is stopped. Without rights the rollup of other accounts
+//! is not seen; the rest is. Not seen: processes that begin and end within an interval, and what children that
+//! were waited for took in it.
+
+use pagewise_kernel::SysError;
+use pagewise_kernel::clock;
+use pagewise_kernel::proc::{meminfo, pressure, smaps, stat, status, tree, vmstat};
+use pagewise_model::top::{HostCounts, Top, TopHost, TopProcess};
+use pagewise_model::{Bytes, Nanos};
+use std::collections::HashMap;
+
+/// A usual price of a minor fault, in seconds: 0.25 to 1 us by processor and kernel, more on a guest whose host
+/// has to back the page.
+const FAULT_SECONDS: f64 = 0.5e-6;
+/// Processes whose page tables are not walked: at some 30 ns a page that would be milliseconds.
+const LARGEST_WALK: Bytes = Bytes::gib(8);
+
+/// What a process had taken at the last look.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    start_ticks: u64,
+    minor: u64,
+    major: u64,
+    ticks: u64,
+}
+
+/// The looks so far.
+#[derive(Debug)]
+pub struct Sampler {
+    at: Nanos,
+    host: HostCounts,
+    seen: HashMap<i32, Seen>,
+}
+
+impl Sampler {
+    /// The first look.
+    ///
+    /// # Errors
+    /// Where `/proc` cannot be read.
+    pub fn start() -> Result<Self, SysError> {
+        let mut sampler =
+            Self { at: clock::now(), host: HostCounts::default(), seen: HashMap::new() };
+        sampler.look(0)?;
+        Ok(sampler)
+    }
+
+    /// Another look: what has happened since the last, with the `most` processes that pay most.
+    ///
+    /// # Errors
+    /// Where `/proc` cannot be read.
+    pub fn look(&mut self, most: usize) -> Result<Top, SysError> {
+        let cpu = clock::thread_cpu();
+        let now = clock::now();
+        let interval = Nanos(now.0.saturating_sub(self.at.0));
+        let seconds = interval.as_secs().max(1e-9);
+        let (mut rows, mut seen) = (Vec::new(), HashMap::new());
+        for pid in tree::all()? {
+            let Ok(now) = stat::read(pid) else { continue };
+            let fresh = Seen {
+                start_ticks: now.start_ticks,
+                minor: now.minor_faults,
+                major: now.major_faults,
+                ticks: now.user_ticks + now.system_ticks,
+            };
+            seen.insert(pid, fresh);
+            let before = self.seen.get(&pid).filter(|old| old.start_ticks == fresh.start_ticks);
+            let before = before.copied().unwrap_or(Seen { minor: 0, major: 0, ticks: 0, ..fresh });
+            rows.push(row(pid, now.comm, &before, &fresh, seconds));
+        }
+        let processes = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+        rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        rows.truncate(most);
+        rows.iter_mut().for_each(details);
+        let host = self.host_rates(seconds);
+        (self.at, self.seen) = (now, seen);
+        let own_cpu_ns = Nanos(clock::thread_cpu().0.saturating_sub(cpu.0));
+        Ok(Top { interval_ns: interval, processes, host, rows, own_cpu_ns })
+    }
+
+    fn host_rates(&mut self, seconds: f64) -> TopHost {
+        let counters = vmstat::read().unwrap_or_default();
+        let fresh = HostCounts {
+            faults: counters.get("pgfault"),
+            major: counters.get("pgmajfault"),
+            huge: counters.get("thp_fault_alloc"),
+            huge_refused: counters.get("thp_fault_fallback"),
+        };
+        let rate =
+            |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?) as f64 / seconds);
+        let memory = meminfo::read().ok();
+        let pressure = pressure::read(pressure::Resource::Memory).ok();
+        let host = TopHost {
+            counts: fresh,
+            faults_per_second: rate(fresh.faults, self.host.faults),
+            major_per_second: rate(fresh.major, self.host.major),
+            huge_per_second: rate(fresh.huge, self.host.huge),
+            memory_bytes: memory.map(|memory| memory.total),
+            available_bytes: memory.map(|memory| memory.available),
+            table_bytes: counters
+                .get("nr_page_table_pages")
+                .map(|pages| Bytes(pages * pagewise_kernel::page_size::base().bytes())),
+            pressure_percent: pressure.map(|pressure| pressure.some.avg10_percent),
+        };
+        self.host = fresh;
+        host
+    }
+}
+
+fn row(pid: i32, name: String, before: &Seen, now: &Seen, seconds: f64) -> TopProcess {
+    let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+    let minor_per_second = rate(now.minor, before.minor);
+    let ticks = rate(now.ticks, before.ticks);
+    TopProcess {
+        pid,
+        name,
+        cpus: ticks / rustix::param::clock_ticks_per_second() as f64,
+        minor_per_second,
+        major_per_second: rate(now.major, before.major),
+        fault_cpus: minor_per_second * FAULT_SECONDS,
+        resident_bytes: None,
+        anonymous_bytes: None,
+        table_bytes: None,
+        huge_bytes: None,
+    }
+}
+
+/// The order of the rows: what faults cost, a wait for the disk counted as 100 us, and then CPU time.
+fn weight(row: &TopProcess) -> f64 {
+    const DISK_SECONDS: f64 = 100e-6;
+    const LESSER: f64 = 1e-3;
+    row.fault_cpus + row.major_per_second * DISK_SECONDS + row.cpus * LESSER
+}
+
+/// What is read only of processes that are shown. One that has ended meanwhile keeps its rates.
+fn details(row: &mut TopProcess) {
+    let Ok(status) = status::read(row.pid) else { return };
+    (row.resident_bytes, row.table_bytes) = (status.rss, status.page_tables);
+    row.anonymous_bytes = status.rss_anon;
+    if status.rss.is_some_and(|rss| rss <= LARGEST_WALK) {
+        row.huge_bytes = smaps::rollup(row.pid).ok().map(|memory| memory.anon_huge);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_differences_over_the_interval() {
+        let before = Seen { start_ticks: 1, minor: 100, major: 1, ticks: 50 };
+        let now = Seen { minor: 2100, major: 5, ticks: 250, ..before };
+        let row = row(7, "x".into(), &before, &now, 2.0);
+        assert_eq!((row.minor_per_second, row.major_per_second), (1000.0, 2.0));
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        assert!((row.cpus - 100.0 / ticks).abs() < 1e-9);
+        assert!((row.fault_cpus - 0.0005).abs() < 1e-9);
+    }
+
+    #[test]
+    fn who_faults_comes_before_who_computes() {
+        let seen = |minor, ticks| Seen { start_ticks: 1, minor, major: 0, ticks };
+        let of = |minor, ticks| row(1, "x".into(), &seen(0, 0), &seen(minor, ticks), 1.0);
+        assert!(weight(&of(20_000, 10)) > weight(&of(10, 100)));
+        assert!(weight(&of(0, 100)) > weight(&of(0, 10)));
+    }
+
+    #[test]
+    fn our_own_touches_are_seen() {
+        let mut sampler = Sampler::start().unwrap();
+        let page = pagewise_kernel::page_size::base().bytes() as usize;
+        const PAGES: usize = 2000;
+        let mut fresh = vec![0u8; PAGES * page];
+        fresh.iter_mut().step_by(page).for_each(|byte| *byte = 1);
+        std::hint::black_box(&fresh);
+        let top = sampler.look(usize::MAX).unwrap();
+        let own = top.rows.iter().find(|row| row.pid == std::process::id() as i32).unwrap();
+        let faults = own.minor_per_second * top.interval_ns.as_secs();
+        // On huge pages it takes fewer: the count is compared only where there are none.
+        let huge = own.huge_bytes.unwrap_or(Bytes(0));
+        assert!(faults >= PAGES as f64 || huge > Bytes(0), "{faults} faults, {huge} huge");
+        assert!(own.resident_bytes.unwrap() >= Bytes((PAGES * page) as u64));
+        assert!(top.host.memory_bytes.is_some() && top.processes > 1);
+    }
+}

@@ -1,0 +1,358 @@
+//! A kept receipt as a file in the place where it works: a drop-in of a systemd unit, a wrapper, an environment
+//! file, a Compose override, a Kubernetes patch.
+//!
+//! The lines are made of the saved run: its doses, its command, and the environment that it was tested in.
+//! [`record`] writes the file and takes it back, [`verify`] asks the format's own reader first.
+
+pub mod record;
+pub mod verify;
+
+use crate::receipt::{Here, Start, all_of, environment_alone};
+use crate::{containers, receipt};
+use pagewise_kernel::SysError;
+use pagewise_model::applied::Change;
+use pagewise_model::plan::Dose;
+use pagewise_model::run::{Outcome, Run};
+use pagewise_tracee::launch::Launch;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// Programs whose name a wrapper must not take: it would change every script.
+const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "env", "busybox", "sudo"];
+
+/// The name of the drop-in's file; what an administrator adds sorts behind it.
+const DROP_IN: &str = "50-pagewise.conf";
+
+/// Units that start no program of their own.
+const OTHER_UNITS: [&str; 8] =
+    ["socket", "timer", "target", "mount", "automount", "swap", "path", "slice"];
+
+/// Where a receipt is to work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A drop-in of this unit, in the directory that holds the account's or the machine's units.
+    Systemd { unit: String, units: PathBuf, of_user: bool },
+    /// A script with the program's name in this directory.
+    Wrapper { directory: PathBuf },
+    /// Lines `NAME=value`, for `EnvironmentFile=` and `docker run --env-file`.
+    EnvironmentFile { file: PathBuf },
+    /// An override file of this service.
+    Compose { file: PathBuf, service: String },
+    /// A patch of this container, for `kubectl patch --patch-file`.
+    Kubernetes { file: PathBuf, container: String },
+}
+
+/// Why a receipt is not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// There is nothing to apply, or it has no such form.
+    #[error("{why}")]
+    Refused {
+        why: String,
+        /// The next step.
+        help: String,
+    },
+    /// The kernel refused.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// The record cannot be kept.
+    #[error(transparent)]
+    State(#[from] pagewise_kernel::dirs::DirError),
+}
+
+impl ApplyError {
+    pub(crate) fn refused(why: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Refused { why: why.into(), help: help.into() }
+    }
+
+    /// The next step, where there is one.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Refused { help, .. } => Some(help.clone()),
+            Self::Sys(error) if error.is_permission() => {
+                Some("use an account that may write there, or another place".to_owned())
+            }
+            Self::Sys(_) => None,
+            Self::State(error) => Some(error.help()),
+        }
+    }
+}
+
+/// What is applied of a run.
+struct Kept<'a> {
+    run: &'a Run,
+    arm: &'a str,
+    doses: &'a [Dose],
+    list: String,
+    command: Vec<OsString>,
+    here: Here,
+}
+
+/// The file that keeps the receipt of `run` in `place`, written by nobody yet. `pagewise` is this program's file;
+/// `quote` quotes a word for a shell.
+///
+/// # Errors
+/// Where the run keeps nothing, or the place cannot hold it.
+pub fn plan(
+    run: &Run,
+    place: &Place,
+    pagewise: &Path,
+    quote: fn(&[u8]) -> String,
+    is_likely_enough: bool,
+) -> Result<Change, ApplyError> {
+    let kept = kept(run, pagewise, is_likely_enough)?;
+    let (command, here) = (&kept.command[..], &kept.here);
+    let input = run.input.as_deref().map(Path::new);
+    let tested = run.receipt.as_ref().map_or("", |receipt| &receipt.command);
+    let system = tested.contains(" run --system ");
+    let start = Start { command, input, here, system, quote };
+    match place {
+        Place::Systemd { unit, units, of_user } => drop_in(&kept, &start, unit, units, *of_user),
+        Place::Wrapper { directory } => wrapper(&kept, &start, directory),
+        Place::EnvironmentFile { file } => environment_file(&kept, &start, file),
+        Place::Compose { file, service } => compose(&kept, &start, file, service),
+        Place::Kubernetes { file, container } => kubernetes(&kept, &start, file, container),
+    }
+}
+
+/// The arm that the receipt of `run` is for.
+fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kept<'a>, ApplyError> {
+    let nothing = |why: &str| {
+        let why = format!("run `{}` keeps nothing: {why}", run.id);
+        ApplyError::refused(why, "pagewise history lists the runs; show RUN prints one")
+    };
+    let arm = match &run.outcome {
+        Some(Outcome::Proven { keep }) => keep.first(),
+        Some(Outcome::Likely { arms }) if is_likely_enough => arms.first(),
+        Some(Outcome::Likely { .. }) => {
+            return Err(ApplyError::refused(
+                format!("run `{}` has a likely gain, not a proven one", run.id),
+                format!(
+                    "pagewise tune --continue {} may prove it; --likely applies it all the same",
+                    run.id
+                ),
+            ));
+        }
+        _ => None,
+    };
+    let arm = arm.ok_or_else(|| nothing("it has no proven gain"))?;
+    let doses = run.doses.iter().find(|(name, _)| name == arm).map(|(_, doses)| &doses[..]);
+    let doses = doses.ok_or_else(|| nothing("its best arm is a command of yours, no remedy"))?;
+    let command: Vec<OsString> = run.command.iter().map(OsString::from).collect();
+    let directory = match &run.conditions {
+        Some(conditions) => PathBuf::from(&conditions.directory),
+        None => std::env::current_dir().unwrap_or_default(),
+    };
+    let here = Here {
+        environment: run.environment.iter().map(|(n, v)| (n.into(), v.into())).collect(),
+        pagewise: pagewise.to_owned(),
+        in_path: false,
+        program: program(&command, &directory),
+        directory,
+    };
+    let list = doses.iter().map(Dose::spec).collect::<Vec<_>>().join(",");
+    Ok(Kept { run, arm, doses, list, command, here })
+}
+
+/// The file of the program: found as when the session started it.
+fn program(command: &[OsString], directory: &Path) -> PathBuf {
+    let named = command.first().map(Path::new).filter(|path| path.components().count() > 1);
+    match named {
+        Some(path) => directory.join(path),
+        None => Launch::experiment(command.to_vec()).file().unwrap_or_default(),
+    }
+}
+
+impl Kept<'_> {
+    fn change(&self, file: &Path, content: String) -> Result<Change, ApplyError> {
+        let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+        let name = absolute.to_str().ok_or_else(|| {
+            ApplyError::refused(
+                format!("the path {} is not UTF-8", file.display()),
+                "use another name",
+            )
+        })?;
+        Ok(Change {
+            run: self.run.id.clone(),
+            arm: self.arm.to_owned(),
+            file: name.to_owned(),
+            content,
+            mode: 0o644,
+            next: Vec::new(),
+            next_after_undo: Vec::new(),
+        })
+    }
+
+    /// The first line of each file.
+    fn head(&self) -> String {
+        format!(
+            "# pagewise: {} of run {}. To go back: pagewise apply --undo\n",
+            self.arm, self.run.id
+        )
+    }
+}
+
+fn drop_in(
+    kept: &Kept<'_>,
+    start: &Start<'_>,
+    unit: &str,
+    units: &Path,
+    of_user: bool,
+) -> Result<Change, ApplyError> {
+    let unit = unit_name(unit)?;
+    let receipt = receipt::write(kept.doses, start);
+    if receipt.systemd.is_empty() {
+        let why = receipt.notes.iter().find(|note| note.starts_with("no systemd drop-in"));
+        let why = why.map_or("this receipt has no systemd drop-in", String::as_str);
+        return Err(ApplyError::refused(why, "use --wrapper"));
+    }
+    let file = units.join(format!("{unit}.d")).join(DROP_IN);
+    let mut change = kept.change(&file, kept.head() + &receipt.systemd.join("\n") + "\n")?;
+    let systemctl = if of_user { "systemctl --user" } else { "systemctl" };
+    change.next = vec![format!("{systemctl} daemon-reload"), format!("{systemctl} restart {unit}")];
+    change.next_after_undo.clone_from(&change.next);
+    Ok(change)
+}
+
+/// `NAME.service` for `NAME`.
+fn unit_name(name: &str) -> Result<String, ApplyError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    if name.is_empty() || !name.chars().all(is_plain) || name.starts_with('.') {
+        return Err(ApplyError::refused(
+            format!("`{name}` is no name of a unit"),
+            "give it as systemctl lists it, such as redis-server.service",
+        ));
+    }
+    match name.rsplit_once('.') {
+        Some((_, "service")) => Ok(name.to_owned()),
+        Some((_, kind)) if OTHER_UNITS.contains(&kind) => {
+            Err(ApplyError::refused(format!("`{name}` is no service"), "name the service"))
+        }
+        _ => Ok(format!("{name}.service")),
+    }
+}
+
+fn wrapper(kept: &Kept<'_>, start: &Start<'_>, directory: &Path) -> Result<Change, ApplyError> {
+    let program = &kept.here.program;
+    let name = program.file_name().ok_or_else(|| {
+        ApplyError::refused("the program of this run is not found", "run it where it is installed")
+    })?;
+    if SHELLS.iter().any(|shell| name == *shell) {
+        return Err(ApplyError::refused(
+            format!("a wrapper called {} would change every script", name.display()),
+            format!("use the line in your script: {}", receipt::write(kept.doses, start).command),
+        ));
+    }
+    let file = directory.join(name);
+    if same_file(&file, program) {
+        return Err(ApplyError::refused(
+            format!("{} is the program itself", file.display()),
+            "give another directory, one that stands before it in PATH",
+        ));
+    }
+    let line = start.script(&kept.list, &all_of(kept.doses));
+    let mut change = kept.change(&file, format!("#!/bin/sh\n{}exec {line}\n", kept.head()))?;
+    change.mode = 0o755;
+    change.next = vec![format!("export PATH={}:\"$PATH\"", start.quoted(directory))];
+    Ok(change)
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+fn environment_file(kept: &Kept<'_>, start: &Start<'_>, file: &Path) -> Result<Change, ApplyError> {
+    let settings = all_of(kept.doses);
+    if !environment_alone(&settings) {
+        return Err(ApplyError::refused(
+            format!("an environment does not hold {}", kept.list),
+            "use --wrapper or --systemd",
+        ));
+    }
+    let mut content = kept.head();
+    for (name, value) in start.variables(&settings, true) {
+        let line = plain_assignment(&name, &value).ok_or_else(|| {
+            ApplyError::refused(
+                format!("the value of {} cannot stand in an environment file", name.display()),
+                "use --wrapper or --systemd",
+            )
+        })?;
+        content.push_str(&line);
+    }
+    let mut change = kept.change(file, content)?;
+    let file = start.quoted(&change.file);
+    change.next = vec![
+        format!("docker run --env-file {file} IMAGE"),
+        format!("systemd: EnvironmentFile={}", change.file),
+    ];
+    Ok(change)
+}
+
+/// One line that docker, which takes all as it stands, and systemd, which unquotes, read alike.
+fn plain_assignment(name: &OsString, value: &OsString) -> Option<String> {
+    let (name, value) = (name.to_str()?, value.to_str()?);
+    let is_odd = |c: char| c.is_control() || "\"'\\`".contains(c);
+    let is_plain = !value.contains(is_odd) && value.trim() == value;
+    is_plain.then(|| format!("{name}={value}\n"))
+}
+
+fn container_lines(
+    kept: &Kept<'_>,
+    start: &Start<'_>,
+    name: &str,
+) -> Result<pagewise_model::plan::ContainerLines, ApplyError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || !name.chars().all(is_plain) {
+        let help = "give it as your Compose file or pod names it";
+        return Err(ApplyError::refused(format!("`{name}` is no name of a container"), help));
+    }
+    containers::lines(kept.doses, start).map_err(|why| {
+        ApplyError::refused(format!("no lines for containers: {why}"), "use --wrapper in the image")
+    })
+}
+
+fn compose(
+    kept: &Kept<'_>,
+    start: &Start<'_>,
+    file: &Path,
+    service: &str,
+) -> Result<Change, ApplyError> {
+    let lines = container_lines(kept, start, service)?.compose;
+    let named =
+        |line: &String| if line == "  NAME:" { format!("  {service}:") } else { line.clone() };
+    let lines: Vec<String> = lines.iter().map(named).collect();
+    let mut change = kept.change(file, kept.head() + &lines.join("\n") + "\n")?;
+    let file = start.quoted(&change.file);
+    change.next = vec![format!("docker compose -f compose.yaml -f {file} up -d")];
+    change.next_after_undo = vec!["docker compose -f compose.yaml up -d".to_owned()];
+    Ok(change)
+}
+
+fn kubernetes(
+    kept: &Kept<'_>,
+    start: &Start<'_>,
+    file: &Path,
+    container: &str,
+) -> Result<Change, ApplyError> {
+    let lines = container_lines(kept, start, container)?.kubernetes;
+    let mut content = kept.head();
+    content.push_str("spec:\n  template:\n    spec:\n      containers:\n");
+    content.push_str(&format!("      - name: {container}\n"));
+    for line in &lines {
+        content.push_str(&format!("        {line}\n"));
+    }
+    let mut change = kept.change(file, content)?;
+    let file = start.quoted(&change.file);
+    change.next = vec![format!("kubectl patch deployment NAME --patch-file {file}")];
+    change.next_after_undo = vec!["kubectl rollout undo deployment NAME".to_owned()];
+    Ok(change)
+}
+
+/// The name of the systemd unit that a drop-in belongs to.
+pub(crate) fn unit_of(change: &Change) -> Option<(&str, &Path)> {
+    let file = Path::new(&change.file);
+    let directory = file.parent().filter(|_| file.ends_with(DROP_IN))?;
+    let unit = directory.file_name()?.to_str()?.strip_suffix(".d")?;
+    Some((unit, directory.parent()?))
+}

@@ -1,0 +1,319 @@
+//! Writing a change, the record of it, and the way back.
+//!
+//! The record is written first, so a process that is killed between the two leaves one whose file is still as it
+//! was: its undo finds nothing to do and forgets it. The file appears whole or not at all ([`part_file`]). A file
+//! that somebody has changed since is not touched by an undo.
+//!
+//! Not kept: times, owner, extended attributes and access lists of a file that is replaced.
+
+use super::ApplyError;
+use pagewise_kernel::{SysError, dirs, part_file};
+use pagewise_model::applied::{Applied, Before, Change};
+use std::fs::{self, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Largest file that is replaced: no drop-in and no script comes near it.
+const LARGEST: u64 = 1 << 20;
+/// Attempts to get a number that another process takes at the same time.
+const ATTEMPTS: u32 = 100;
+
+/// What an undo found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Undone {
+    /// The file is as it was before.
+    Restored,
+    /// There was no file before, and there is none now.
+    Removed,
+    /// It was as before already.
+    Nothing,
+}
+
+fn failed(call: &'static str, path: &Path) -> impl Fn(std::io::Error) -> SysError {
+    move |error| SysError::new(call, path.display().to_string(), error)
+}
+
+fn now_unix_ns() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn records() -> Result<PathBuf, ApplyError> {
+    let directory = dirs::state_dir()?.join("applied");
+    fs::create_dir_all(&directory).map_err(failed("mkdir", &directory))?;
+    Ok(directory)
+}
+
+fn record_path(directory: &Path, number: u32) -> PathBuf {
+    directory.join(format!("{number}.json"))
+}
+
+/// The changes that stand, oldest first.
+///
+/// # Errors
+/// Where the records cannot be read.
+pub fn all() -> Result<Vec<Applied>, ApplyError> {
+    all_in(&records()?)
+}
+
+fn all_in(directory: &Path) -> Result<Vec<Applied>, ApplyError> {
+    let entries = fs::read_dir(directory).map_err(failed("readdir", directory))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut found = Vec::new();
+    for path in paths.filter(|path| path.extension().is_some_and(|kind| kind == "json")) {
+        let text = match fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            text => text.map_err(failed("read", &path))?,
+        };
+        let applied = serde_json::from_slice(&text).map_err(|error| {
+            let why = format!("the record {} is damaged: {error}", path.display());
+            ApplyError::refused(why, "take the change back by hand, then remove the record")
+        })?;
+        found.push(applied);
+    }
+    found.sort_by_key(|applied: &Applied| applied.number);
+    Ok(found)
+}
+
+/// Writes the file of `change`. An existing one of other content is replaced only where `replaces`; `None` where
+/// it has this content already.
+///
+/// # Errors
+/// Where it is in the way, or cannot be written.
+pub fn apply(change: &Change, replaces: bool) -> Result<Option<Applied>, ApplyError> {
+    apply_in(&records()?, change, replaces)
+}
+
+fn apply_in(
+    directory: &Path,
+    change: &Change,
+    replaces: bool,
+) -> Result<Option<Applied>, ApplyError> {
+    let file = Path::new(&change.file);
+    let before = present(file)?;
+    if before.as_ref().is_some_and(|before| before.content == change.content.as_bytes()) {
+        return Ok(None);
+    }
+    if before.is_some() && !replaces {
+        let help = "--replace writes over it; --undo brings it back";
+        return Err(ApplyError::refused(format!("{} exists", change.file), help));
+    }
+    let missing = missing_directories(file);
+    let mut applied = Applied {
+        number: 0,
+        at_unix_ns: now_unix_ns(),
+        change: change.clone(),
+        before,
+        directories: missing.iter().map(|path| path.display().to_string()).collect(),
+    };
+    let record = keep(directory, &mut applied)?;
+    match write(&applied, &missing) {
+        Ok(()) => Ok(Some(applied)),
+        Err(error) => {
+            remove_directories(&applied);
+            let _forgotten = fs::remove_file(record);
+            Err(error.into())
+        }
+    }
+}
+
+/// The file as it is; none where there is none.
+fn present(file: &Path) -> Result<Option<Before>, ApplyError> {
+    let meta = match fs::symlink_metadata(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        meta => meta.map_err(failed("stat", file))?,
+    };
+    if !meta.is_file() || meta.len() > LARGEST {
+        let why = format!("{} is no file that can be brought back", file.display());
+        return Err(ApplyError::refused(why, "give another place"));
+    }
+    let content = fs::read(file).map_err(failed("read", file))?;
+    Ok(Some(Before { content, mode: meta.permissions().mode() & 0o7777 }))
+}
+
+/// Directories above `file` that are not there, the outermost first.
+fn missing_directories(file: &Path) -> Vec<PathBuf> {
+    let above = file.ancestors().skip(1).take_while(|path| !path.exists());
+    let mut missing: Vec<PathBuf> = above.map(Path::to_owned).collect();
+    missing.reverse();
+    missing
+}
+
+/// Gives the change a number, and keeps its record under that.
+fn keep(directory: &Path, applied: &mut Applied) -> Result<PathBuf, ApplyError> {
+    let newest = all_in(directory)?.last().map_or(0, |applied| applied.number);
+    let mut kept = Ok(());
+    for number in (newest + 1..).take(ATTEMPTS as usize) {
+        applied.number = number;
+        let path = record_path(directory, number);
+        let text = serde_json::to_vec(applied).map_err(std::io::Error::from);
+        let text = text.map_err(failed("write", &path))?;
+        kept = part_file::write_whole(&path, &text, None, false);
+        match &kept {
+            Ok(()) => return Ok(path),
+            Err(error) if error.source.kind() == ErrorKind::AlreadyExists => {}
+            Err(_) => break,
+        }
+    }
+    kept?;
+    Err(ApplyError::refused("no number is free for the record", "pagewise apply --list"))
+}
+
+fn write(applied: &Applied, missing: &[PathBuf]) -> Result<(), SysError> {
+    for directory in missing {
+        fs::create_dir(directory).map_err(failed("mkdir", directory))?;
+    }
+    let change = &applied.change;
+    let permissions = Some(Permissions::from_mode(change.mode));
+    let replaces = applied.before.is_some();
+    part_file::write_whole(
+        Path::new(&change.file),
+        change.content.as_bytes(),
+        permissions,
+        replaces,
+    )
+}
+
+/// Those that were made for the change and hold nothing else.
+fn remove_directories(applied: &Applied) {
+    for directory in applied.directories.iter().rev() {
+        let _in_use = fs::remove_dir(directory);
+    }
+}
+
+/// Takes a change back: the one of this number, or the newest. One whose file was changed since only where
+/// `is_forced`.
+///
+/// # Errors
+/// Where there is no such change, its file is not as it was written, or cannot be written.
+pub fn undo(number: Option<u32>, is_forced: bool) -> Result<(Applied, Undone), ApplyError> {
+    undo_in(&records()?, number, is_forced)
+}
+
+fn undo_in(
+    directory: &Path,
+    number: Option<u32>,
+    is_forced: bool,
+) -> Result<(Applied, Undone), ApplyError> {
+    let mut all = all_in(directory)?;
+    let wanted = |applied: &Applied| number.is_none_or(|number| applied.number == number);
+    let at = all.iter().rposition(wanted).ok_or_else(|| {
+        let why = match number {
+            Some(number) => format!("no change {number} stands"),
+            None => "no change stands".to_owned(),
+        };
+        ApplyError::refused(why, "pagewise apply --list shows those that do")
+    })?;
+    let applied = all.swap_remove(at);
+    let undone = take_back(&applied, is_forced)?;
+    remove_directories(&applied);
+    let record = record_path(directory, applied.number);
+    fs::remove_file(&record).map_err(failed("unlink", &record))?;
+    Ok((applied, undone))
+}
+
+fn take_back(applied: &Applied, is_forced: bool) -> Result<Undone, ApplyError> {
+    let file = Path::new(&applied.change.file);
+    let now = present(file)?;
+    let is_ours = now.as_ref().is_some_and(|now| now.content == applied.change.content.as_bytes());
+    if now == applied.before {
+        return Ok(Undone::Nothing);
+    }
+    if !is_ours && !is_forced {
+        let why = format!("{} was changed since it was applied", applied.change.file);
+        return Err(ApplyError::refused(why, "--force takes it back all the same"));
+    }
+    match &applied.before {
+        None => fs::remove_file(file).map(|()| Undone::Removed).map_err(failed("unlink", file)),
+        Some(before) => {
+            let permissions = Some(Permissions::from_mode(before.mode));
+            part_file::write_whole(file, &before.content, permissions, true)
+                .map(|()| Undone::Restored)
+        }
+    }
+    .map_err(ApplyError::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(file: &Path, content: &str) -> Change {
+        Change {
+            run: "r".into(),
+            arm: "place".into(),
+            file: file.display().to_string(),
+            content: content.into(),
+            mode: 0o755,
+            next: Vec::new(),
+            next_after_undo: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_new_file_and_its_directories_go_again() {
+        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = place.path().join("a.d/b.d/50.conf");
+        let applied = apply_in(records.path(), &change(&file, "x"), false).unwrap().unwrap();
+        assert_eq!((applied.number, applied.directories.len()), (1, 2));
+        assert_eq!(fs::read(&file).unwrap(), b"x");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o755);
+        assert!(apply_in(records.path(), &change(&file, "x"), false).unwrap().is_none());
+        assert_eq!(undo_in(records.path(), None, false).unwrap().1, Undone::Removed);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+        assert!(all_in(records.path()).unwrap().is_empty());
+        let none = undo_in(records.path(), None, false).unwrap_err().to_string();
+        assert_eq!(none, "no change stands");
+    }
+
+    #[test]
+    fn a_file_that_was_there_comes_back_as_it_was() {
+        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = place.path().join("conf");
+        fs::write(&file, b"own \xff").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        let refused = apply_in(records.path(), &change(&file, "x"), false).unwrap_err();
+        assert!(refused.to_string().ends_with("conf exists"), "{refused}");
+        apply_in(records.path(), &change(&file, "x"), true).unwrap();
+        apply_in(records.path(), &change(&place.path().join("other"), "y"), false).unwrap();
+        assert_eq!(undo_in(records.path(), Some(1), false).unwrap().1, Undone::Restored);
+        assert_eq!(fs::read(&file).unwrap(), b"own \xff");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(all_in(records.path()).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_was_changed_since_stays_unless_forced() {
+        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = place.path().join("conf");
+        apply_in(records.path(), &change(&file, "x"), false).unwrap();
+        fs::write(&file, "x and more").unwrap();
+        let refused = undo_in(records.path(), None, false).unwrap_err();
+        assert!(refused.to_string().contains("was changed since"), "{refused}");
+        assert_eq!(undo_in(records.path(), None, true).unwrap().1, Undone::Removed);
+    }
+
+    #[test]
+    fn a_record_without_its_file_is_forgotten() {
+        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = place.path().join("conf");
+        apply_in(records.path(), &change(&file, "x"), false).unwrap();
+        fs::remove_file(&file).unwrap();
+        assert_eq!(undo_in(records.path(), None, false).unwrap().1, Undone::Nothing);
+        assert!(all_in(records.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_link_is_not_replaced_and_what_cannot_be_written_leaves_nothing() {
+        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink("target", &link).unwrap();
+        assert!(apply_in(records.path(), &change(&link, "x"), true).is_err());
+        let below = place.path().join("file");
+        fs::write(&below, "").unwrap();
+        assert!(apply_in(records.path(), &change(&below.join("x"), "x"), true).is_err());
+        assert!(all_in(records.path()).unwrap().is_empty());
+    }
+}

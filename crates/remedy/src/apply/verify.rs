@@ -1,0 +1,170 @@
+//! A change read by its format's own reader, before it is written.
+//!
+//! systemd-analyze(1) reads a copy of the unit with the drop-in; sh(1) reads a wrapper (`-n`). Environment files
+//! have no reader that only checks, and those of Compose and Kubernetes need the rest of what they change.
+
+use super::{ApplyError, DROP_IN, unit_of};
+use pagewise_model::applied::Change;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+/// Directories of units of the machine and of users, the one that counts first (systemd.unit(5)).
+const OF_MACHINE: [&str; 5] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+const OF_USERS: [&str; 4] = [
+    "/etc/systemd/user",
+    "/run/systemd/user",
+    "/usr/local/lib/systemd/user",
+    "/usr/lib/systemd/user",
+];
+
+/// What a reader said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checked {
+    /// It accepts the change.
+    Accepted { by: &'static str, note: Option<String> },
+    /// Nobody has looked, for this reason.
+    Not { why: &'static str },
+}
+
+/// Has the format's own reader look at `change`.
+///
+/// # Errors
+/// What the reader does not accept.
+pub fn verify(change: &Change, of_user: bool) -> Result<Checked, ApplyError> {
+    if let Some((unit, units)) = unit_of(change) {
+        return drop_in(change, unit, installed(unit, units, of_user), of_user);
+    }
+    if change.mode & 0o111 != 0 {
+        return script(change);
+    }
+    Ok(Checked::Not { why: "this format has no reader that only checks" })
+}
+
+fn refused(by: &str, said: &str) -> ApplyError {
+    let said = said.trim().lines().next().unwrap_or("no reason given").to_owned();
+    ApplyError::refused(format!("{by} does not accept the change: {said}"), "nothing was written")
+}
+
+fn script(change: &Change) -> Result<Checked, ApplyError> {
+    const NOT: Checked = Checked::Not { why: "sh could not be started" };
+    let mut command = Command::new("sh");
+    command.arg("-n").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let Ok(mut child) = command.spawn() else { return Ok(NOT) };
+    if let Some(mut input) = child.stdin.take() {
+        let _ended_early = input.write_all(change.content.as_bytes());
+    }
+    let Ok(done) = child.wait_with_output() else { return Ok(NOT) };
+    if done.status.success() {
+        return Ok(Checked::Accepted { by: "sh -n", note: None });
+    }
+    Err(refused("sh", &String::from_utf8_lossy(&done.stderr)))
+}
+
+/// The drop-in must add no complaint to those that the unit has without it.
+fn drop_in(
+    change: &Change,
+    unit: &str,
+    installed: Option<PathBuf>,
+    of_user: bool,
+) -> Result<Checked, ApplyError> {
+    let text = installed.and_then(|path| fs::read_to_string(path).ok());
+    let note = text.is_none().then(|| format!("no unit {unit} is installed here yet"));
+    let text = text.unwrap_or_else(|| "[Service]\nExecStart=/bin/true\n".to_owned());
+    let Ok((_scratch, plain, changed)) = copies(unit, &text, &change.content) else {
+        return Ok(Checked::Not { why: "no scratch directory could be written" });
+    };
+    let (Some(known), Some(now)) = (complaints(&plain, of_user), complaints(&changed, of_user))
+    else {
+        return Ok(Checked::Not { why: "systemd-analyze is not installed" });
+    };
+    match now.difference(&known).next() {
+        None => Ok(Checked::Accepted { by: "systemd-analyze verify", note }),
+        Some(line) => Err(refused("systemd-analyze verify", line)),
+    }
+}
+
+/// Two copies of a unit, one of them with a drop-in, for as long as their directory is held.
+fn copies(unit: &str, text: &str, added: &str) -> std::io::Result<(TempDir, PathBuf, PathBuf)> {
+    let scratch = tempfile::tempdir()?;
+    let [plain, changed] = ["plain", "changed"].map(|name| scratch.path().join(name));
+    let drop_ins = changed.join(format!("{unit}.d"));
+    fs::create_dir(&plain)?;
+    fs::create_dir_all(&drop_ins)?;
+    fs::write(plain.join(unit), text)?;
+    fs::write(changed.join(unit), text)?;
+    fs::write(drop_ins.join(DROP_IN), added)?;
+    Ok((scratch, plain.join(unit), changed.join(unit)))
+}
+
+/// The file of a unit; that of its template where it is an instance.
+fn installed(unit: &str, units: &Path, of_user: bool) -> Option<PathBuf> {
+    let template = unit.split_once('@').map(|(name, _)| format!("{name}@.service"));
+    let names = std::iter::once(unit.to_owned()).chain(template);
+    let usual: &[&str] = if of_user { &OF_USERS } else { &OF_MACHINE };
+    let places: Vec<PathBuf> =
+        std::iter::once(units.to_owned()).chain(usual.iter().map(PathBuf::from)).collect();
+    let mut all = names.flat_map(|name| places.iter().map(move |place| place.join(&name)));
+    all.find(|path| path.is_file())
+}
+
+/// The lines that systemd prints on a unit; none without systemd-analyze.
+fn complaints(unit: &Path, of_user: bool) -> Option<BTreeSet<String>> {
+    let mut command = Command::new("systemd-analyze");
+    command.args(["verify", "--man=no"]).args(of_user.then_some("--user")).arg(unit);
+    let done = command.stdin(Stdio::null()).output().ok()?;
+    let directory = unit.parent()?.display().to_string();
+    let said = String::from_utf8_lossy(&done.stderr).replace(&directory, "");
+    Some(said.lines().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(file: &str, content: &str, mode: u32) -> Change {
+        Change {
+            run: "r".into(),
+            arm: "place".into(),
+            file: file.into(),
+            content: content.into(),
+            mode,
+            next: Vec::new(),
+            next_after_undo: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_shell_reads_a_wrapper() {
+        let good = change("/bin/x", "#!/bin/sh\nexec true \"$@\"\n", 0o755);
+        assert_eq!(verify(&good, false).unwrap(), Checked::Accepted { by: "sh -n", note: None });
+        let bad = change("/bin/x", "#!/bin/sh\nexec true 'x\n", 0o755);
+        assert!(verify(&bad, false).unwrap_err().to_string().starts_with("sh does not accept"));
+        let other = change("/x.env", "A=b\n", 0o644);
+        assert!(matches!(verify(&other, false).unwrap(), Checked::Not { .. }));
+    }
+
+    #[test]
+    #[allow(clippy::print_stdout, reason = "it says when it skips")]
+    fn systemd_reads_a_drop_in() {
+        let file = "/nowhere/pagewise-test.service.d/50-pagewise.conf";
+        let good = change(file, "[Service]\nCPUAffinity=1\n", 0o644);
+        let checked = verify(&good, false).unwrap();
+        if let Checked::Not { why } = checked {
+            return println!("SKIP systemd-analyze verify: {why}");
+        }
+        assert!(matches!(checked, Checked::Accepted { note: Some(_), .. }), "{checked:?}");
+        let bad = change(file, "[Service]\nCPUAffinity=many\n", 0o644);
+        let why = verify(&bad, false).unwrap_err().to_string();
+        assert!(why.starts_with("systemd-analyze verify does not accept"), "{why}");
+    }
+}

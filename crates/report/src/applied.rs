@@ -1,0 +1,127 @@
+//! A receipt that is written to a file: the change before it is made, after, and taken back.
+
+use crate::number::{counted, date};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Table};
+use pagewise_model::applied::{Applied, Change};
+
+/// The change as it would be made.
+#[must_use]
+pub fn change_page(change: &Change, checked: &str) -> Document {
+    let mut page = Document::default();
+    page.heading(&format!("{} of run {}", change.arm, change.run));
+    page.single(&change.file, 2, Tone::Plain);
+    for line in change.content.lines() {
+        page.exact(line);
+    }
+    page.para(checked, 2, Tone::Plain);
+    page
+}
+
+/// What was written, and what makes it take effect.
+#[must_use]
+pub fn applied_page(applied: &Applied) -> Document {
+    let mut page = Document::default();
+    let replaced = applied.before.as_ref().map_or(String::new(), |before| {
+        format!(" (it replaced {})", counted(before.content.len() as u64, "byte", "bytes"))
+    });
+    page.para(&format!("written as change {}{replaced}", applied.number), 0, Tone::Good);
+    commands(&mut page, "to make it take effect", &applied.change.next);
+    page.heading("to go back");
+    page.exact(&format!("pagewise apply --undo {}", applied.number));
+    page
+}
+
+/// What was taken back; `what` happened to the file.
+#[must_use]
+pub fn undone_page(applied: &Applied, what: &str) -> Document {
+    let mut page = Document::default();
+    page.para(&format!("{what} {}", applied.change.file), 0, Tone::Plain);
+    commands(&mut page, "to make it take effect", &applied.change.next_after_undo);
+    page
+}
+
+fn commands(page: &mut Document, heading: &str, lines: &[String]) {
+    if !lines.is_empty() {
+        page.heading(heading);
+        for line in lines {
+            page.exact(line);
+        }
+    }
+}
+
+/// The changes that stand.
+#[must_use]
+pub fn applied_list(all: &[Applied]) -> Document {
+    let mut page = Document::default();
+    if all.is_empty() {
+        page.para("no change stands", 0, Tone::Plain);
+        return page;
+    }
+    let mut table = Table::new(&[
+        ("change", Align::Right),
+        ("written (UTC)", Align::Left),
+        ("remedy", Align::Text),
+        ("file", Align::Name),
+    ]);
+    for applied in all {
+        table.row(vec![
+            applied.number.to_string().into(),
+            date(applied.at_unix_ns).into(),
+            applied.change.arm.clone().into(),
+            applied.change.file.clone().into(),
+        ]);
+    }
+    page.table(table);
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::style::Style;
+    use pagewise_model::applied::Before;
+
+    fn applied(before: Option<Before>) -> Applied {
+        let next = vec!["systemctl daemon-reload".to_owned()];
+        let change = Change {
+            run: "20261126-1".into(),
+            arm: "place=one".into(),
+            file: "/etc/systemd/system/x.service.d/50-pagewise.conf".into(),
+            content: "[Service]\nCPUAffinity=1\n".into(),
+            mode: 0o644,
+            next_after_undo: next.clone(),
+            next,
+        };
+        Applied { number: 3, at_unix_ns: 0, change, before, directories: Vec::new() }
+    }
+
+    fn text(page: &Document) -> String {
+        page.text(&Style { colour: false, width: 80, unicode: false })
+    }
+
+    #[test]
+    fn the_change_is_shown_as_it_will_be() {
+        let shown = text(&change_page(&applied(None).change, "accepted by sh -n"));
+        for line in ["x.service.d/50-pagewise.conf", "CPUAffinity=1", "accepted by sh -n"] {
+            assert!(shown.contains(line), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_was_written_says_how_to_go_back() {
+        let before = Before { content: vec![b'x'; 5], mode: 0o644 };
+        let shown = text(&applied_page(&applied(Some(before))));
+        for line in ["change 3 (it replaced 5 bytes)", "daemon-reload", "apply --undo 3"] {
+            assert!(shown.contains(line), "{shown}");
+        }
+    }
+
+    #[test]
+    fn the_list_names_each_change() {
+        assert_eq!(text(&applied_list(&[])), "no change stands\n");
+        let shown = text(&applied_list(&[applied(None)]));
+        assert!(shown.contains("place=one") && shown.contains("50-pagewise.conf"), "{shown}");
+    }
+}

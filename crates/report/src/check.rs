@@ -1,0 +1,270 @@
+//! Budgets set against runs: text, Markdown for a pull request, JUnit XML for build servers.
+
+use crate::chart::escape_markup;
+use crate::markdown::inline;
+use crate::number::{change, count, interval, percent};
+use crate::page::Document;
+use crate::shell::command_line;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use crate::text::escape;
+use pagewise_model::check::{Budgeted, Check, CheckItem, Figure, Kept};
+
+const fn label(what: Budgeted) -> &'static str {
+    match what {
+        Budgeted::Faults => "page faults",
+        Budgeted::MajorFaults => "major faults",
+        Budgeted::TouchedPages => "pages faulted on",
+        Budgeted::FaultTime => "time in page faults",
+        Budgeted::Copied => "copied by read and write",
+        Budgeted::Wakeups => "wake-ups",
+        Budgeted::Resident => "resident memory",
+        Budgeted::Time => "wall time beside the baseline",
+    }
+}
+
+const fn word(kept: Kept) -> &'static str {
+    match kept {
+        Kept::Passed => "passed",
+        Kept::Broken => "BROKEN",
+        Kept::CannotTell => "cannot tell",
+    }
+}
+
+const fn tone(kept: Kept) -> Tone {
+    match kept {
+        Kept::Passed => Tone::Good,
+        Kept::Broken => Tone::Bad,
+        Kept::CannotTell => Tone::Plain,
+    }
+}
+
+fn found(item: &CheckItem) -> String {
+    match item.found {
+        None => "not known".to_owned(),
+        Some(Figure::Count(n)) => count(n),
+        Some(Figure::Bytes(bytes)) => bytes.to_string(),
+        Some(Figure::Nanos(time)) => time.to_string(),
+        Some(Figure::Ratio { ratio, low, high }) => {
+            format!("{} ({})", change(ratio), interval(ratio, low, high))
+        }
+    }
+}
+
+fn most(item: &CheckItem) -> String {
+    match item.most {
+        Figure::Count(n) => count(n),
+        Figure::Bytes(bytes) => bytes.to_string(),
+        Figure::Nanos(time) => time.to_string(),
+        Figure::Ratio { ratio, .. } => format!("{} more", percent(ratio - 1.0)),
+    }
+}
+
+/// The word for a whole check.
+fn state(check: &Check) -> (&'static str, Tone) {
+    match check.problem {
+        Some(_) if check.kept() != Kept::Broken => ("FAILED", Tone::Bad),
+        _ => (word(check.kept()), tone(check.kept())),
+    }
+}
+
+/// One check as a table of its budgets.
+#[must_use]
+pub fn check_page(check: &Check) -> Document {
+    let mut page = Document::default();
+    let (word, tone) = state(check);
+    page.item_tone(&check.name, &format!("{word}   {}", command_line(&check.command)), tone);
+    if let Some(problem) = &check.problem {
+        page.para(problem, 4, Tone::Bad);
+    }
+    if check.items.is_empty() {
+        return page;
+    }
+    let mut table = Table::new(&[
+        ("", Align::Text),
+        ("found", Align::Right),
+        ("at most", Align::Right),
+        ("", Align::Left),
+    ]);
+    for item in &check.items {
+        let word = self::word(item.kept);
+        table.row(vec![
+            label(item.what).into(),
+            found(item).into(),
+            most(item).into(),
+            Cell::new(word, self::tone(item.kept)),
+        ]);
+    }
+    page.table(table);
+    page
+}
+
+/// How many of all came out how.
+#[must_use]
+pub fn check_summary(all: &[Check]) -> Document {
+    let mut page = Document::default();
+    let mut parts = Vec::new();
+    for word in ["passed", "BROKEN", "FAILED", "cannot tell"] {
+        let n = all.iter().filter(|check| state(check).0 == word).count();
+        if n > 0 {
+            parts.push(format!("{n} {}", word.to_lowercase()));
+        }
+    }
+    let is_good = all.iter().all(|check| state(check).0 == "passed");
+    let tone = if is_good { Tone::Good } else { Tone::Bad };
+    page.para(&parts.join(", "), 0, tone);
+    page
+}
+
+/// All checks as a table of GitHub's markdown.
+#[must_use]
+pub fn check_markdown(all: &[Check]) -> String {
+    let mut out = String::from("| check | budget | found | at most | |\n|---|---|---:|---:|---|\n");
+    for check in all {
+        let name = inline(&check.name);
+        for item in &check.items {
+            let word = match item.kept {
+                Kept::Broken => format!("**{}**", word(item.kept)),
+                kept => word(kept).to_owned(),
+            };
+            out.push_str(&format!(
+                "| {name} | {} | {} | {} | {word} |\n",
+                label(item.what),
+                inline(&found(item)),
+                inline(&most(item)),
+            ));
+        }
+        if let Some(problem) = &check.problem {
+            out.push_str(&format!("| {name} | {} | | | **FAILED** |\n", inline(problem)));
+        }
+    }
+    out
+}
+
+/// All checks as JUnit XML: a suite for each, a case for each budget.
+#[must_use]
+pub fn check_junit(all: &[Check]) -> String {
+    let mut out = String::from(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"pagewise check\">\n",
+    );
+    for check in all {
+        suite(check, &mut out);
+    }
+    out.push_str("</testsuites>\n");
+    out
+}
+
+fn suite(check: &Check, out: &mut String) {
+    let of = |kept: Kept| check.items.iter().filter(|item| item.kept == kept).count();
+    let errors = usize::from(check.problem.is_some());
+    let name = attribute(&check.name);
+    out.push_str(&format!(
+        "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{}\" errors=\"{errors}\" skipped=\"{}\" time=\"{:.3}\">\n",
+        check.items.len() + errors,
+        of(Kept::Broken),
+        of(Kept::CannotTell),
+        check.took_ns.as_secs(),
+    ));
+    for item in &check.items {
+        let case = format!("    <testcase classname=\"{name}\" name=\"{}\"", label(item.what));
+        let text = attribute(&format!("{}, at most {}", found(item), most(item)));
+        match item.kept {
+            Kept::Passed => out.push_str(&format!("{case}/>\n")),
+            Kept::Broken => {
+                out.push_str(&format!("{case}><failure message=\"{text}\"/></testcase>\n"));
+            }
+            Kept::CannotTell => {
+                out.push_str(&format!(
+                    "{case}><skipped message=\"cannot tell: {text}\"/></testcase>\n"
+                ));
+            }
+        }
+    }
+    if let Some(problem) = &check.problem {
+        let case = format!("    <testcase classname=\"{name}\" name=\"run\">");
+        let text = attribute(problem);
+        out.push_str(&format!("{case}<error message=\"{text}\"/></testcase>\n"));
+    }
+    out.push_str("  </testsuite>\n");
+}
+
+/// Text of others in an attribute: controls, which XML cannot hold, are spelled out.
+fn attribute(text: &str) -> String {
+    escape_markup(&escape(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::style::Style;
+    use pagewise_model::{Bytes, Nanos};
+
+    fn checks() -> [Check; 2] {
+        let item = |what, most, found, kept| CheckItem { what, most, found: Some(found), kept };
+        let ratio = |ratio, low, high| Figure::Ratio { ratio, low, high };
+        let first = Check {
+            name: "start <up>".into(),
+            command: vec!["./app".into(), "--version".into()],
+            items: vec![
+                item(Budgeted::Faults, Figure::Count(2000), Figure::Count(1812), Kept::Passed),
+                item(
+                    Budgeted::Resident,
+                    Figure::Bytes(Bytes::mib(40)),
+                    Figure::Bytes(Bytes::mib(48)),
+                    Kept::Broken,
+                ),
+                item(
+                    Budgeted::Time,
+                    ratio(1.05, 1.05, 1.05),
+                    ratio(1.04, 1.01, 1.07),
+                    Kept::CannotTell,
+                ),
+            ],
+            took_ns: Nanos::millis(1500),
+            problem: None,
+        };
+        let problem = Some("ended with exit status 1, not exit status 0".to_owned());
+        let second = Check { name: "other".into(), items: Vec::new(), problem, ..first.clone() };
+        [first, second]
+    }
+
+    fn text(page: &Document) -> String {
+        page.text(&Style { colour: false, width: 80, unicode: false })
+    }
+
+    #[test]
+    fn each_budget_has_its_line() {
+        let shown = text(&check_page(&checks()[0]));
+        for part in ["start <up>", "BROKEN", "./app --version", "1,812", "48.0 MiB", "5.0% more"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let shown = text(&check_page(&checks()[1]));
+        assert!(shown.contains("FAILED") && shown.contains("ended with exit status 1"), "{shown}");
+        assert_eq!(text(&check_summary(&checks())), "1 broken, 1 failed\n");
+    }
+
+    #[test]
+    fn build_servers_get_cases_failures_and_errors() {
+        let xml = check_junit(&checks());
+        for part in [
+            "<testsuite name=\"start &lt;up&gt;\" tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\" time=\"1.500\">",
+            "name=\"page faults\"/>",
+            "name=\"resident memory\"><failure message=\"48.0 MiB, at most 40.0 MiB\"/>",
+            "<skipped message=\"cannot tell: 4.0% more",
+            "<error message=\"ended with exit status 1",
+        ] {
+            assert!(xml.contains(part), "{part}: {xml}");
+        }
+    }
+
+    #[test]
+    fn markdown_has_a_row_for_each_budget() {
+        let rows = check_markdown(&checks());
+        assert_eq!(rows.lines().count(), 2 + 3 + 1, "{rows}");
+        assert!(
+            rows.contains(
+                "| start &lt;up&gt; | resident memory | 48.0 MiB | 40.0 MiB | **BROKEN** |"
+            )
+        );
+    }
+}

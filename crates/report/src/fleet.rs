@@ -1,0 +1,316 @@
+//! One answer from many hosts, and the scripts by which engines make them run it.
+
+use crate::number::{change, counted, interval, percent};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use pagewise_model::fleet::{Class, ClassKey, FleetArm, FleetWord, Pooled};
+
+const fn word(word: FleetWord) -> (&'static str, Tone) {
+    match word {
+        FleetWord::Keep => ("keep", Tone::Good),
+        FleetWord::Reject => ("reject", Tone::Bad),
+        FleetWord::DiffersByClass => ("differs by class", Tone::Warn),
+        FleetWord::CannotTell => ("cannot tell", Tone::Plain),
+    }
+}
+
+const fn key(key: ClassKey) -> &'static str {
+    match key {
+        ClassKey::Processor => "processor",
+        ClassKey::Kernel => "kernel",
+        ClassKey::HugePages => "huge pages",
+    }
+}
+
+/// All arms: the answer first, then the classes that differ.
+#[must_use]
+pub fn fleet_page(arms: &[FleetArm]) -> Document {
+    let mut page = Document::default();
+    if arms.is_empty() {
+        page.para("no run holds an arm", 0, Tone::Plain);
+    }
+    for arm in arms {
+        page.section(one(arm));
+    }
+    page
+}
+
+fn one(arm: &FleetArm) -> Document {
+    let mut page = Document::default();
+    let (text, tone) = word(arm.word);
+    page.para(&format!("{text}: {} ({})", arm.arm, arm.quantity), 0, tone);
+    page.single(&arm.command, 2, Tone::Faint);
+    if let Some(pooled) = &arm.pooled {
+        page.para(&mean(pooled), 2, Tone::Plain);
+        if let Some((low, high)) = pooled.next_host {
+            let text = format!(
+                "on a further host: {}; hosts deviate by {}",
+                interval(pooled.ratio, low, high),
+                percent(pooled.tau)
+            );
+            page.para(&text, 2, Tone::Plain);
+        }
+    }
+    if !arm.classes.is_empty() {
+        page.table(classes(&arm.classes));
+    }
+    if !arm.rejected_on.is_empty() {
+        let hosts = arm.rejected_on.join(", ");
+        page.para(&format!("failed or broke a guard on {hosts}"), 2, Tone::Bad);
+    }
+    if arm.open_on > 0 {
+        let hosts = counted(u64::from(arm.open_on), "host", "hosts");
+        page.para(&format!("no interval yet from {hosts}"), 2, Tone::Faint);
+    }
+    page
+}
+
+fn mean(pooled: &Pooled) -> String {
+    format!(
+        "{} on {}, 95% {}",
+        change(pooled.ratio),
+        counted(u64::from(pooled.hosts), "host", "hosts"),
+        interval(pooled.ratio, pooled.low, pooled.high)
+    )
+}
+
+fn classes(classes: &[Class]) -> Table {
+    let mut table = Table::new(&[
+        ("by", Align::Left),
+        ("", Align::Text),
+        ("hosts", Align::Right),
+        ("change", Align::Right),
+        ("95%", Align::Left),
+        ("", Align::Left),
+    ]);
+    for class in classes {
+        let (text, tone) = word(class.word);
+        let pooled = &class.pooled;
+        table.row(vec![
+            key(class.key).into(),
+            class.value.clone().into(),
+            pooled.hosts.to_string().into(),
+            change(pooled.ratio).into(),
+            interval(pooled.ratio, pooled.low, pooled.high).into(),
+            Cell::new(text, tone),
+        ]);
+    }
+    table
+}
+
+/// What every host runs.
+#[derive(Debug, Clone)]
+pub struct FleetTask {
+    /// Name of the program, for the job's name.
+    pub program: String,
+    /// The command line up to and without `--seed`, quoted for a shell.
+    pub front: String,
+    /// The rest of it, from `--` on.
+    pub back: String,
+    /// How many hosts.
+    pub hosts: u32,
+    /// Directory of the results, as all hosts see it, quoted for a shell.
+    pub results: String,
+}
+
+impl FleetTask {
+    fn line(&self, seed: &str) -> String {
+        format!("{} --seed {seed} {}", self.front, self.back)
+    }
+}
+
+/// What follows a run: a result of status 0 or 3 (cannot tell) appears whole, others are dropped.
+const TAKE: &str = "status=$?
+case $status in
+    0 | 3) mv \"$name.tmp.$$\" \"$name.json\" ;;
+    *) rm -f \"$name.tmp.$$\"; exit \"$status\" ;;
+esac
+";
+
+/// A job array for Slurm: one exclusive task for each host.
+#[must_use]
+pub fn slurm(task: &FleetTask) -> String {
+    let FleetTask { program, hosts, results, .. } = task;
+    let line = task.line("\"$SLURM_ARRAY_TASK_ID\"");
+    format!(
+        "#!/bin/bash
+# Submit with sbatch. Then: pagewise merge {results}
+#SBATCH --job-name=pagewise-{program}
+#SBATCH --array=1-{hosts}
+#SBATCH --nodes=1
+#SBATCH --exclusive
+#SBATCH --requeue
+#SBATCH --open-mode=append
+results={results}
+mkdir -p \"$results\"
+# A task that is started again leaves a second result: merge takes that of the last start.
+task=$SLURM_ARRAY_JOB_ID.$SLURM_ARRAY_TASK_ID.${{SLURM_RESTART_COUNT:-0}}
+name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}
+{line} >\"$name.tmp.$$\"
+{TAKE}"
+    )
+}
+
+/// A playbook for Ansible: one run on each host of the inventory, results fetched.
+#[must_use]
+pub fn ansible(task: &FleetTask) -> String {
+    let line = task.line("{{ ansible_play_hosts.index(inventory_hostname) + 1 }}");
+    let line = line.replace('\\', "\\\\").replace('"', "\\\"");
+    let results = &task.results;
+    format!(
+        "# ansible-playbook -i INVENTORY FILE. Then: pagewise merge {results}
+- name: Measure a remedy on every host
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Measure
+      ansible.builtin.shell: \"{line}\"
+      register: measured
+      changed_when: false
+      failed_when: measured.rc not in [0, 3]
+    - name: Make the directory of results
+      ansible.builtin.file:
+        path: {results}
+        state: directory
+        mode: \"0755\"
+      delegate_to: localhost
+      run_once: true
+    - name: Keep the result
+      ansible.builtin.copy:
+        content: \"{{{{ measured.stdout }}}}\"
+        dest: \"{results}/1.{{{{ ansible_play_hosts.index(inventory_hostname) + 1 }}}}.0.{{{{ inventory_hostname }}}}.json\"
+        mode: \"0644\"
+      delegate_to: localhost
+"
+    )
+}
+
+/// An indexed Job of Kubernetes: one pod on each node, results on a claimed volume.
+#[must_use]
+pub fn kubernetes(task: &FleetTask, image: &str, claim: &str) -> String {
+    let FleetTask { program, hosts, .. } = task;
+    let line = task.line("\"$((JOB_COMPLETION_INDEX + 1))\"");
+    let script = format!(
+        "name=/results/1.$JOB_COMPLETION_INDEX.0.$NODE
+{line} >\"$name.tmp.$$\"
+{TAKE}"
+    );
+    let script: String = script.lines().map(|line| format!("              {line}\n")).collect();
+    let name: String = program
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    format!(
+        "# kubectl apply -f FILE. Then copy the volume's files: pagewise merge DIR
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: pagewise-{name}
+spec:
+  completions: {hosts}
+  parallelism: {hosts}
+  completionMode: Indexed
+  backoffLimit: 4
+  template:
+    metadata:
+      labels:
+        app: pagewise-{name}
+    spec:
+      restartPolicy: Never
+      affinity:
+        podAntiAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            - labelSelector:
+                matchLabels:
+                  app: pagewise-{name}
+              topologyKey: kubernetes.io/hostname
+      containers:
+        - name: measure
+          image: {image}
+          command: [\"/bin/sh\", \"-c\"]
+          args:
+            - |
+{script}          env:
+            - name: NODE
+              valueFrom:
+                fieldRef:
+                  fieldPath: spec.nodeName
+          volumeMounts:
+            - name: results
+              mountPath: /results
+      volumes:
+        - name: results
+          persistentVolumeClaim:
+            claimName: {claim}
+"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::style::Style;
+
+    fn pooled(ratio: f64) -> Pooled {
+        Pooled {
+            hosts: 12,
+            ratio,
+            low: ratio - 0.01,
+            high: ratio + 0.01,
+            tau: 0.02,
+            next_host: Some((ratio - 0.05, ratio + 0.05)),
+        }
+    }
+
+    #[test]
+    fn classes_that_differ_stand_below_the_answer() {
+        let class = |value: &str, ratio, word| Class {
+            key: ClassKey::Processor,
+            value: value.into(),
+            pooled: pooled(ratio),
+            word,
+        };
+        let arm = FleetArm {
+            command: "app --all".into(),
+            arm: "heap-huge".into(),
+            quantity: "time".into(),
+            word: FleetWord::DiffersByClass,
+            pooled: Some(pooled(0.95)),
+            classes: vec![
+                class("a processor with a long name of the usual kind", 0.9, FleetWord::Keep),
+                class("another", 1.05, FleetWord::Reject),
+            ],
+            rejected_on: vec!["n7".into()],
+            open_on: 2,
+        };
+        let style = Style { colour: false, width: 80, unicode: false };
+        let text = fleet_page(&[arm]).text(&style);
+        assert!(text.starts_with("differs by class: heap-huge (time)\n"), "{text}");
+        for part in ["5.0% less on 12 hosts", "another", "reject", "on n7", "from 2 hosts"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    }
+
+    #[test]
+    fn scripts_hold_the_command_once() {
+        let task = FleetTask {
+            program: "My App".into(),
+            front: "pagewise tune --only place".into(),
+            back: "-- app 'a b'".into(),
+            hosts: 8,
+            results: "/shared/results".into(),
+        };
+        let slurm = slurm(&task);
+        assert!(slurm.contains("#SBATCH --array=1-8\n"), "{slurm}");
+        assert!(slurm.contains(
+            "--seed \"$SLURM_ARRAY_TASK_ID\" -- app 'a b' >\"$name.tmp.$$\"\nstatus=$?\n"
+        ));
+        assert_eq!(ansible(&task).matches("app 'a b'").count(), 1);
+        let job = kubernetes(&task, "registry/app:1", "results");
+        assert!(job.contains("name: pagewise-my-app\n") && job.contains("completions: 8\n"));
+        assert!(job.contains("              name=/results/1.$JOB_COMPLETION_INDEX.0.$NODE\n"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Which processes pay for pages, as a table.
+
+use crate::number::{count, percent};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use pagewise_model::Bytes;
+use pagewise_model::top::{Top, TopProcess};
+
+/// A sample; `hints` has one for each row, where there is one.
+#[must_use]
+pub fn top_page(top: &Top, hints: &[Option<&'static str>], next_step: &str) -> Document {
+    let mut page = Document::default();
+    page.para(&host(top), 0, Tone::Plain);
+    let mut table = Table::new(&[
+        ("pid", Align::Right),
+        ("program", Align::Text),
+        ("CPU", Align::Right),
+        ("faults/s", Align::Right),
+        ("major/s", Align::Right),
+        ("cost", Align::Right),
+        ("memory", Align::Right),
+        ("tables", Align::Right),
+        ("huge", Align::Right),
+        ("", Align::Text),
+    ]);
+    for (row, hint) in top.rows.iter().zip(hints) {
+        table.row(cells(row, *hint));
+    }
+    page.section(table);
+    if hints.iter().any(Option::is_some) {
+        page.blank();
+        page.para(&format!("look closer: {next_step}"), 0, Tone::Faint);
+    }
+    page
+}
+
+fn cells(row: &TopProcess, hint: Option<&'static str>) -> Vec<Cell> {
+    let size = |bytes: Option<Bytes>| Cell::from(bytes.map_or("-".to_owned(), short));
+    let huge =
+        row.huge_share().map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", share * 100.0));
+    vec![
+        row.pid.to_string().into(),
+        row.name.clone().into(),
+        percent(row.cpus).into(),
+        rate(row.minor_per_second).into(),
+        rate(row.major_per_second).into(),
+        percent(row.fault_cpus).into(),
+        size(row.resident_bytes),
+        size(row.table_bytes),
+        huge.into(),
+        Cell::new(hint.unwrap_or_default(), Tone::Warn),
+    ]
+}
+
+fn rate(per_second: f64) -> String {
+    count(per_second.round() as u64)
+}
+
+/// A size in four cells: `12K`, `345M`, `1.2G`.
+fn short(bytes: Bytes) -> String {
+    let kib = bytes.0 as f64 / 1024.0;
+    let (value, unit) = [(kib / 1_048_576.0, "G"), (kib / 1024.0, "M")]
+        .into_iter()
+        .find(|(value, _)| *value >= 1.0)
+        .unwrap_or((kib, "K"));
+    if value < 9.95 { format!("{value:.1}{unit}") } else { format!("{value:.0}{unit}") }
+}
+
+/// The host in one line.
+fn host(top: &Top) -> String {
+    let host = &top.host;
+    let mut parts = vec![format!("{} processes in {}", top.processes, top.interval_ns)];
+    if let (Some(faults), Some(major)) = (host.faults_per_second, host.major_per_second) {
+        parts.push(format!("{} faults/s, {} major", rate(faults), rate(major)));
+    }
+    if let (Some(available), Some(all)) = (host.available_bytes, host.memory_bytes) {
+        parts.push(format!("{} of {} available", short(available), short(all)));
+    }
+    if let Some(tables) = host.table_bytes {
+        parts.push(format!("page tables {}", short(tables)));
+    }
+    if let Some(pressure) = host.pressure_percent {
+        parts.push(format!("memory pressure {pressure:.1}%"));
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::style::Style;
+    use pagewise_model::Nanos;
+    use pagewise_model::top::TopHost;
+
+    #[test]
+    fn a_sample_fits_eighty_columns() {
+        let row = TopProcess {
+            pid: 1_234_567,
+            name: "a-program-with-a-long-name".into(),
+            cpus: 1.5,
+            minor_per_second: 123_456.0,
+            major_per_second: 12.0,
+            fault_cpus: 0.06,
+            resident_bytes: Some(Bytes::gib(12)),
+            anonymous_bytes: Some(Bytes::gib(10)),
+            table_bytes: Some(Bytes::mib(25)),
+            huge_bytes: Some(Bytes::gib(5)),
+        };
+        let host = TopHost { pressure_percent: Some(1.5), ..TopHost::default() };
+        let top = Top {
+            interval_ns: Nanos::secs(2),
+            processes: 1,
+            host,
+            rows: vec![row],
+            own_cpu_ns: Nanos::millis(1),
+        };
+        let style = Style { colour: false, width: 80, unicode: false };
+        let text = top_page(&top, &[Some("faults often")], "do this").text(&style);
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        for part in ["123,456", "12G", "25M", "50%", "faults often", "do this", "pressure 1.5%"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
