@@ -7,7 +7,7 @@
     reason = "a test fails by panicking and says what it skipped"
 )]
 
-use pagewise_lanes::buffer::{Dropped, Frozen, Pages, Sent, Store};
+use pagewise_lanes::buffer::{Draft, Dropped, Frozen, Pages, Sent, Store};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
@@ -47,6 +47,47 @@ fn frozen_bytes_are_what_was_put_in() {
             assert!(frozen.as_bytes() == pattern(len), "{len} bytes, {:?}", frozen.store());
         }
     }
+}
+
+#[test]
+fn a_draft_is_zero_until_it_is_written() {
+    for len in [0, 1, 100_000, HUGE + 1] {
+        for mut draft in [Draft::new(len).unwrap(), Draft::private(len).unwrap()] {
+            assert!(
+                draft.as_mut_slice().len() == len && draft.as_mut_slice().iter().all(|b| *b == 0)
+            );
+            draft.as_mut_slice().copy_from_slice(&pattern(len));
+            assert!(draft.freeze().unwrap().as_bytes() == pattern(len), "{len}");
+        }
+    }
+}
+
+#[test]
+fn only_files_that_nobody_can_change_are_taken() {
+    let frozen = Frozen::new(&pattern(3 * HUGE)).unwrap();
+    let Some(file) = frozen.memfd() else {
+        eprintln!("SKIP only_files_that_nobody_can_change_are_taken: no sealed memfd here");
+        return;
+    };
+    let again = |len| Frozen::from_memfd(file.try_clone_to_owned().unwrap(), len);
+    for len in [0, 1, HUGE, 3 * HUGE] {
+        assert!(again(len).unwrap().as_bytes() == &pattern(3 * HUGE)[..len], "{len}");
+    }
+    assert_eq!(again(3 * HUGE + 1).unwrap_err(), Errno::INVAL);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let all = [SealFlags::WRITE, SealFlags::GROW, SealFlags::SHRINK];
+    for missing in all {
+        let file = rustix::fs::memfd_create("loose", flags).unwrap();
+        rustix::fs::ftruncate(&file, 1000).unwrap();
+        for seal in all.into_iter().filter(|seal| *seal != missing) {
+            rustix::fs::fcntl_add_seals(&file, seal).unwrap();
+        }
+        let sealed = file.try_clone().unwrap();
+        assert_eq!(Frozen::from_memfd(file, 1000).unwrap_err(), Errno::PERM, "{missing:?}");
+        rustix::fs::fcntl_add_seals(&sealed, missing).unwrap();
+        assert_eq!(Frozen::from_memfd(sealed, 1000).unwrap().as_bytes(), [0; 1000]);
+    }
+    assert_eq!(Frozen::from_memfd(pipe(1).0, 1).unwrap_err(), Errno::INVAL);
 }
 
 #[test]

@@ -18,15 +18,16 @@
 //! faults of its pages, and with huge pages one more copy. Sending costs one slot of the pipe for each
 //! base page, and no copy.
 
+use super::draft::Draft;
 use super::proof;
-use super::region::{Pages, Region};
-use super::sealed::{Loose, Sealed};
+use super::region::Region;
+use super::sealed::Sealed;
 use super::send::{SendError, Sent, send_all, write};
 use super::still::Still;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// What keeps frozen bytes from changing.
@@ -101,15 +102,9 @@ impl Frozen {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn build(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, Errno> {
-        let Ok(mut loose) = Loose::new(len, pages_for(len)) else {
-            return Self::build_private(len, fill);
-        };
-        fill(&mut loose.memory().as_mut_bytes()[..len]);
-        loose.memory().collapse();
-        match loose.seal()? {
-            Ok(sealed) => Ok(Self::from_memory(Memory::Sealed(sealed), len)),
-            Err(copy) => Self::still(copy, len),
-        }
+        let mut draft = Draft::new(len)?;
+        fill(draft.as_mut_slice());
+        draft.freeze()
     }
 
     /// As [`Frozen::build`], in private memory from the start: sent by `vmsplice(2)`, and without a
@@ -119,12 +114,41 @@ impl Frozen {
     ///
     /// ENOMEM.
     pub fn build_private(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Self, Errno> {
-        let mut memory = Region::anonymous(len, pages_for(len))?;
-        fill(&mut memory.as_mut_bytes()[..len]);
-        Self::still(memory, len)
+        let mut draft = Draft::private(len)?;
+        fill(draft.as_mut_slice());
+        draft.freeze()
     }
 
-    fn still(mut memory: Region, len: usize) -> Result<Self, Errno> {
+    /// Takes the first `len` bytes of a sealed memfd, such as another process has got by
+    /// [`Frozen::memfd`] and passed on. Nothing is copied, and the seals are checked: whoever made the
+    /// file, and whoever holds it, the bytes cannot change any more.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for a file that is no memfd or is shorter, EPERM for one that misses a seal; what `mmap(2)`
+    /// gives.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use pagewise_lanes::buffer::Frozen;
+    /// let hello = Frozen::new(b"hello")?;
+    /// let Some(file) = hello.memfd() else { return Ok(()) };
+    /// let same = Frozen::from_memfd(file.try_clone_to_owned()?, hello.len())?;
+    /// assert_eq!(same.as_bytes(), b"hello");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn from_memfd(file: impl Into<OwnedFd>, len: usize) -> Result<Self, Errno> {
+        Ok(Self::sealed(Sealed::open(file.into(), len)?, len))
+    }
+
+    /// The first `len` bytes of a memfd.
+    pub(super) fn sealed(memory: Sealed, len: usize) -> Self {
+        Self::from_memory(Memory::Sealed(memory), len)
+    }
+
+    /// The first `len` bytes of private memory.
+    pub(super) fn still(mut memory: Region, len: usize) -> Result<Self, Errno> {
         memory.collapse();
         Ok(Self::from_memory(Memory::Private(Still::new(memory)?), len))
     }
@@ -228,9 +252,4 @@ impl Frozen {
         };
         by.some(refer, || write(&self.as_bytes()[bytes]))
     }
-}
-
-/// Small content would only waste a huge page.
-fn pages_for(len: usize) -> Pages {
-    if len >= Pages::Huge.size() / 16 { Pages::Huge } else { Pages::Base }
 }

@@ -21,6 +21,7 @@
 //! Not seen: what a reader does with the bytes and, except for the ring, when it is done.
 
 pub mod acked;
+mod draft;
 mod dropped;
 mod frozen;
 mod proof;
@@ -30,6 +31,7 @@ mod sealed;
 mod send;
 mod still;
 
+pub use draft::Draft;
 pub use dropped::Dropped;
 pub use frozen::{Frozen, Store};
 pub use region::Pages;

@@ -38,6 +38,11 @@ impl Pages {
         let huge = base / 8 * base;
         if self == Self::Huge && huge <= 32 << 20 { huge } else { base }
     }
+
+    /// The pages for frozen content of `len` bytes: less would only waste a huge page.
+    pub(super) fn for_len(len: usize) -> Self {
+        if len >= Self::Huge.size() / 16 { Self::Huge } else { Self::Base }
+    }
 }
 
 /// An owned mapping; dropped, it is unmapped. Its bytes change only through `&mut Region`.

@@ -14,6 +14,9 @@ use rustix::pipe::SpliceFlags;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+/// What keeps every byte of a file as it is. A seal once set stays, so F_SEAL_SEAL adds nothing to that.
+const UNCHANGING: SealFlags = SealFlags::WRITE.union(SealFlags::GROW).union(SealFlags::SHRINK);
+
 /// A memfd of our own that is being filled. Its descriptor is never given away.
 #[derive(Debug)]
 pub(super) struct Loose {
@@ -51,8 +54,7 @@ impl Loose {
         let Self { file, memory } = self;
         let (len, pages) = (memory.len(), memory.pages());
         drop(memory);
-        let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
-        if rustix::fs::fcntl_add_seals(&file, seals).is_err() {
+        if rustix::fs::fcntl_add_seals(&file, UNCHANGING | SealFlags::SEAL).is_err() {
             let mut copy = Region::anonymous(len, pages)?;
             read_exact(file.as_fd(), copy.as_mut_bytes())?;
             return Ok(Err(copy));
@@ -65,6 +67,25 @@ impl Loose {
 }
 
 impl Sealed {
+    /// The first `len` bytes of a memfd that somebody has sealed: EPERM without the seals, EINVAL for a
+    /// shorter file.
+    pub(super) fn open(file: OwnedFd, len: usize) -> Result<Self, Errno> {
+        if !rustix::fs::fcntl_get_seals(&file)?.contains(UNCHANGING) {
+            return Err(Errno::PERM);
+        }
+        let size = usize::try_from(rustix::fs::fstat(&file)?.st_size).map_err(|_| Errno::INVAL)?;
+        if size < len.max(1) {
+            return Err(Errno::INVAL);
+        }
+        let whole = len.checked_next_multiple_of(Pages::Huge.size());
+        let has_huge = Pages::for_len(len) == Pages::Huge && whole.is_some_and(|n| n <= size);
+        let pages = if has_huge { Pages::Huge } else { Pages::Base };
+        // SAFETY: the seals that were found forbid everybody to write, shorten or punch the file, for
+        // ever, and it reaches to the last page that is mapped.
+        let view = unsafe { Region::view(file.as_fd(), len, pages) }?;
+        Ok(Self { file, view })
+    }
+
     /// The bytes.
     pub(super) fn memory(&self) -> &Region {
         &self.view

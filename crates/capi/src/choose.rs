@@ -1,0 +1,100 @@
+//! Which way to read a file.
+
+use crate::copy::{put, text};
+use crate::error::{Failure, answer};
+use pagewise_lanes::choose::{Arm, Bytes, ChooseError, Demand, Order, Subject};
+use rustix::io::Errno;
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+
+/// For `order`: from the first block to the last.
+pub const PAGEWISE_SEQUENTIAL: u32 = 0;
+
+/// For `order`: each block once, in random order.
+pub const PAGEWISE_RANDOM: u32 = 1;
+
+/// The fastest way to read a file.
+#[repr(C)]
+#[derive(Debug, Clone)]
+pub struct Choice {
+    /// As `pagewise choose` names it: "read", "pread", "map", "map-populate" and so on.
+    pub way: [c_char; 24],
+    /// Predicted wall time from opening to closing, in nanoseconds.
+    pub time_ns: f64,
+}
+
+/// Predicts which way to read a file is the fastest here and now, by the prices that
+/// `pagewise choose --calibrate` has saved. `block` bytes are read at once (a multiple of 512, at most
+/// 1 MiB), `passes` times through the file, by `threads` threads.
+///
+/// Returns 0 or a negative errno: -ENODATA if no prices are saved, -EINVAL if no way reads so.
+/// `pagewise_error_message` then says what to do.
+///
+/// # Safety
+///
+/// `path` is a text that ends with a zero. `choice` is NULL or points to a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_choose(
+    path: *const c_char,
+    order: u32,
+    block: u64,
+    passes: u32,
+    threads: u32,
+    choice: *mut Choice,
+) -> c_int {
+    answer(|| {
+        if path.is_null() {
+            return Err(Failure::argument("pagewise_choose: no path"));
+        }
+        // SAFETY: by the contract of this function.
+        let path = unsafe { CStr::from_ptr(path) };
+        let order = match order {
+            PAGEWISE_SEQUENTIAL => Order::Sequential,
+            PAGEWISE_RANDOM => Order::Random,
+            _ => return Err(Failure::argument("pagewise_choose: unknown order")),
+        };
+        let demand = Demand { order, block_bytes: Bytes(block), passes, threads };
+        let found = choose(OsStr::from_bytes(path.to_bytes()), &demand)?;
+        // SAFETY: by the contract of this function.
+        unsafe { put(choice, found) };
+        Ok(())
+    })
+}
+
+fn choose(path: &OsStr, demand: &Demand) -> Result<Choice, Failure> {
+    let choice = Subject::open(path.as_ref())
+        .and_then(|file| file.choose(demand, &Arm::ALL))
+        .map_err(|error| refusal(&error))?;
+    let best =
+        choice.best().ok_or_else(|| Failure::argument("no way has prices for this demand"))?;
+    Ok(Choice { way: text(best.arm.label()), time_ns: best.total_ns })
+}
+
+fn refusal(error: &ChooseError) -> Failure {
+    let errno = match error {
+        ChooseError::Sys(error) => Errno::from_io_error(&error.source).unwrap_or(Errno::IO),
+        ChooseError::NoPlace(_) => Errno::NOENT,
+        ChooseError::Demand(_) => Errno::INVAL,
+        ChooseError::NotCalibrated { .. } => Errno::NODATA,
+    };
+    Failure::new(errno, format!("{error}; help: {}", error.help()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_has_room_for_its_name() {
+        assert!(Arm::ALL.into_iter().all(|arm| arm.label().len() < 24));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let nothing = choose(
+            OsStr::new("/nothing/here"),
+            &Demand { order: Order::Sequential, block_bytes: Bytes(512), passes: 1, threads: 1 },
+        );
+        assert!(nothing.is_err());
+    }
+}

@@ -1,0 +1,272 @@
+//! Frozen buffers: filled as a draft, then never changed again.
+
+use crate::copy::{descriptor, put};
+use crate::error::{Failure, answer};
+use pagewise_lanes::buffer;
+use std::ffi::c_int;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+/// Bytes that are still written, until they are frozen.
+#[derive(Debug)]
+pub struct Draft(buffer::Draft);
+
+/// Bytes that never change again. Any number of threads may use one at the same time.
+#[derive(Debug)]
+pub struct Frozen(pub(crate) buffer::Frozen);
+
+/// Makes a draft of `length` bytes, which are zero.
+///
+/// Returns 0 or a negative errno: -ENOMEM.
+///
+/// # Safety
+///
+/// `draft` points to a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_draft_new(length: usize, draft: *mut *mut Draft) -> c_int {
+    answer(|| {
+        let made = buffer::Draft::new(length).map_err(|e| Failure::of_call("mmap", e))?;
+        // SAFETY: by the contract of this function.
+        unsafe { put_new(draft, Draft(made)) }
+    })
+}
+
+/// The bytes of a draft, to be written. The pointer is invalid once the draft is frozen or freed.
+///
+/// # Safety
+///
+/// `draft` comes from `pagewise_draft_new`, and was neither frozen nor freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_draft_bytes(draft: *mut Draft) -> *mut u8 {
+    // SAFETY: a live draft by the contract of this function.
+    unsafe { draft.as_mut() }
+        .map_or(std::ptr::null_mut(), |draft| draft.0.as_mut_slice().as_mut_ptr())
+}
+
+/// Freezes a draft. The draft is gone afterwards, also after an error. The bytes move: take the new
+/// pointer from `pagewise_frozen_bytes`.
+///
+/// Returns 0 or a negative errno: -ENOMEM.
+///
+/// # Safety
+///
+/// `draft` comes from `pagewise_draft_new`, and was neither frozen nor freed. `frozen` points to a place
+/// for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_draft_freeze(
+    draft: *mut Draft,
+    frozen: *mut *mut Frozen,
+) -> c_int {
+    answer(|| {
+        if draft.is_null() {
+            return Err(Failure::argument("pagewise_draft_freeze: no draft"));
+        }
+        // SAFETY: a box that `pagewise_draft_new` gave out, and that nobody uses after this call.
+        let draft = unsafe { Box::from_raw(draft) };
+        let made = draft.0.freeze().map_err(|e| Failure::of_call("mmap", e))?;
+        // SAFETY: by the contract of this function.
+        unsafe { put_new(frozen, Frozen(made)) }
+    })
+}
+
+/// Frees a draft that was not frozen. NULL is allowed.
+///
+/// # Safety
+///
+/// `draft` is NULL or comes from `pagewise_draft_new`, and was neither frozen nor freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_draft_free(draft: *mut Draft) {
+    // SAFETY: by the contract of this function.
+    unsafe { free(draft) };
+}
+
+/// Freezes a copy of `length` bytes.
+///
+/// Returns 0 or a negative errno: -ENOMEM.
+///
+/// # Safety
+///
+/// `bytes` points to `length` bytes, and `frozen` to a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_frozen_new(
+    bytes: *const u8,
+    length: usize,
+    frozen: *mut *mut Frozen,
+) -> c_int {
+    answer(|| {
+        // SAFETY: by the contract of this function.
+        let bytes = unsafe { slice(bytes, length) }?;
+        let made = buffer::Frozen::new(bytes).map_err(|e| Failure::of_call("mmap", e))?;
+        // SAFETY: by the contract of this function.
+        unsafe { put_new(frozen, Frozen(made)) }
+    })
+}
+
+/// Takes the first `length` bytes of a sealed memfd, such as another process got from
+/// `pagewise_frozen_memfd` and passed on (unix(7), SCM_RIGHTS). The descriptor is duplicated. The seals
+/// are checked, so the sender cannot change the bytes any more.
+///
+/// Returns 0 or a negative errno: -EPERM if the file has not the seals F_SEAL_WRITE, F_SEAL_GROW and
+/// F_SEAL_SHRINK, -EINVAL if it is shorter or no memfd.
+///
+/// # Safety
+///
+/// `frozen` points to a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_frozen_open(
+    memfd: c_int,
+    length: usize,
+    frozen: *mut *mut Frozen,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the caller keeps it open during the call.
+        let file = unsafe { descriptor(memfd) }?.try_clone_to_owned();
+        let file = file.map_err(|e| Failure::of_io("fcntl", &e))?;
+        let made = buffer::Frozen::from_memfd(file, length);
+        let made =
+            made.map_err(|e| Failure::new(e, format!("no sealed memfd of that length: {e}")))?;
+        // SAFETY: by the contract of this function.
+        unsafe { put_new(frozen, Frozen(made)) }
+    })
+}
+
+/// The bytes. They are mapped read only, until `pagewise_frozen_free`.
+///
+/// # Safety
+///
+/// `frozen` was made here and not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_frozen_bytes(frozen: *const Frozen) -> *const u8 {
+    // SAFETY: by the contract of this function.
+    unsafe { frozen.as_ref() }.map_or(std::ptr::null(), |frozen| frozen.0.as_bytes().as_ptr())
+}
+
+/// Their number.
+///
+/// # Safety
+///
+/// `frozen` was made here and not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_frozen_length(frozen: *const Frozen) -> usize {
+    // SAFETY: by the contract of this function.
+    unsafe { frozen.as_ref() }.map_or(0, |frozen| frozen.0.len())
+}
+
+/// The sealed memfd that holds the bytes, for other processes. It belongs to `frozen`: do not close it.
+///
+/// Returns the descriptor or a negative errno: -ENOTSUP where the kernel or a filter refuses sealed
+/// memfds, and private memory is used.
+///
+/// # Safety
+///
+/// `frozen` was made here and not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_frozen_memfd(frozen: *const Frozen) -> c_int {
+    let mut fd = -1;
+    let failed = answer(|| {
+        // SAFETY: by the contract of this function.
+        let frozen = unsafe { get(frozen) }?;
+        let refused = || Failure::new(rustix::io::Errno::NOTSUP, "the bytes are in private memory");
+        fd = frozen.0.memfd().ok_or_else(refused)?.as_raw_fd();
+        Ok(())
+    });
+    if failed == 0 { fd } else { failed }
+}
+
+/// Sends `length` bytes from `start` on, all of them, to any descriptor, and sleeps while that is full: into
+/// a pipe by reference, elsewhere by write(2). `pagewise_writer_send` waits adaptively.
+///
+/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end. `*taken` is set to the number
+/// of bytes that were sent, in both cases, unless `taken` is NULL.
+///
+/// # Safety
+///
+/// `frozen` was made here and not freed. `taken` is NULL or points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_frozen_send(
+    frozen: *const Frozen,
+    fd: c_int,
+    start: usize,
+    length: usize,
+    taken: *mut usize,
+) -> c_int {
+    answer(|| {
+        // SAFETY: by the contract of this function.
+        let frozen = unsafe { get(frozen) }?;
+        // SAFETY: the caller keeps it open during the call.
+        let fd = unsafe { descriptor(fd) }?;
+        let sent = frozen.0.send(fd, range(start, length));
+        // SAFETY: by the contract of this function.
+        unsafe { put(taken, sent.as_ref().map_or_else(|error| error.taken, |_| length)) };
+        Ok(sent.map(drop)?)
+    })
+}
+
+/// Frees frozen bytes. References that pipes hold stay valid. NULL is allowed.
+///
+/// # Safety
+///
+/// `frozen` is NULL or was made here and not freed, and no call uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_frozen_free(frozen: *mut Frozen) {
+    // SAFETY: by the contract of this function.
+    unsafe { free(frozen) };
+}
+
+/// A range as the library takes it; one that does not fit into numbers lies beyond every end.
+pub(crate) fn range(start: usize, length: usize) -> Range<usize> {
+    start..start.saturating_add(length)
+}
+
+/// Gives an object to C.
+///
+/// # Safety
+///
+/// `place` is null, which is an error, or points to a place for a pointer.
+pub(crate) unsafe fn put_new<T>(place: *mut *mut T, value: T) -> Result<(), Failure> {
+    if place.is_null() {
+        return Err(Failure::argument("no place for the result"));
+    }
+    let given = Box::into_raw(Box::new(value));
+    // SAFETY: by the contract of this function.
+    unsafe { place.write(given) };
+    Ok(())
+}
+
+/// An object that C holds.
+///
+/// # Safety
+///
+/// `object` is null, which is an error, or was given out by [`put_new`] and not freed.
+pub(crate) unsafe fn get<'a, T>(object: *const T) -> Result<&'a T, Failure> {
+    // SAFETY: by the contract of this function.
+    unsafe { object.as_ref() }.ok_or_else(|| Failure::argument("an object is missing"))
+}
+
+/// Frees an object that C holds.
+///
+/// # Safety
+///
+/// `object` is null or was given out by [`put_new`] and not freed.
+pub(crate) unsafe fn free<T>(object: *mut T) {
+    if !object.is_null() {
+        // SAFETY: a box of ours, by the contract of this function.
+        drop(unsafe { Box::from_raw(object) });
+    }
+}
+
+/// Bytes of C.
+///
+/// # Safety
+///
+/// `bytes` points to `length` bytes that do not change while the slice is used; null only if there
+/// are none.
+pub(crate) unsafe fn slice<'a>(bytes: *const u8, length: usize) -> Result<&'a [u8], Failure> {
+    match (bytes.is_null(), length) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Failure::argument("no bytes")),
+        (_, _) if isize::try_from(length).is_err() => Err(Failure::argument("too many bytes")),
+        // SAFETY: by the contract of this function.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(bytes, length) }),
+    }
+}

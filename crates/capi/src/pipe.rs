@@ -1,0 +1,235 @@
+//! Pipe ends that wait adaptively.
+
+use crate::copy::{descriptor, put};
+use crate::error::{Failure, answer, count};
+use crate::frozen::{Frozen, free, get, put_new, range, slice};
+use pagewise_lanes::pipe::{self, Options, Wait};
+use rustix::io::Errno;
+use std::ffi::c_int;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+
+/// For `wait`: spin while the other end is about to act, for 200 us at most, and sleep otherwise.
+pub const PAGEWISE_WAIT_ADAPTIVE: u32 = 0;
+
+/// For `wait`: sleep in each call, as read(2) and write(2) do.
+pub const PAGEWISE_WAIT_BLOCK: u32 = 1;
+
+/// For `wait`: never sleep. It takes a whole processor.
+pub const PAGEWISE_WAIT_BUSY: u32 = 2;
+
+/// The end of a pipe that writes, or any other descriptor. One thread at a time may use it.
+#[derive(Debug)]
+pub struct Writer(pipe::Writer);
+
+/// The end of a pipe that reads, or any other descriptor. One thread at a time may use it.
+#[derive(Debug)]
+pub struct Reader(pipe::Reader);
+
+/// Makes an end that writes to `fd`. The descriptor is duplicated: close yours, or the reader sees no end.
+/// A pipe grows to `capacity` bytes, or as near to that as the user's limits allow; 0 leaves it unchanged,
+/// 1 MiB is the most that is usually allowed. `wait` is one of `PAGEWISE_WAIT_...`.
+///
+/// Returns 0 or a negative errno.
+///
+/// # Safety
+///
+/// `writer` points to a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_writer_new(
+    fd: c_int,
+    wait: u32,
+    capacity: usize,
+    writer: *mut *mut Writer,
+) -> c_int {
+    answer(|| {
+        let options = options(wait)?.capacity(capacity);
+        let made = options.writer(duplicate(fd)?).map_err(|e| Failure::of_io("fstat", &e))?;
+        // SAFETY: by the contract of this function.
+        unsafe { put_new(writer, Writer(made)) }
+    })
+}
+
+/// Writes some of `length` bytes, as write(2) does.
+///
+/// Returns the number of bytes, or a negative errno: -EINTR after a signal. -EPIPE comes with SIGPIPE
+/// unless the program ignores it.
+///
+/// # Safety
+///
+/// `writer` comes from `pagewise_writer_new` and was not freed. `bytes` points to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_writer_write(
+    writer: *mut Writer,
+    bytes: *const u8,
+    length: usize,
+) -> i64 {
+    count(|| {
+        // SAFETY: by the contract of this function.
+        let writer = unsafe { get_mut(writer) }?;
+        // SAFETY: by the contract of this function.
+        let bytes = unsafe { slice(bytes, length) }?;
+        number("write", writer.0.write(bytes))
+    })
+}
+
+/// Sends `length` bytes of `frozen` from `start` on, all of them: into a pipe by reference, elsewhere by
+/// write(2). They can be sent again immediately.
+///
+/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end. `*taken` is set to the number
+/// of bytes that were sent, in both cases, unless `taken` is NULL.
+///
+/// # Safety
+///
+/// `writer` and `frozen` were made here and not freed. `taken` is NULL or points to a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_writer_send(
+    writer: *mut Writer,
+    frozen: *const Frozen,
+    start: usize,
+    length: usize,
+    taken: *mut usize,
+) -> c_int {
+    answer(|| {
+        // SAFETY: by the contract of this function.
+        let writer = unsafe { get_mut(writer) }?;
+        // SAFETY: by the contract of this function.
+        let frozen = unsafe { get(frozen) }?;
+        let sent = writer.0.send(&frozen.0, range(start, length));
+        // SAFETY: by the contract of this function.
+        unsafe { put(taken, sent.as_ref().map_or_else(|error| error.taken, |_| length)) };
+        Ok(sent.map(drop)?)
+    })
+}
+
+/// Bytes that the pipe holds at most; 0 for what is no pipe.
+///
+/// # Safety
+///
+/// `writer` comes from `pagewise_writer_new` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_writer_capacity(writer: *const Writer) -> usize {
+    // SAFETY: by the contract of this function.
+    unsafe { writer.as_ref() }.map_or(0, |writer| writer.0.capacity())
+}
+
+/// Closes the descriptor of an end and frees it. NULL is allowed.
+///
+/// # Safety
+///
+/// `writer` is NULL or comes from `pagewise_writer_new` and was not freed, and no call uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_writer_free(writer: *mut Writer) {
+    // SAFETY: by the contract of this function.
+    unsafe { free(writer) };
+}
+
+/// Makes an end that reads from `fd`. The descriptor is duplicated. The capacity of a pipe stays, because
+/// its writer may rely on it. `wait` is one of `PAGEWISE_WAIT_...`.
+///
+/// Returns 0 or a negative errno.
+///
+/// # Safety
+///
+/// `reader` points to a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_reader_new(
+    fd: c_int,
+    wait: u32,
+    reader: *mut *mut Reader,
+) -> c_int {
+    answer(|| {
+        let made =
+            options(wait)?.reader(duplicate(fd)?).map_err(|e| Failure::of_io("fstat", &e))?;
+        // SAFETY: by the contract of this function.
+        unsafe { put_new(reader, Reader(made)) }
+    })
+}
+
+/// Reads at most `length` bytes, as read(2) does: what is there, however little.
+///
+/// Returns the number of bytes, 0 at the end, or a negative errno: -EINTR after a signal.
+///
+/// # Safety
+///
+/// `reader` comes from `pagewise_reader_new` and was not freed. `into` points to `length` bytes, which hold
+/// something: zeroes will do.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_reader_read(
+    reader: *mut Reader,
+    into: *mut u8,
+    length: usize,
+) -> i64 {
+    count(|| {
+        // SAFETY: by the contract of this function.
+        let reader = unsafe { get_mut(reader) }?;
+        if length == 0 {
+            return Ok(0);
+        }
+        if into.is_null() || isize::try_from(length).is_err() {
+            return Err(Failure::argument("pagewise_reader_read: no place for the bytes"));
+        }
+        // SAFETY: by the contract of this function; nobody else uses the bytes during the call.
+        let into = unsafe { std::slice::from_raw_parts_mut(into, length) };
+        number("read", reader.0.read(into))
+    })
+}
+
+/// Throws the next `bytes` bytes away. Those in a pipe are not touched.
+///
+/// Returns their number, which is smaller only at the end, or a negative errno.
+///
+/// # Safety
+///
+/// `reader` comes from `pagewise_reader_new` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_reader_skip(reader: *mut Reader, bytes: u64) -> i64 {
+    count(|| {
+        // SAFETY: by the contract of this function.
+        let reader = unsafe { get_mut(reader) }?;
+        let skipped = reader.0.skip(bytes.min(i64::MAX as u64));
+        number("read", skipped.map(|n| n as usize))
+    })
+}
+
+/// Closes the descriptor of an end and frees it. NULL is allowed.
+///
+/// # Safety
+///
+/// `reader` is NULL or comes from `pagewise_reader_new` and was not freed, and no call uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_reader_free(reader: *mut Reader) {
+    // SAFETY: by the contract of this function.
+    unsafe { free(reader) };
+}
+
+/// A number of bytes, which never passes what a signed number holds.
+fn number(call: &str, moved: io::Result<usize>) -> Result<i64, Failure> {
+    moved.map(|n| n as i64).map_err(|error| Failure::of_io(call, &error))
+}
+
+fn options(wait: u32) -> Result<Options, Failure> {
+    let wait = match wait {
+        PAGEWISE_WAIT_ADAPTIVE => Wait::Adaptive,
+        PAGEWISE_WAIT_BLOCK => Wait::Block,
+        PAGEWISE_WAIT_BUSY => Wait::Busy,
+        _ => return Err(Failure::argument("unknown way to wait")),
+    };
+    Ok(Options::new().wait(wait))
+}
+
+fn duplicate(fd: c_int) -> Result<OwnedFd, Failure> {
+    // SAFETY: the caller keeps it open during the call.
+    let fd = unsafe { descriptor(fd) }?;
+    rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|errno: Errno| Failure::of_call("fcntl", errno))
+}
+
+/// An object that C holds, for a call that changes it.
+///
+/// # Safety
+///
+/// `object` is null, which is an error, or was given out and not freed, and no other call uses it.
+unsafe fn get_mut<'a, T>(object: *mut T) -> Result<&'a mut T, Failure> {
+    // SAFETY: by the contract of this function.
+    unsafe { object.as_mut() }.ok_or_else(|| Failure::argument("an object is missing"))
+}

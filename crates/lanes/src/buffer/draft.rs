@@ -1,0 +1,85 @@
+//! Bytes before they are frozen, for those who fill them piece by piece.
+//!
+//! Units are bytes. The memory is a memfd (`memfd_create(2)`) that is not sealed yet, or private memory
+//! where that is refused. Its descriptor is never shown. Overhead: that of [`Frozen`].
+
+use super::frozen::Frozen;
+use super::region::{Pages, Region};
+use super::sealed::Loose;
+use rustix::io::Errno;
+
+/// Bytes that are still written, until [`Draft::freeze`].
+///
+/// # Examples
+///
+/// ```
+/// use pagewise_lanes::buffer::Draft;
+/// use std::io::Read;
+/// let mut draft = Draft::new(10)?;
+/// let mut source: &[u8] = b"0123456789 and more";
+/// source.read_exact(draft.as_mut_slice())?;
+/// assert_eq!(draft.freeze()?.as_bytes(), b"0123456789");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Draft {
+    memory: Memory,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Loose(Loose),
+    Private(Region),
+}
+
+impl Draft {
+    /// `len` zeroes, in a memfd if that is allowed.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM.
+    pub fn new(len: usize) -> Result<Self, Errno> {
+        match Loose::new(len, Pages::for_len(len)) {
+            Ok(loose) => Ok(Self { memory: Memory::Loose(loose), len }),
+            Err(_) => Self::private(len),
+        }
+    }
+
+    /// `len` zeroes in private memory.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM.
+    pub fn private(len: usize) -> Result<Self, Errno> {
+        let memory = Memory::Private(Region::anonymous(len, Pages::for_len(len))?);
+        Ok(Self { memory, len })
+    }
+
+    /// The bytes, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        let memory = match &mut self.memory {
+            Memory::Loose(loose) => loose.memory(),
+            Memory::Private(region) => region,
+        };
+        &mut memory.as_mut_bytes()[..self.len]
+    }
+
+    /// Freezes them.
+    ///
+    /// # Errors
+    ///
+    /// ENOMEM. If the seals are refused, the bytes are copied into private memory instead.
+    pub fn freeze(self) -> Result<Frozen, Errno> {
+        match self.memory {
+            Memory::Private(region) => Frozen::still(region, self.len),
+            Memory::Loose(mut loose) => {
+                loose.memory().collapse();
+                match loose.seal()? {
+                    Ok(sealed) => Ok(Frozen::sealed(sealed, self.len)),
+                    Err(copy) => Frozen::still(copy, self.len),
+                }
+            }
+        }
+    }
+}
