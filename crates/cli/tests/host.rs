@@ -14,7 +14,7 @@ fn a_sample_names_the_process_that_touches_fresh_memory() {
     let text = "import mmap\nwhile True:\n m=mmap.mmap(-1,8<<20)\n for i in range(0,8<<20,mmap.PAGESIZE): m[i]=1\n m.close()\n";
     let mut toucher = std::process::Command::new("python3").args(["-c", text]).spawn().unwrap();
     let top = place.pagewise(&["top", "--json", "--interval", "500ms", "-n", "40"]).output();
-    let shown = place.pagewise(&["top", "--once", "--interval", "200ms"]).output();
+    let shown = place.pagewise(&["top", "--once", "--interval", "200ms", "-n", "200"]).output();
     toucher.kill().and_then(|()| toucher.wait()).unwrap();
     let top: Value = serde_json::from_slice(&top.unwrap().stdout).unwrap();
     let rows = top["rows"].as_array().unwrap();

@@ -22,7 +22,7 @@ pub fn top_page(top: &Top, hints: &[Option<&'static str>], next_step: &str) -> D
         ("memory", Align::Right),
         ("tables", Align::Right),
         ("huge", Align::Right),
-        ("", Align::Text),
+        ("", Align::Left),
     ]);
     for (row, hint) in top.rows.iter().zip(hints) {
         table.row(cells(row, *hint));

@@ -14,7 +14,6 @@ use pagewise_model::fault::{FaultReport, Stacks, Wanted};
 use pagewise_model::usage::Ended;
 use pagewise_tracee::launch::{Input, Launch, Sink};
 use pagewise_tracee::passthrough;
-use pagewise_tracee::recorder::Recorder;
 use pagewise_tune::Stop;
 use pagewise_tune::race::Goal;
 use pagewise_tune::request::OwnArm;
@@ -26,10 +25,9 @@ const BROKEN: u8 = 1;
 /// Runs the programs of the file and judges their budgets.
 pub(super) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
     let named = wanted(args)?;
-    let recorder = faults::recorder()?;
     let mut done = Vec::new();
     for one in &named {
-        let checked = one_check(one, &recorder, args)?;
+        let checked = one_check(one, args)?;
         if !args.json {
             let page = pagewise_report::check_page(&checked);
             terminal::print(&page.text(&terminal::style()))?;
@@ -63,7 +61,7 @@ fn wanted(args: &args::Check) -> Result<Vec<Named>, Failure> {
     }
 }
 
-fn one_check(named: &Named, recorder: &Recorder, args: &args::Check) -> Result<Check, Failure> {
+fn one_check(named: &Named, args: &args::Check) -> Result<Check, Failure> {
     let start = clock::now();
     if !args.quiet && terminal::reaches_a_person() {
         terminal::complain(&format!("checking {} ...", named.name));
@@ -76,7 +74,7 @@ fn one_check(named: &Named, recorder: &Recorder, args: &args::Check) -> Result<C
         took_ns: Nanos(0),
         problem: None,
     };
-    match recorded(named, recorder) {
+    match recorded(named) {
         Err(failure) if failure.code == UNFIT => return Err(failure),
         Err(failure) => checked.problem = Some(failure.message),
         Ok(reports) => {
@@ -95,7 +93,7 @@ fn one_check(named: &Named, recorder: &Recorder, args: &args::Check) -> Result<C
 }
 
 /// The program's recorded runs.
-fn recorded(named: &Named, recorder: &Recorder) -> Result<Vec<FaultReport>, Failure> {
+fn recorded(named: &Named) -> Result<Vec<FaultReport>, Failure> {
     let launch = Launch {
         stdin: named.input.clone().map_or(Input::Null, Input::File),
         stdout: Sink::Null,
@@ -116,7 +114,9 @@ fn recorded(named: &Named, recorder: &Recorder) -> Result<Vec<FaultReport>, Fail
     };
     let mut reports = Vec::new();
     for _ in 0..named.runs {
-        let run = passthrough::record_through(&launch, recorder, wanted, &mut |_, _| {})
+        // A recorder records one program.
+        let recorder = faults::recorder()?;
+        let run = passthrough::record_through(&launch, &recorder, wanted, &mut |_, _| {})
             .map_err(faults::failure)?;
         if run.ended != Ended::Exited(named.exit_status) {
             let why = format!("ended with {}, not exit status {}", run.ended, named.exit_status);
