@@ -33,8 +33,8 @@ pub fn hint(row: &TopProcess) -> Option<&'static str> {
         {
             Some("faults often")
         }
-        _ if has_large_tables => Some("large page tables"),
-        _ if is_large && few_huge && row.cpus >= BUSY => Some("busy, no huge pages"),
+        _ if has_large_tables => Some("has large page tables"),
+        _ if is_large && few_huge && row.cpus >= BUSY => Some("is busy and has no huge pages"),
         _ => None,
     }
 }
@@ -74,8 +74,11 @@ mod tests {
         assert_eq!(hint(&quiet()), None);
         assert_eq!(with(|row| row.major_per_second = 50.0), Some("waits for the disk"));
         assert_eq!(with(|row| row.fault_cpus = 0.05), Some("faults often"));
-        assert_eq!(with(|row| row.table_bytes = Some(Bytes::mib(40))), Some("large page tables"));
+        assert_eq!(
+            with(|row| row.table_bytes = Some(Bytes::mib(40))),
+            Some("has large page tables")
+        );
         let large = with(|row| row.anonymous_bytes = Some(Bytes::gib(1)));
-        assert_eq!(large, Some("busy, no huge pages"));
+        assert_eq!(large, Some("is busy and has no huge pages"));
     }
 }

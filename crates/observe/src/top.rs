@@ -73,6 +73,7 @@ impl Sampler {
         }
         let processes = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        rows.retain(|row| weight(row) > 0.0);
         rows.truncate(most);
         rows.iter_mut().for_each(details);
         let host = self.host_rates(seconds);

@@ -7,6 +7,9 @@ use crate::table::{Align, Cell, Table};
 use pagewise_model::Bytes;
 use pagewise_model::top::{Top, TopProcess};
 
+/// Processes that a hint is given for.
+const MOST_HINTS: usize = 5;
+
 /// A sample; `hints` has one for each row, where there is one.
 #[must_use]
 pub fn top_page(top: &Top, hints: &[Option<&'static str>], next_step: &str) -> Document {
@@ -22,20 +25,24 @@ pub fn top_page(top: &Top, hints: &[Option<&'static str>], next_step: &str) -> D
         ("memory", Align::Right),
         ("tables", Align::Right),
         ("huge", Align::Right),
-        ("", Align::Left),
     ]);
-    for (row, hint) in top.rows.iter().zip(hints) {
-        table.row(cells(row, *hint));
+    for row in &top.rows {
+        table.row(cells(row));
     }
     page.section(table);
-    if hints.iter().any(Option::is_some) {
+    let mut hinted =
+        top.rows.iter().zip(hints).filter_map(|(row, hint)| Some((row, (*hint)?))).peekable();
+    if hinted.peek().is_some() {
         page.blank();
+        for (row, hint) in hinted.take(MOST_HINTS) {
+            page.bullet(&format!("{} ({}) {hint}", row.name, row.pid), Tone::Warn);
+        }
         page.para(&format!("look closer: {next_step}"), 0, Tone::Faint);
     }
     page
 }
 
-fn cells(row: &TopProcess, hint: Option<&'static str>) -> Vec<Cell> {
+fn cells(row: &TopProcess) -> Vec<Cell> {
     let size = |bytes: Option<Bytes>| Cell::from(bytes.map_or("-".to_owned(), short));
     let huge =
         row.huge_share().map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", share * 100.0));
@@ -49,7 +56,6 @@ fn cells(row: &TopProcess, hint: Option<&'static str>) -> Vec<Cell> {
         size(row.resident_bytes),
         size(row.table_bytes),
         huge.into(),
-        Cell::new(hint.unwrap_or_default(), Tone::Warn),
     ]
 }
 
@@ -118,7 +124,9 @@ mod tests {
         let style = Style { colour: false, width: 80, unicode: false };
         let text = top_page(&top, &[Some("faults often")], "do this").text(&style);
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        for part in ["123,456", "12G", "25M", "50%", "faults often", "do this", "pressure 1.5%"] {
+        for part in
+            ["123,456", "12G", "25M", "50%", "(1234567) faults often", "do this", "pressure 1.5%"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
