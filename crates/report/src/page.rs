@@ -197,19 +197,51 @@ impl Document {
     /// The document as markup: the body of a page.
     pub(crate) fn html(&self) -> String {
         let mut out = String::new();
-        let mut is_list = false;
+        let mut open = Around::Nothing;
         for block in &self.blocks {
-            let is_bullet = matches!(block, Block::Bullet { .. });
-            if is_bullet != is_list {
-                out.push_str(if is_bullet { "<ul>\n" } else { "</ul>\n" });
-                is_list = is_bullet;
+            let around = Around::block(block);
+            if around != open {
+                out.push_str(open.end());
+                out.push_str(around.begin());
+                open = around;
             }
             out.push_str(&markup(block));
         }
-        if is_list {
-            out.push_str("</ul>\n");
-        }
+        out.push_str(open.end());
         out
+    }
+}
+
+/// What stands around blocks of a kind that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Around {
+    Nothing,
+    List,
+    /// Lines to be copied, which get one button for all.
+    Exact,
+}
+
+impl Around {
+    const fn block(block: &Block) -> Self {
+        match block {
+            Block::Bullet { .. } => Self::List,
+            Block::Exact(_) => Self::Exact,
+            _ => Self::Nothing,
+        }
+    }
+    const fn begin(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::List => "<ul>\n",
+            Self::Exact => "<pre class=\"exact\">",
+        }
+    }
+    const fn end(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::List => "</ul>\n",
+            Self::Exact => "</pre>\n",
+        }
     }
 }
 
@@ -231,9 +263,8 @@ fn markup(block: &Block) -> String {
         Block::Single { text, tone, .. } => {
             format!("<p class=\"{}\"><code>{}</code></p>\n", class(tone), escape_markup(text))
         }
-        Block::Exact(text) | Block::Transcript(text) => {
-            format!("<pre>{}</pre>\n", markup_lines(text))
-        }
+        Block::Exact(text) => markup_lines(text) + "\n",
+        Block::Transcript(text) => format!("<pre>{}</pre>\n", markup_lines(text)),
         Block::Table(table) => table.html(),
         Block::Fitted(Fitted(make)) => make(&Style::default()).html(),
         Block::Figure(svg) => format!("<figure>{svg}</figure>\n"),
@@ -309,10 +340,14 @@ impl Lines<'_> {
 
 // The frame of a page of HTML: what stands above and below the facts of a run.
 //
-// A page needs nothing from outside and runs nothing: style and pictures are in it, and a content
-// policy forbids all else. It follows the reader's light or dark setting.
+// A page needs nothing from outside: style and pictures are in it, and a content policy forbids all else. The
+// one script that it may run, by its hash, puts a button beside lines that are meant to be copied. It
+// follows the reader's light or dark setting.
 
 const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+/// SHA-256 of a newline and the script, in base64, as the content policy wants it.
+const SCRIPT_HASH: &str = "Xq58JC/RFkfzpLamf2qECvBE71qT8D3zFNZqin9x7b4=";
 
 /// The page up to its title and the machine of `run`.
 pub(crate) fn head(title: &str, run: &Run) -> String {
@@ -321,7 +356,7 @@ pub(crate) fn head(title: &str, run: &Run) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
+         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{SCRIPT_HASH}'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
@@ -332,7 +367,8 @@ pub(crate) fn head(title: &str, run: &Run) -> String {
 /// The end of the page.
 pub(crate) fn foot(run: &Run) -> String {
     format!(
-        "<p class=\"faint\">pagewise {}, {} UTC, took {}</p>\n</main>\n</body>\n</html>\n",
+        "<p class=\"faint\">pagewise {}, {} UTC, took {}</p>\n</main>\n<script>\n{SCRIPT}</script>\n\
+         </body>\n</html>\n",
         escape_markup(&run.pagewise),
         date(run.started_unix_ns),
         run.took_ns
@@ -342,6 +378,8 @@ pub(crate) fn foot(run: &Run) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine;
+    use sha2::{Digest, Sha256};
 
     const NARROW: Style = Style { colour: false, width: 40, unicode: true };
 
@@ -373,6 +411,22 @@ mod tests {
         let text = page.text(&NARROW);
         assert!(text.starts_with("    run \\x1b[2J\n"), "{text}");
         assert!(text.contains("characters, shown as"), "{text}");
+    }
+
+    #[test]
+    fn lines_to_be_copied_stand_together_and_the_script_is_the_one_allowed() {
+        let mut page = Document::default();
+        page.exact("[Service]");
+        page.exact("A=<b>");
+        page.para("and", 0, Tone::Plain);
+        let html = page.html();
+        assert!(
+            html.starts_with("<pre class=\"exact\">[Service]\nA=&lt;b&gt;\n</pre>\n"),
+            "{html}"
+        );
+        let digest = Sha256::digest(format!("\n{SCRIPT}"));
+        let hash = base64::engine::general_purpose::STANDARD.encode(digest);
+        assert_eq!(hash, SCRIPT_HASH, "the hash of page.js is another");
     }
 
     #[test]
