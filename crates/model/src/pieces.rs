@@ -145,6 +145,10 @@ pub struct LayoutForecast {
     pub layout: String,
     /// One for each workload.
     pub touched: Vec<Touched>,
+    /// Addresses of the functions, from the first to the end of the last.
+    pub code: Range<u64>,
+    /// For each workload the addresses of the pages that it is likely to touch, about in this order.
+    pub pages: Vec<Vec<u64>>,
 }
 
 /// What all workloads touch with pages of another size.

@@ -53,9 +53,14 @@ pub fn html(run: &Run) -> String {
 }
 
 /// A page of `run` that shows `body`.
-pub(crate) fn page(run: &Run, mut body: Document) -> String {
+pub(crate) fn page(run: &Run, body: Document) -> String {
+    page_titled(&headline(run), run, body)
+}
+
+/// The same under another title than the headline of the run.
+pub(crate) fn page_titled(title: &str, run: &Run, mut body: Document) -> String {
     body.section(measured_section(run));
-    head(&headline(run), run) + &body.html() + &foot(run)
+    head(title, run) + &body.html() + &foot(run)
 }
 
 /// What a page says of how the run came about.

@@ -85,6 +85,7 @@ Examples:
   pagewise order predict order.txt --program ./app --build small=./app-Os
   pagewise faults --exact --save-working-set app.ws -- ./app
   pagewise order predict order.txt --program ./app --touched app.ws
+  pagewise order predict order.txt --program ./app --html before-after.html
 
 An order is a list of the functions that a start calls, one a line. Compares
 today's layout, first-call order and the best order for all workloads: pages
@@ -114,6 +115,16 @@ Exit codes: 0 done; 1 the linker did not follow the order: less than 95% of the
 names were found, or less than 98% of neighbours lie in order; 2 usage or
 failure; 3 cannot be measured here, or another experiment runs.")]
     Check(CheckOrder),
+}
+
+/// Pages of code as a picture.
+#[derive(Debug, Args)]
+pub(crate) struct Drawn {
+    #[command(flatten)]
+    pub(crate) page: Html,
+    /// Also draw the pages of code as characters, by first touch
+    #[arg(long)]
+    pub(crate) map: bool,
 }
 
 /// `pagewise order check`
@@ -147,7 +158,7 @@ pub(crate) struct CheckOrder {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) page: Html,
+    pub(crate) drawn: Drawn,
     /// No progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -206,6 +217,8 @@ pub(crate) struct Predict {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) drawn: Drawn,
 }
 
 /// A weight: a positive number.

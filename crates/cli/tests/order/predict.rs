@@ -35,8 +35,14 @@ fn a_relink_has_what_was_predicted() {
     };
     // The predicted layout begins with the first function of today, the relink with its own section.
     assert!(pages("relinked").abs_diff(pages("ordered")) <= 1, "{text}");
-    let shown = lines(&order(&place, &words[..4])).join("\n");
+    let (page, drawn) = (at("page.html"), &["--map", "--html"]);
+    let shown = order(&place, &[&words[..4], drawn, &[&page]].concat());
+    let map = said(&shown.stderr);
+    assert!(map.contains("as linked\n") && map.contains("each cell is 1 page"), "{map}");
+    let shown = lines(&shown).join("\n");
     assert!(shown.contains("as linked") && shown.contains("2.0 MiB"), "{shown}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<svg") && page.contains("<desc>as linked: "), "{page}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn layout(
     count: &CountFaults<'_>,
 ) -> LayoutForecast {
     let placed = placed(&build.functions, order);
-    let touched = |workload: &Workload| {
+    let seen = |workload: &Workload| {
         let called = workload.calls.iter().filter_map(|at| placed.get(*at));
         let parts = parts(build, workload, &placed);
         let chances = match order {
@@ -115,17 +115,18 @@ fn layout(
             chances.iter().filter(|(_, chance)| *chance >= 0.5).map(|(page, _)| *page).collect();
         let counted = count(build, &likely);
         let ranges = likely.iter().map(|page| *page..page + PageSize::BASE_4K.bytes());
-        Touched {
+        let touched = Touched {
             called_bytes: Bytes(called.map(|range| range.end - range.start).sum()),
             pages: chances.iter().map(|(_, chance)| chance).sum::<f64>().round() as u64,
             faults: counted.unwrap_or_else(|| windows(ranges, WINDOW)),
             is_counted: counted.is_some(),
-        }
+        };
+        (touched, likely)
     };
-    LayoutForecast {
-        layout: name.to_owned(),
-        touched: build.workloads.iter().map(touched).collect(),
-    }
+    let (touched, pages) = build.workloads.iter().map(seen).unzip();
+    let start = placed.iter().map(|range| range.start).min().unwrap_or_default();
+    let end = placed.iter().map(|range| range.end).max().unwrap_or(start);
+    LayoutForecast { layout: name.to_owned(), touched, code: start..end, pages }
 }
 
 /// A part of a function, or of code outside of functions, of which something is touched.
@@ -307,6 +308,13 @@ mod tests {
         let [today, ordered] = [0, 1].map(|at| forecast.layouts[at].touched[0]);
         assert_eq!((today.pages, ordered.pages), (16, 4));
         assert_eq!(today.called_bytes, Bytes::kib(16));
+        let page = PageSize::BASE_4K.bytes();
+        let pages: Vec<u64> = (0..16).map(|window| page * (16 * window + 1)).collect();
+        assert_eq!(
+            (&forecast.layouts[0].pages[0], forecast.layouts[1].pages[0].len()),
+            (&pages, 4)
+        );
+        assert_eq!(forecast.layouts[0].code.start, page);
         assert!((today.faults - 16.0).abs() < 1e-9, "{today:?}");
         // Four pages lie in one window, or over two in 3 of 16 places.
         assert!((ordered.faults - 1.1875).abs() < 1e-9, "{ordered:?}");

@@ -64,11 +64,12 @@ pub(super) struct At(pub(super) f64, pub(super) f64);
 /// Shapes so far.
 pub(super) struct Canvas {
     body: String,
+    about: String,
 }
 
 impl Canvas {
     pub(super) const fn new() -> Self {
-        Self { body: String::new() }
+        Self { body: String::new(), about: String::new() }
     }
 
     /// A rectangle of this size; `hover` is shown by viewers that show titles.
@@ -150,15 +151,21 @@ impl Canvas {
         ));
     }
 
+    /// Says what the picture shows, for those who do not see it.
+    pub(super) fn describe(&mut self, text: &str) {
+        self.about = format!("<desc>{}</desc>\n", escape_markup(text));
+    }
+
     /// The picture of this size, named `title` for those who do not see it.
     pub(super) fn finish(self, size: At, title: &str) -> String {
         let (width, height) = (number(size.0), number(size.1));
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"pw\" role=\"img\" \
              width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
-             <title>{}</title>\n<style>{STYLE}</style>\n\
+             <title>{}</title>\n{}<style>{STYLE}</style>\n\
              <rect class=\"pw-bg\" width=\"{width}\" height=\"{height}\"/>\n{}</svg>\n",
             escape_markup(title),
+            self.about,
             self.body
         )
     }

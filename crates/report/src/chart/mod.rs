@@ -12,5 +12,5 @@ pub(super) use bars::{Bars, Group, Mark, Range, Row};
 pub(super) use canvas::escape_markup;
 pub(super) use heat::{Heat, Panel};
 pub(super) use lines::{Curves, Lines, Series, SizeMark};
-pub(super) use pages::{PageMap, PageRow, Pages};
+pub(super) use pages::{PageMap, PageRow, Pages, WINDOW};
 pub(super) use stack::{Segment, Stack, Stacks};

@@ -21,6 +21,9 @@ const NARROWEST: f64 = 480.0;
 const STEPS: u32 = 24;
 const STEP: f64 = 12.0;
 
+/// Pages of 4 KiB that a fault may map along (64 KiB, the default of the kernel's `fault_around_bytes`).
+pub(crate) const WINDOW: u64 = 16;
+
 /// Cells from one address on: place on the colour scale (0..1), and what is shown of it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PageRow {
@@ -33,13 +36,23 @@ pub(crate) struct Pages {
     pub(crate) title: String,
     pub(crate) detail: String,
     pub(crate) rows: Vec<PageRow>,
+    /// Cells are pages that a fault maps along with [`WINDOW`] others, which lines set apart.
+    pub(crate) has_windows: bool,
+}
+
+impl Pages {
+    /// Where a time stands on a logarithmic scale from one microsecond to `last`.
+    pub(crate) fn time_share(at: Nanos, last: Nanos) -> f64 {
+        let scale = |at: Nanos| (at.0 as f64 / 1000.0).ln_1p();
+        if last.0 == 0 { 0.0 } else { scale(at) / scale(last) }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PageMap {
     pub(crate) title: String,
-    /// The time at the end of the colour scale; its beginning is 0.
-    pub(crate) last: Nanos,
+    /// What is at the end of the colour scale; its beginning is the first touch.
+    pub(crate) end: String,
     pub(crate) panels: Vec<Pages>,
     /// What is not drawn; may be empty.
     pub(crate) note: String,
@@ -62,6 +75,8 @@ impl PageMap {
             canvas.text("pw-faint", Anchor::Start, At(MARGIN, y + 12.0), &self.note);
             y += 24.0;
         }
+        let about = |panel: &Pages| format!("{}: {}.", panel.title, panel.detail);
+        canvas.describe(&self.panels.iter().map(about).collect::<Vec<_>>().join(" "));
         canvas.finish(At(width, y + MARGIN), &self.title)
     }
 
@@ -74,8 +89,7 @@ impl PageMap {
         }
         canvas.text("pw-faint", Anchor::End, At(start - 8.0, y + 9.0), "the first");
         let end = At(start + f64::from(STEPS) * STEP + 8.0, y + 9.0);
-        let text = format!("after {}, on a logarithmic scale", self.last);
-        canvas.text("pw-faint", Anchor::Start, end, &text);
+        canvas.text("pw-faint", Anchor::Start, end, &self.end);
     }
 }
 
@@ -95,6 +109,12 @@ fn draw_panel(canvas: &mut Canvas, panel: &Pages, top: f64, width: f64) {
             canvas.cell(&colour(*share).0, at, CELL, hover);
         }
     }
+    let bottom = top + 40.0 + panel.rows.len() as f64 * PITCH;
+    let cells = panel.rows.iter().map(|row| row.cells.len() as u64).max().unwrap_or(0);
+    for at in (WINDOW..cells).step_by(WINDOW as usize).filter(|_| panel.has_windows) {
+        let x = LEFT + at as f64 * PITCH - 0.5;
+        canvas.line("pw-axis", At(x, top + 38.0), At(x, bottom + 1.0));
+    }
 }
 
 #[cfg(test)]
@@ -105,13 +125,25 @@ mod tests {
     fn touched_cells_have_a_colour_and_others_none() {
         let cells = vec![Some((0.0, "first".to_owned())), None, Some((1.0, "last".to_owned()))];
         let row = PageRow { label: "0x0".into(), cells };
-        let panel = Pages { title: "a<b".into(), detail: String::new(), rows: vec![row] };
-        let last = Nanos::millis(3);
-        let map = PageMap { title: "t".into(), last, panels: vec![panel], note: "rest".into() };
+        let (title, detail) = ("a<b".to_owned(), String::new());
+        let panel = Pages { title, detail, rows: vec![row], has_windows: false };
+        let end = "the end".to_owned();
+        let map = PageMap { title: "t".into(), end, panels: vec![panel], note: "rest".into() };
         let svg = map.draw();
         assert_eq!(svg.matches("<title>first</title>").count(), 1, "{svg}");
         assert!(svg.contains("#440154") && svg.contains("#fde725"), "{svg}");
         assert!(svg.contains("a&lt;b") && svg.contains(">rest</text>"), "{svg}");
         assert_eq!(svg.matches("class=\"pw-none\"").count(), 1, "{svg}");
+    }
+
+    #[test]
+    fn windows_are_set_apart_where_cells_are_pages() {
+        let lines = |has_windows| {
+            let rows = vec![PageRow { label: String::new(), cells: vec![None; 40] }; 2];
+            let panel = Pages { title: String::new(), detail: String::new(), rows, has_windows };
+            let (title, end, note) = Default::default();
+            PageMap { title, end, panels: vec![panel], note }.draw().matches("<line").count()
+        };
+        assert_eq!((lines(true), lines(false)), (2, 0));
     }
 }

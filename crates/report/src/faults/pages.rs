@@ -87,7 +87,7 @@ impl Touched {
         });
         PageMap {
             title: "Pages, by the time of their first touch".to_owned(),
-            last: self.last,
+            end: format!("after {}, on a logarithmic scale", self.last),
             panels: all.iter().map(panel).collect(),
             note: note.unwrap_or_default(),
         }
@@ -114,7 +114,7 @@ impl Touches {
             let many = if pages > 1 { format!(", {pages} pages") } else { String::new() };
             let hover = format!("{from:#x}{many}: after {first}");
             if let Some(cell) = row.cells.get_mut((at % COLUMNS) as usize) {
-                *cell = Some((share(first, last), hover));
+                *cell = Some((Pages::time_share(first, last), hover));
             }
         }
         let each = match pages_a_cell {
@@ -126,6 +126,7 @@ impl Touches {
             title,
             detail: format!("{pages}; {each}; rows by {by}"),
             rows: rows.into_values().collect(),
+            has_windows: false,
         }
     }
 
@@ -140,12 +141,6 @@ impl Touches {
         let mut powers = (0..u64::BITS).map(|power| 1_u64 << power);
         powers.find(|pages| rows(*pages) <= MOST_ROWS).unwrap_or(1)
     }
-}
-
-/// Where a time stands on a logarithmic scale from one microsecond to `last`.
-fn share(at: Nanos, last: Nanos) -> f64 {
-    let scale = |at: Nanos| (at.0 as f64 / 1000.0).ln_1p();
-    if last.0 == 0 { 0.0 } else { scale(at) / scale(last) }
 }
 
 fn tables(report: &FaultReport) -> Document {

@@ -1,19 +1,17 @@
 //! Two builds by their starts: whether the second follows the order, what both touch, and a map of the
 //! pages of their code by first touch.
 
-use crate::chart::{PageMap, PageRow, Pages};
+use super::map::{CodeMap, picture, text_maps};
 use crate::number::{change, count, counted, interval, percent, three_digits};
 use crate::page::Document;
 use crate::style::Tone;
 use crate::table::{Align, Table};
 use pagewise_model::pieces::{Conformance, OrderCheck, StartSeen};
 use pagewise_model::run::Run;
-use pagewise_model::{Bytes, Nanos, PageSize};
+use pagewise_model::{Bytes, Nanos};
 
-/// Cells of a row of the map.
-const COLUMNS: u64 = 64;
-/// Rows of one build, at most.
-const MOST_ROWS: u64 = 48;
+const FOLLOWED: &str = "the linker followed the order";
+const IGNORED: &str = "the linker did not follow the order";
 
 /// The comparison as lines.
 #[must_use]
@@ -33,16 +31,21 @@ pub fn check_section(check: &OrderCheck) -> Document {
 #[must_use]
 pub fn check_page(check: &OrderCheck, run: &Run) -> String {
     let mut page = Document::default();
-    page.figure(map(check).draw());
+    page.figure(map(check));
     page.append(check_section(check));
-    crate::run::page(run, page)
+    page.details("the pages as text", check_map(check));
+    match (&check.time, check.conformance.is_honoured()) {
+        (Some(_), _) => crate::run::page(run, page),
+        (None, true) => crate::run::page_titled(FOLLOWED, run, page),
+        (None, false) => crate::run::page_titled(IGNORED, run, page),
+    }
 }
 
 fn conformance(seen: &Conformance) -> Document {
     let mut page = Document::default();
     let (word, tone) = match seen.is_honoured() {
-        true => ("the linker followed the order", Tone::Good),
-        false => ("the linker did not follow the order", Tone::Bad),
+        true => (FOLLOWED, Tone::Good),
+        false => (IGNORED, Tone::Bad),
     };
     page.para(word, 0, tone);
     let text = format!(
@@ -98,59 +101,39 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-fn map(check: &OrderCheck) -> PageMap {
-    let both = [("before", &check.before), ("after", &check.after)];
-    let last = both.iter().flat_map(|(_, seen)| &seen.touched).map(|(_, at)| *at).max();
-    let last = last.unwrap_or(Nanos(1));
-    PageMap {
-        title: "Pages of code, by the time of their first touch".to_owned(),
-        last,
-        panels: both.iter().map(|(word, seen)| panel(word, seen, last)).collect(),
-        note: String::new(),
-    }
+/// The pages of both builds as characters.
+#[must_use]
+pub fn check_map(check: &OrderCheck) -> Document {
+    text_maps(maps(check).into())
 }
 
-/// All pages of the code of one build; those never touched have no colour.
-fn panel(word: &str, seen: &StartSeen, last: Nanos) -> Pages {
-    let page = PageSize::BASE_4K.bytes();
-    let start = seen.text.iter().map(|(offset, _)| offset.0 / page).min().unwrap_or_default();
-    let end = seen.text.iter().map(|(offset, len)| (offset.0 + len.0).div_ceil(page)).max();
-    let pages = end.unwrap_or(start) - start;
-    let pages_a_cell = pages.div_ceil(COLUMNS * MOST_ROWS).max(1);
-    let mut cells: Vec<Option<Nanos>> = vec![None; pages.div_ceil(pages_a_cell) as usize];
-    for (offset, at) in &seen.touched {
-        let cell = cells.get_mut(((offset.0 / page).saturating_sub(start) / pages_a_cell) as usize);
-        if let Some(cell) = cell {
-            *cell = Some(cell.map_or(*at, |former| former.min(*at)));
-        }
-    }
-    let row = |(number, cells): (usize, &[Option<Nanos>])| {
-        let first = start + number as u64 * COLUMNS * pages_a_cell;
-        let cell = |at: &Option<Nanos>| at.map(|at| (share(at, last), format!("after {at}")));
-        PageRow { label: format!("{:#x}", first * page), cells: cells.iter().map(cell).collect() }
-    };
-    let each = counted(pages_a_cell, "page", "pages");
-    let touched = count(seen.touched.len() as u64);
-    Pages {
-        title: format!("{word}: {}", seen.path),
-        detail: format!(
-            "{touched} of {} touched; each cell is {each}",
-            counted(pages, "page", "pages")
-        ),
-        rows: cells.chunks(COLUMNS as usize).enumerate().map(row).collect(),
-    }
+fn map(check: &OrderCheck) -> String {
+    let title = "Pages of code, by the time of their first touch";
+    picture(title, &format!("after {}, on a logarithmic scale", last(check)), &maps(check))
 }
 
-/// Where a time stands on a logarithmic scale from one microsecond to `last`.
-fn share(at: Nanos, last: Nanos) -> f64 {
-    let scale = |at: Nanos| (at.0 as f64 / 1000.0).ln_1p();
-    if last.0 == 0 { 0.0 } else { scale(at) / scale(last) }
+/// When the last page was touched.
+fn last(check: &OrderCheck) -> Nanos {
+    let touched = [&check.before, &check.after].into_iter().flat_map(|seen| &seen.touched);
+    touched.map(|(_, at)| *at).max().unwrap_or(Nanos(1))
+}
+
+/// Both builds by offset in their files.
+fn maps(check: &OrderCheck) -> [CodeMap; 2] {
+    let last = last(check);
+    [("before", &check.before), ("after", &check.after)].map(|(word, seen)| {
+        let start = seen.text.iter().map(|(offset, _)| offset.0).min().unwrap_or_default();
+        let end = seen.text.iter().map(|(offset, len)| offset.0 + len.0).max().unwrap_or(start);
+        let touched = seen.touched.iter().map(|(offset, at)| (offset.0, *at));
+        CodeMap::by_time(&format!("{word}: {}", seen.path), start..end, touched, last)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Style;
+    use pagewise_model::PageSize;
 
     fn seen(pages: u64) -> StartSeen {
         let page = PageSize::BASE_4K.bytes();
@@ -182,8 +165,11 @@ mod tests {
 
     #[test]
     fn the_map_shows_all_pages_and_colours_those_touched() {
-        let svg = map(&check(1.0)).draw();
+        let svg = map(&check(1.0));
         assert_eq!(svg.matches("<title>after").count(), 50, "40 and 10");
         assert!(svg.contains("40 of 100 pages touched"), "{svg}");
+        let style = Style { colour: false, width: 80, unicode: false };
+        let text = check_map(&check(1.0)).text(&style);
+        assert!(text.contains("before: app\n40 of 100 pages touched\n"), "{text}");
     }
 }

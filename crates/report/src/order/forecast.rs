@@ -1,10 +1,12 @@
 //! What orders come to, predicted: pages and faults by layout, and other page sizes.
 
+use super::map::{CodeMap, picture, text_maps};
 use crate::number::{change, count, three_digits};
 use crate::page::Document;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::pieces::{LayoutForecast, OrderForecast};
+use pagewise_model::run::Run;
 
 /// The forecast as tables.
 #[must_use]
@@ -22,6 +24,35 @@ pub fn forecast_section(forecast: &OrderForecast) -> Document {
     page.heading("other page sizes, all workloads together");
     page.table(sizes(forecast));
     page
+}
+
+/// The forecast as a page, with a picture of each workload.
+#[must_use]
+pub fn forecast_page(forecast: &OrderForecast, run: &Run) -> String {
+    let mut page = Document::default();
+    let title = "Pages of code, in the order of their first touches, predicted";
+    for (at, name) in forecast.workloads.iter().enumerate() {
+        page.heading(name);
+        page.figure(picture(title, "the last", &maps(forecast, at)));
+    }
+    page.append(forecast_section(forecast));
+    page.details("the pages as text", forecast_map(forecast));
+    crate::run::page_titled("code touched at the start, predicted", run, page)
+}
+
+/// The pages of each layout as characters, for the first workload.
+#[must_use]
+pub fn forecast_map(forecast: &OrderForecast) -> Document {
+    text_maps(maps(forecast, 0))
+}
+
+/// The layouts of a workload.
+fn maps(forecast: &OrderForecast, workload: usize) -> Vec<CodeMap> {
+    let map = |layout: &LayoutForecast| {
+        let pages = layout.pages.get(workload)?;
+        Some(CodeMap::by_rank(&layout.layout, layout.code.clone(), pages))
+    };
+    forecast.layouts.iter().filter_map(map).collect()
 }
 
 /// How the faults were obtained.
@@ -118,4 +149,35 @@ fn sizes(forecast: &OrderForecast) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::PageSize;
+    use pagewise_model::pieces::Touched;
+    use pagewise_model::run::RunKind;
+
+    #[test]
+    fn each_layout_has_a_map_and_each_workload_a_picture() {
+        let page = PageSize::BASE_4K.bytes();
+        let layout = |name: &str, pages: [u64; 2]| LayoutForecast {
+            layout: name.into(),
+            touched: vec![Touched::default(); 2],
+            code: 0..40 * page,
+            pages: vec![pages.map(|at| at * page).to_vec(), vec![0]],
+        };
+        let forecast = OrderForecast {
+            workloads: vec!["version".into(), "help".into()],
+            weights: vec![1.0; 2],
+            layouts: vec![layout("as linked", [30, 2]), layout("ordered", [0, 1])],
+            sizes: Vec::new(),
+        };
+        let text = forecast_map(&forecast).text(&crate::Style::default());
+        assert!(text.contains("as linked\n2 of 40 pages touched\n"), "{text}");
+        assert!(text.contains("         0 19.............."), "{text}");
+        let run = Run::new(RunKind::Faults, String::new(), 0, Vec::new());
+        let html = forecast_page(&forecast, &run);
+        assert_eq!((html.matches("<svg").count(), html.matches("1. of 2").count()), (2, 2));
+    }
 }

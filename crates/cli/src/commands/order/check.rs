@@ -12,7 +12,7 @@ use pagewise_model::trial::Verdict;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::order::{StartError, resident_code};
 use pagewise_observe::text::Elf;
-use pagewise_report::order::{check_page, check_section};
+use pagewise_report::order::{check_map, check_page, check_section};
 use pagewise_tracee::launch::{Input, Launch};
 use pagewise_tune::race::Goal;
 use pagewise_tune::request::OwnArm;
@@ -30,14 +30,16 @@ const IGNORED: u8 = 1;
 pub(super) fn run(args: &CheckOrder) -> Result<ExitCode, Failure> {
     let order = lists::read(std::slice::from_ref(&args.order), &[])?.remove(0).functions;
     let after = lists::build(std::slice::from_ref(&args.after), By::Function)?;
-    args.page.check()?;
+    args.drawn.page.check()?;
     let (run, check) = compare(args, &order, &after)?;
-    args.page.write(|| check_page(&check, &run))?;
+    args.drawn.page.write(|| check_page(&check, &run))?;
     let text = match args.json {
         true => check.to_json() + "\n",
         false => check_section(&check).text(&terminal::style()),
     };
+    let map = args.drawn.map.then(|| check_map(&check));
     terminal::print(&text)?;
+    super::show_map(map);
     Ok(match check.conformance.is_honoured() {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(IGNORED),
@@ -62,10 +64,7 @@ fn compare(
     let [first, second] = starts;
     let commands = [first.command.clone(), second.command.clone()];
     let (run, time) = match args.no_time {
-        true => {
-            let (started, id) = experiment::identity(&commands[0]);
-            (pagewise_tune::request::run_of(RunKind::Ab, id, started, &commands[0]), None)
-        }
+        true => (super::run_of(RunKind::Ab, &commands[0]), None),
         false => time(args, commands)?,
     };
     let conformance = conformance(order, after);

@@ -8,8 +8,13 @@ mod predict;
 mod record;
 mod touches;
 
+use super::experiment;
 use crate::args::{Order, OrderVerb};
 use crate::failure::Failure;
+use crate::terminal;
+use pagewise_model::run::{Run, RunKind};
+use pagewise_report::Document;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Works out orders of functions.
@@ -20,5 +25,20 @@ pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
         OrderVerb::Predict(args) => predict::run(args),
         OrderVerb::Record(args) => record::run(args),
         OrderVerb::Check(args) => check::run(args),
+    }
+}
+
+/// What a page says of how it came about.
+fn run_of(kind: RunKind, command: &[OsString]) -> Run {
+    let (started, id) = experiment::identity(command);
+    let mut run = pagewise_tune::request::run_of(kind, id, started, command);
+    run.machine = Some(pagewise_kernel::machine::machine());
+    run
+}
+
+/// Draws pages for people: standard output may hold a list or JSON.
+fn show_map(map: Option<Document>) {
+    if let Some(map) = map {
+        map.text(&terminal::error_style()).lines().for_each(terminal::complain);
     }
 }

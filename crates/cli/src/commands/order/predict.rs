@@ -7,8 +7,9 @@ use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::order::{Build, forecast};
 use pagewise_model::pieces::By;
+use pagewise_model::run::RunKind;
 use pagewise_observe::order::{Code, read_frame};
-use pagewise_report::order::forecast_section;
+use pagewise_report::order::{forecast_map, forecast_page, forecast_section};
 use pagewise_tracee::read_ahead;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 /// Predicts what starts touch of a program's code in several layouts.
 pub(super) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     let lists = lists::read(&args.orders, &args.weight)?;
+    args.drawn.page.check()?;
     if !args.touched.is_empty() && args.touched.len() != lists.len() {
         let text =
             format!("--touched gives {} files for {} orders", args.touched.len(), lists.len());
@@ -53,7 +55,10 @@ pub(super) fn run(args: &Predict) -> Result<ExitCode, Failure> {
         true => forecast.to_json() + "\n",
         false => forecast_section(&forecast).text(&terminal::style()),
     };
+    let run = || super::run_of(RunKind::Faults, &[args.program.clone().into_os_string()]);
+    args.drawn.page.write(|| forecast_page(&forecast, &run()))?;
     terminal::print(&text)?;
+    super::show_map(args.drawn.map.then(|| forecast_map(&forecast)));
     Ok(ExitCode::SUCCESS)
 }
 
