@@ -9,10 +9,14 @@ mod close;
 mod emit;
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
+#[path = "order/hooks.rs"]
+mod hooks;
 #[path = "order/predict.rs"]
 mod predict;
 #[path = "order/record.rs"]
 mod record;
+#[path = "order/variables.rs"]
+mod variables;
 
 use helper::{Place, compile, said};
 use std::path::PathBuf;

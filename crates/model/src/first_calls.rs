@@ -1,7 +1,8 @@
 //! The functions that a run called, in the order of their first calls.
 
-use crate::units::Nanos;
+use crate::units::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// The first call of a function in a tree of processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,6 +11,8 @@ pub struct FirstCall {
     pub name: String,
     /// Its address in the file's own numbering.
     pub address: u64,
+    /// Its size; 0 where it is not known.
+    pub bytes: Bytes,
     /// Since the first program began, breakpoints included.
     pub at_ns: Nanos,
     /// The process that called it.
@@ -21,6 +24,8 @@ pub struct FirstCall {
 pub struct CalledObject {
     pub path: String,
     pub functions: u64,
+    /// Addresses of its code; of variables, of its data.
+    pub code: Range<u64>,
     /// Those that were called, in the order of their first calls.
     pub calls: Vec<FirstCall>,
 }
@@ -33,6 +38,10 @@ pub enum CallSource {
     Calls,
     /// Each page of code at its first touch, with all functions on it.
     Pages,
+    /// Each page of data at its first touch, with all variables on it.
+    Variables,
+    /// Each function at its first call, as hooks that were compiled in have written it.
+    Hooks,
 }
 
 /// What a run called.
@@ -40,6 +49,8 @@ pub enum CallSource {
 pub struct CallRecord {
     pub command: Vec<String>,
     pub source: CallSource,
+    /// First calls that could not be placed in a file, or were too many for the list.
+    pub left_out: u64,
     /// Files by their first mapping.
     pub objects: Vec<CalledObject>,
 }

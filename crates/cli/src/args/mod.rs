@@ -38,7 +38,7 @@ pub(crate) use files::{Files, Html};
 pub(crate) use fleet::{Fleet, FleetScript, FleetVerb, Merge};
 pub(crate) use links::Links;
 pub(crate) use metrics::ExportMetrics;
-pub(crate) use order::{CheckOrder, Close, Emit, Order, OrderVerb, Predict, Record};
+pub(crate) use order::{CheckOrder, Close, Emit, Hooks, Order, OrderVerb, Predict, Record};
 pub(crate) use page::Page;
 pub(crate) use profile::Profile;
 pub(crate) use recheck::Recheck;

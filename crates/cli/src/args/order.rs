@@ -26,7 +26,10 @@ Examples:
   pagewise order record -o order.txt --libraries -- ./app --version
   pagewise order record -o order.txt --only libapp.so -- make check
   pagewise order record --merge version.txt help.txt --weight 10,1 -o order.txt
+  pagewise order record --hooks app.calls -o order.txt
   pagewise order emit order.txt --linker lld --for ./app -o link.txt
+  pagewise order record --variables --called order.txt -o data.txt -- ./app
+  pagewise order emit data.txt --by variable --linker lld -o link-data.txt
 
 Any program runs as it is, without a rebuild and without root. Each function
 stops once, at its first call. Children are followed. The list has one name a
@@ -40,6 +43,22 @@ with --pages, which lists all functions on the pages that the program touches.
 Exit codes: those of the program; 2 usage or failure; 3 cannot be recorded
 here.")]
     Record(Record),
+    /// Write the source of hooks with which a rebuilt program records its first calls itself
+    #[command(after_help = "\
+Examples:
+  pagewise order hooks .
+  cc -finstrument-functions *.c pagewise_hooks.c -o app
+  PAGEWISE_CALLS=app.calls ./app --version
+  pagewise order record --hooks app.calls -o order.txt
+
+For programs that can be rebuilt and must not be traced: services that run for
+weeks, sandboxes, other machines. Each function is written at its first call, by
+any thread or forked process, and stays written however the program ends. The
+program runs a little slower, and otherwise as ever. Without PAGEWISE_CALLS it
+writes nothing.
+
+Exit codes: 0 done; 2 usage or failure.")]
+    Hooks(Hooks),
     /// Work out the link order from object files, without a run
     #[command(after_help = "\
 Examples:
@@ -167,6 +186,14 @@ pub(crate) struct CheckOrder {
     pub(crate) command: Vec<OsString>,
 }
 
+/// `pagewise order hooks`
+#[derive(Debug, Args)]
+pub(crate) struct Hooks {
+    /// Write pagewise_hooks.c there
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+}
+
 /// `pagewise order record`
 #[derive(Debug, Args)]
 pub(crate) struct Record {
@@ -179,9 +206,18 @@ pub(crate) struct Record {
     /// Record first touches of pages instead of calls: coarser, and without breakpoints
     #[arg(long)]
     pub(crate) pages: bool,
+    /// Record variables instead: all on the pages of data that the program touches
+    #[arg(long, conflicts_with = "pages")]
+    pub(crate) variables: bool,
+    /// The functions that the program calls, from a recording: variables that they name come first
+    #[arg(long, value_name = "LIST", requires = "variables")]
+    pub(crate) called: Option<PathBuf>,
     /// Run nothing: make one list of these, so that what all call comes first
-    #[arg(long, value_name = "LIST", num_args = 1.., conflicts_with_all = ["command", "libraries", "only", "json", "pages"])]
+    #[arg(long, value_name = "LIST", num_args = 1.., conflicts_with_all = ["command", "libraries", "only", "json", "pages", "variables", "html", "map"])]
     pub(crate) merge: Vec<PathBuf>,
+    /// Run nothing: list what a program with `order hooks` has written to these files
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["command", "libraries", "merge", "pages", "variables"])]
+    pub(crate) hooks: Vec<PathBuf>,
     /// Weights of the lists to merge [default: 1 each]
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = weight, requires = "merge")]
     pub(crate) weight: Vec<f64>,
@@ -191,8 +227,10 @@ pub(crate) struct Record {
     /// Print as JSON, with addresses, times and processes
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) drawn: Drawn,
     /// The command
-    #[arg(last = true, required_unless_present = "merge", value_name = "CMD")]
+    #[arg(last = true, required_unless_present_any = ["merge", "hooks"], value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

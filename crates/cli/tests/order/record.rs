@@ -3,6 +3,7 @@
 
 use super::helper::{NOBODY, Place, await_gone, compile, install, is_root, said};
 use super::{lines, objects, order};
+use pagewise_model::first_calls::CallRecord;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -94,6 +95,34 @@ fn a_stripped_program_has_addresses_that_predict_knows() {
 }
 
 #[test]
+fn functions_that_can_be_patched_are_found_without_symbols_and_tables() {
+    let place = Place::new();
+    let addresses = |options: &[&str]| {
+        let options = [options, &["-fno-asynchronous-unwind-tables"]].concat();
+        let (program, _) = built(&place, &options)?;
+        let words = ["record", "--json", "--", program.to_str().unwrap(), "plain"];
+        let done = order(&place, &words);
+        let record: CallRecord = serde_json::from_slice(&done.stdout).unwrap();
+        let calls = record.objects.into_iter().flat_map(|object| object.calls);
+        Some(calls.map(|call| (call.name, call.address)).collect::<Vec<_>>())
+    };
+    let patched = "-fpatchable-function-entry=5";
+    for more in [&["-fcf-protection=none"][..], &["-fcf-protection=full"], &["-no-pie", "-fno-pie"]]
+    {
+        let Some(named) = addresses(&[&[patched], more].concat()) else { continue };
+        let marks = named.iter().filter(|(name, _)| name.starts_with("mark_") || name == "main");
+        let marks: Vec<u64> = marks.map(|(_, address)| *address).collect();
+        assert_eq!(marks.len(), 4, "{named:?}");
+        let missing = |options: &[&str]| {
+            let seen = addresses(&[options, more].concat()).unwrap();
+            marks.iter().filter(|at| !seen.iter().any(|(_, address)| address == *at)).count()
+        };
+        assert_eq!(missing(&["-s", patched]), 0);
+        assert_eq!(missing(&["-s"]), 4, "other tables have them");
+    }
+}
+
+#[test]
 fn a_recording_becomes_a_link_order() {
     let place = Place::new();
     let Some([main, part]) = objects(&place, &["-ffunction-sections"]) else { return };
@@ -114,6 +143,11 @@ fn a_recording_becomes_a_link_order() {
     let shown = order(&place, &["record", "--", &program]);
     assert_eq!(said(&shown.stdout), text);
     assert!(said(&shown.stderr).starts_with("244\n"));
+    let page = at("page.html");
+    let drawn = order(&place, &["record", "--map", "--html", &page, "--", &program]);
+    assert_eq!(said(&drawn.stdout), text);
+    assert!(said(&drawn.stderr).contains("page touched"), "{}", said(&drawn.stderr));
+    assert!(std::fs::read_to_string(&page).unwrap().contains("by the first call"));
     let json = lines(&order(&place, &["record", "--json", "--", &program])).join("\n");
     assert!(json.contains("\"name\": \"helper\"") && json.contains("\"functions\""), "{json}");
 }

@@ -1,6 +1,8 @@
 //! What linkers work with, for the order of functions and variables.
 
 mod code;
+mod hooks;
+mod nameless;
 mod objects;
 mod pages;
 mod program;
@@ -8,10 +10,13 @@ mod record;
 mod references;
 mod start;
 mod starts;
+mod variables;
 
 pub use code::Code;
+pub use hooks::{HookError, SOURCE as HOOKS, read_hooks};
 pub use objects::{ObjectError, read_objects};
 pub use pages::{FirstTouches, functions_on};
 pub use program::{is_linked, read_frame, read_functions};
 pub use record::{Objects, is_named, record};
 pub use start::{Resident, StartError, resident_code};
+pub use variables::{ImageTouch, read_variables, variables_on};

@@ -41,11 +41,15 @@ pub fn functions_on(path: &Path, pages: &FirstTouches) -> Option<CalledObject> {
         .map(|((at_ns, pid), function)| FirstCall {
             name: function.name.clone(),
             address: function.address,
+            bytes: function.bytes,
             at_ns,
             pid,
         })
         .collect();
     calls.sort_by_key(|call| (call.at_ns, call.address));
     let path = path.to_string_lossy().into_owned();
-    Some(CalledObject { path, functions: functions.len() as u64, calls })
+    let code = elf.layout.segments.iter().filter(|part| part.is_executable);
+    let start = code.clone().map(|part| part.address).min().unwrap_or_default();
+    let end = code.map(|part| part.address + part.file_bytes.0).max().unwrap_or(start);
+    Some(CalledObject { path, functions: functions.len() as u64, code: start..end, calls })
 }

@@ -1,12 +1,12 @@
 //! Reads the functions of a linked program: symbols by address, and what each calls. Of a stripped one,
-//! what it exports, and the entries of its unwind table under their addresses.
+//! what it exports, and the functions without a name under their addresses.
 //!
 //! Callees are the targets of direct calls and jumps that are the start of another function. They are
 //! read by decoding each function from its first byte, on x86-64; on other machines there are none.
 //! Calls through tables and pointers are not seen.
 
+use super::nameless::{nameless, nameless_ranges};
 use super::objects::ObjectError;
-use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use object::{
     Architecture, BinaryFormat, File, Object, ObjectKind, ObjectSection, ObjectSymbol, ReadRef,
@@ -46,7 +46,7 @@ pub(super) fn frame<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> Vec<Range
     sections.map(|section| section.address()..section.address() + section.size()).collect()
 }
 
-fn parse<'a>(path: &Path, data: &'a [u8]) -> Result<File<'a>, ObjectError> {
+pub(super) fn parse<'a>(path: &Path, data: &'a [u8]) -> Result<File<'a>, ObjectError> {
     let elf = File::parse(data).ok().filter(|elf| elf.format() == BinaryFormat::Elf);
     elf.ok_or_else(|| ObjectError::NotObject(path.display().to_string()))
 }
@@ -88,47 +88,29 @@ pub(super) fn is_stripped<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> boo
     elf.symbol_table().is_none()
 }
 
-/// What a function without a name is called.
-pub(super) fn nameless(address: u64) -> String {
-    format!("{address:#x}")
-}
-
-/// The functions by the unwind table.
-pub(super) fn unwind_ranges<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> Vec<Range<u64>> {
-    let Some(section) = elf.section_by_name(".eh_frame") else { return Vec::new() };
-    let Ok(data) = section.data() else { return Vec::new() };
-    let mut table = EhFrame::new(data, LittleEndian);
-    table.set_address_size(8);
-    let bases = BaseAddresses::default().set_eh_frame(section.address());
-    let (mut ranges, mut entries) = (Vec::new(), table.entries(&bases));
-    // A damaged table ends there.
-    while let Ok(Some(entry)) = entries.next() {
-        if let CieOrFde::Fde(part) = entry
-            && let Ok(function) = part.parse(EhFrame::cie_from_offset)
-        {
-            let start = function.initial_address();
-            ranges.push(start..start.saturating_add(function.len()));
-        }
-    }
-    ranges
-}
-
-/// Functions by address. The first global name is the name, the rest are aliases. One without a size,
-/// as of the compiler's start-up code, ends where the next one begins.
-fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
-    let mut functions: BTreeMap<u64, Function> = BTreeMap::new();
-    let mut all = function_symbols(elf);
-    all.sort_by_key(|symbol| !symbol.is_global());
-    for symbol in all {
+/// What these symbols name, by address. The first global name is the name, the rest are aliases.
+pub(super) fn by_address<'data, R: ReadRef<'data>>(
+    mut symbols: Vec<Symbol<'data, '_, R>>,
+) -> BTreeMap<u64, Function> {
+    let mut named: BTreeMap<u64, Function> = BTreeMap::new();
+    symbols.sort_by_key(|symbol| !symbol.is_global());
+    for symbol in symbols {
         let Ok(name) = symbol.name() else { continue };
-        let function = functions.entry(symbol.address()).or_default();
-        function.address = symbol.address();
-        function.bytes = function.bytes.max(Bytes(symbol.size()));
-        match function.name.is_empty() {
-            true => name.clone_into(&mut function.name),
-            false => function.aliases.push(name.to_owned()),
+        let one = named.entry(symbol.address()).or_default();
+        one.address = symbol.address();
+        one.bytes = one.bytes.max(Bytes(symbol.size()));
+        match one.name.is_empty() {
+            true => name.clone_into(&mut one.name),
+            false => one.aliases.push(name.to_owned()),
         }
     }
+    named
+}
+
+/// Functions by address. One without a size, as of the compiler's start-up code, ends where the next one
+/// begins.
+fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
+    let mut functions = by_address(function_symbols(elf));
     if is_stripped(elf) {
         add_nameless(elf, &mut functions);
     }
@@ -141,10 +123,10 @@ fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
     functions
 }
 
-/// Functions that the unwind table alone knows.
+/// Functions without a symbol.
 fn add_nameless(elf: &File<'_>, functions: &mut BTreeMap<u64, Function>) {
     let frame: Vec<Range<u64>> = frame(elf);
-    for range in unwind_ranges(elf) {
+    for range in nameless_ranges(elf) {
         if !frame.iter().any(|part| part.contains(&range.start)) {
             functions.entry(range.start).or_insert_with(|| Function {
                 name: nameless(range.start),

@@ -66,7 +66,8 @@ pub fn record(launch: &Launch, wanted: &Objects) -> Result<(Ended, CallRecord), 
     let recorded = passthrough::first_calls_through(launch, &mut find)?;
     let command = launch.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let objects = objects(&recorded.calls, &watched);
-    Ok((recorded.ended, CallRecord { command, source: CallSource::Calls, objects }))
+    let record = CallRecord { command, source: CallSource::Calls, left_out: 0, objects };
+    Ok((recorded.ended, record))
 }
 
 fn objects(seen: &FirstCalls, watched: &[Watched]) -> Vec<CalledObject> {
@@ -76,12 +77,18 @@ fn objects(seen: &FirstCalls, watched: &[Watched]) -> Vec<CalledObject> {
         let addresses: Vec<u64> =
             calls.iter().map(|call| starts.address(call.offset).unwrap_or(call.offset)).collect();
         let names = names(file, &addresses);
-        let calls = calls.iter().zip(addresses).zip(names).map(|((call, address), name)| {
-            FirstCall { name, address, at_ns: call.at_ns, pid: call.pid }
+        let named = names.into_iter().zip(addresses);
+        let calls = calls.iter().zip(named).map(|(call, ((name, bytes), address))| FirstCall {
+            name,
+            address,
+            bytes,
+            at_ns: call.at_ns,
+            pid: call.pid,
         });
         CalledObject {
             path: path.to_string_lossy().into_owned(),
             functions: *functions as u64,
+            code: starts.code(),
             calls: calls.collect(),
         }
     };

@@ -19,6 +19,26 @@ pub fn how_section(linker: Linker, by: By, file: &str) -> Document {
     page
 }
 
+/// The lines to record with the hooks whose source is in `file`, and what they do not see.
+#[must_use]
+pub fn hooks_section(file: &str) -> Document {
+    let file = quote(file);
+    let mut page = Document::default();
+    page.heading("compile and link, with gcc or clang");
+    page.exact(&format!("cc -finstrument-functions *.c {file} -o app"));
+    page.exact(&format!("clang -finstrument-functions-after-inlining *.c {file} -o app"));
+    page.heading("run, then list what it has written");
+    page.exact("PAGEWISE_CALLS=app.calls ./app");
+    page.exact("pagewise order record --hooks app.calls -o order.txt");
+    page.heading("what they cannot see");
+    let limits = [
+        "functions of files that were compiled without the option, the C library among them",
+        "which functions a build without the option inlines: order emit --for BUILD leaves out what that does not have",
+    ];
+    limits.iter().for_each(|limit| page.bullet(limit, Tone::Plain));
+    page
+}
+
 /// The options of the compiler that links.
 fn options(linker: Linker, file: &str) -> Vec<String> {
     let list = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -105,6 +125,7 @@ fn builds(linker: Linker, by: By, options: &[String]) -> Vec<(&'static str, Vec<
 }
 
 fn limits(linker: Linker, by: By) -> Vec<&'static str> {
+    const EACH: &str = "variables are ordered within .data, .bss, .rodata and .data.rel.ro, and never move to another; literals have no name and stay";
     const GUESSED: &str =
         "it names sections, and the compiler chooses them: --for OBJECT takes their true names";
     const LTO: &str = "with link-time optimisation the linker sees other names and sections: take the order from such a build";
@@ -141,6 +162,12 @@ fn limits(linker: Linker, by: By) -> Vec<&'static str> {
             "it orders functions that are COMDATs: compile with /Gy",
         ],
     };
+    if by == By::Variable {
+        limits.push(EACH);
+    }
+    if by == By::Variable && linker == Linker::Lld {
+        limits.push("it reads one file: append the order of functions to this one");
+    }
     if by != By::Object && linker != Linker::Bolt {
         limits.push(LTO);
     }

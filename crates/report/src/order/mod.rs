@@ -12,5 +12,5 @@ pub use check::{check_map, check_page, check_section};
 pub use close::{close_section, match_section};
 pub use forecast::{forecast_map, forecast_page, forecast_section};
 pub use forms::{Linker, Placed, order_file};
-pub use how::how_section;
-pub use record::{call_list, call_section};
+pub use how::{hooks_section, how_section};
+pub use record::{call_list, call_map, call_page, call_section};

@@ -1,9 +1,12 @@
 //! What a run called: the list that becomes an order, and a few lines about it.
 
+use super::map::{CodeMap, picture, text_maps};
 use crate::number::{count, counted, percent};
 use crate::page::Document;
 use crate::style::Tone;
-use pagewise_model::first_calls::{CallRecord, CallSource, CalledObject};
+use pagewise_model::first_calls::{CallRecord, CallSource, CalledObject, FirstCall};
+use pagewise_model::run::Run;
+use pagewise_model::{Nanos, PageSize};
 use std::fmt::Write;
 
 /// One name a line, file by file, with the files as comments.
@@ -12,10 +15,11 @@ pub fn call_list(record: &CallRecord) -> String {
     let mut text = String::new();
     for object in record.objects.iter().filter(|object| !object.calls.is_empty()) {
         let path = object.path.escape_debug();
-        let calls = counted(object.calls.len() as u64, "function", "functions");
+        let (one, many) = noun(record.source);
+        let calls = counted(object.calls.len() as u64, one, many);
         let by = match record.source {
-            CallSource::Calls => "first call",
-            CallSource::Pages => "first touch of their pages",
+            CallSource::Calls | CallSource::Hooks => "first call",
+            CallSource::Pages | CallSource::Variables => "first touch of their pages",
         };
         let _infallible = writeln!(text, "# {path}: {calls} by {by}");
         for call in &object.calls {
@@ -26,6 +30,14 @@ pub fn call_list(record: &CallRecord) -> String {
     text
 }
 
+/// What is listed: one, and many.
+const fn noun(source: CallSource) -> (&'static str, &'static str) {
+    match source {
+        CallSource::Variables => ("variable", "variables"),
+        _ => ("function", "functions"),
+    }
+}
+
 /// How many functions of each file were called.
 #[must_use]
 pub fn call_section(record: &CallRecord) -> Document {
@@ -33,13 +45,19 @@ pub fn call_section(record: &CallRecord) -> Document {
     for object in &record.objects {
         let (called, all) = (object.calls.len() as u64, object.functions);
         let share = percent(called as f64 / (all as f64).max(1.0));
-        let functions = counted(all, "function", "functions");
+        let (one, many) = noun(record.source);
+        let functions = counted(all, one, many);
         let what = match record.source {
-            CallSource::Calls => "called",
-            CallSource::Pages => "on pages that were touched",
+            CallSource::Calls | CallSource::Hooks => "called",
+            CallSource::Pages | CallSource::Variables => "on pages that were touched",
         };
         let text = format!("{}: {} of {functions} {what} ({share})", object.path, count(called));
         page.para(&text, 0, Tone::Plain);
+    }
+    if record.left_out > 0 {
+        let calls = counted(record.left_out, "first call is", "first calls are");
+        let text = format!("{calls} left out: of no file, or more than the list holds");
+        page.para(&text, 0, Tone::Warn);
     }
     let nameless = record.objects.iter().filter(|object| is_nameless(object)).count();
     if nameless > 0 {
@@ -52,6 +70,52 @@ pub fn call_section(record: &CallRecord) -> Document {
     page
 }
 
+/// The recording as a page, with a picture of the pages of each file.
+#[must_use]
+pub fn call_page(record: &CallRecord, run: &Run) -> String {
+    let mut page = Document::default();
+    let end = format!("after {}, on a logarithmic scale", last(record));
+    let title = match record.source {
+        CallSource::Variables => "Pages of data, by first touch",
+        CallSource::Pages => "Pages of code, by first touch",
+        _ => "Pages of code, by the first call of a function on them",
+    };
+    page.figure(picture(title, &end, &maps(record)));
+    page.append(call_section(record));
+    page.details("the pages as text", call_map(record));
+    let called: usize = record.objects.iter().map(|object| object.calls.len()).sum();
+    let (one, many) = noun(record.source);
+    let title = format!("{} of the start", counted(called as u64, one, many));
+    crate::run::page_titled(&title, run, page)
+}
+
+/// The pages of each file as characters.
+#[must_use]
+pub fn call_map(record: &CallRecord) -> Document {
+    text_maps(maps(record))
+}
+
+/// When the last function was called first.
+fn last(record: &CallRecord) -> Nanos {
+    let calls = record.objects.iter().flat_map(|object| &object.calls);
+    calls.map(|call| call.at_ns).max().unwrap_or(Nanos(1))
+}
+
+/// The files of which something was called; a function counts with all pages that it lies on.
+fn maps(record: &CallRecord) -> Vec<CodeMap> {
+    let (page, last) = (PageSize::BASE_4K.bytes(), last(record));
+    let pages = |call: &FirstCall| {
+        let end = call.address.saturating_add(call.bytes.0.max(1)).div_ceil(page);
+        let at_ns = call.at_ns;
+        (call.address / page..end).map(move |number| (number * page, at_ns))
+    };
+    let map = |object: &CalledObject| {
+        let touched = object.calls.iter().flat_map(pages);
+        CodeMap::by_time(&object.path, object.code.clone(), touched, last)
+    };
+    record.objects.iter().filter(|object| !object.calls.is_empty()).map(map).collect()
+}
+
 /// Whether most names are addresses.
 fn is_nameless(object: &CalledObject) -> bool {
     let nameless = object.calls.iter().filter(|call| call.name.starts_with("0x")).count();
@@ -61,22 +125,29 @@ fn is_nameless(object: &CalledObject) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::Nanos;
-    use pagewise_model::first_calls::FirstCall;
+    use pagewise_model::Bytes;
+    use pagewise_model::run::RunKind;
 
     fn record(names: &[&str]) -> CallRecord {
         let call = |name: &&str| FirstCall {
             name: (*name).to_owned(),
             address: 1,
+            bytes: Bytes(5000),
             at_ns: Nanos(1),
             pid: 1,
         };
         let calls = names.iter().map(call).collect();
-        let object =
-            |path: &str, calls| CalledObject { path: path.to_owned(), functions: 8, calls };
+        let (functions, code) = (8, 0..20_000);
+        let object = |path: &str, calls| CalledObject {
+            path: path.to_owned(),
+            functions,
+            code: code.clone(),
+            calls,
+        };
         CallRecord {
             command: Vec::new(),
             source: CallSource::Calls,
+            left_out: 0,
             objects: vec![object("/a\nb", calls), object("/lib", Vec::new())],
         }
     }
@@ -87,6 +158,27 @@ mod tests {
         assert_eq!(list, "# /a\\nb: 2 functions by first call\none\ntwo\n");
         let pages = CallRecord { source: CallSource::Pages, ..record(&["one"]) };
         assert_eq!(call_list(&pages), "# /a\\nb: 1 function by first touch of their pages\none\n");
+        let data = CallRecord { source: CallSource::Variables, ..record(&["one", "two"]) };
+        assert!(
+            call_list(&data).starts_with("# /a\\nb: 2 variables by first touch of their pages\n")
+        );
+    }
+
+    #[test]
+    fn calls_that_have_no_place_are_counted() {
+        let some = CallRecord { left_out: 3, source: CallSource::Hooks, ..record(&["one"]) };
+        let shown = call_section(&some).text(&crate::Style::default());
+        assert!(shown.contains("1 of 8 functions called"), "{shown}");
+        assert!(shown.contains("3 first calls are left out"), "{shown}");
+    }
+
+    #[test]
+    fn a_function_colours_all_of_its_pages() {
+        let text = call_map(&record(&["one"])).text(&crate::Style::default());
+        assert!(text.starts_with("/a\\nb\n2 of 5 pages touched\n         0 "), "{text}");
+        let run = Run::new(RunKind::Faults, String::new(), 0, Vec::new());
+        let html = call_page(&record(&["one"]), &run);
+        assert_eq!((html.matches("<svg").count(), html.matches("<title>after").count()), (1, 2));
     }
 
     #[test]

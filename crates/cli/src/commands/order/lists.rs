@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::order::counterparts;
 use pagewise_model::pieces::{By, Function, PieceKind, Pieces, Reference, Workload};
-use pagewise_observe::order::{is_linked, read_functions, read_objects};
+use pagewise_observe::order::{is_linked, read_functions, read_objects, read_variables};
 use pagewise_report::order::match_section;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,10 @@ fn list(file: &Path, weight: f64) -> Result<List, Failure> {
 /// What a build defines: a program, or object files and archives.
 pub(super) fn build(files: &[PathBuf], by: By) -> Result<Vec<Function>, Failure> {
     match files {
-        [program] if is_linked(program) => read_functions(program).map_err(refusal),
+        [program] if is_linked(program) => match by {
+            By::Variable => read_variables(program).map_err(refusal),
+            By::Function | By::Object => read_functions(program).map_err(refusal),
+        },
         objects => Ok(of_objects(&read_objects(objects).map_err(refusal)?, by)),
     }
 }

@@ -3,6 +3,7 @@
 mod check;
 mod close;
 mod emit;
+mod hooks;
 mod lists;
 mod predict;
 mod record;
@@ -22,6 +23,7 @@ pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
     match &args.verb {
         OrderVerb::Close(args) => close::run(args),
         OrderVerb::Emit(args) => emit::run(args),
+        OrderVerb::Hooks(args) => hooks::run(args),
         OrderVerb::Predict(args) => predict::run(args),
         OrderVerb::Record(args) => record::run(args),
         OrderVerb::Check(args) => check::run(args),

@@ -7,12 +7,15 @@ use crate::commands::faults;
 use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_judge::order::Calls;
+use pagewise_model::fault::MappingKind;
 use pagewise_model::first_calls::{CallRecord, CallSource};
+use pagewise_model::run::RunKind;
 use pagewise_model::usage::Ended;
-use pagewise_observe::order::{self, FirstTouches, Objects};
-use pagewise_report::order::{call_list, call_section};
+use pagewise_observe::order::{self, FirstTouches, HookError, ImageTouch, Objects};
+use pagewise_report::order::{call_list, call_map, call_page, call_section};
 use pagewise_tracee::launch::{Launch, Sink};
 use pagewise_tracee::passthrough;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,15 +24,20 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
     if !args.merge.is_empty() {
         return merge(args);
     }
+    if !args.hooks.is_empty() {
+        return from_hooks(args);
+    }
     let is_ours = args.output.is_none();
     let launch = Launch {
         stdout: if is_ours { Sink::Stderr } else { Sink::Inherit },
         ..Launch::passthrough(args.command.clone())
     };
     launch.check()?;
-    let (ended, record) = match args.pages {
-        true => by_pages(args, &launch)?,
-        false => {
+    args.drawn.page.check()?;
+    let (ended, record) = match (args.pages, args.variables) {
+        (true, _) => by_pages(args, &launch)?,
+        (_, true) => by_variables(args, &launch)?,
+        _ => {
             let wanted = Objects { libraries: args.libraries, only: args.only.clone() };
             order::record(&launch, &wanted).map_err(faults::failure)?
         }
@@ -45,30 +53,97 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
     }
 }
 
+/// Which files are wanted: asked for each fault in turn.
+struct Wanted<'a> {
+    args: &'a Record,
+    program: PathBuf,
+    first: Option<i32>,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(args: &'a Record, launch: &Launch) -> Result<Self, Failure> {
+        let file = launch.file()?;
+        let program = std::fs::canonicalize(&file).unwrap_or(file);
+        Ok(Self { args, program, first: None })
+    }
+
+    fn has(&mut self, path: &Path, pid: i32) -> bool {
+        let is_first = pid == *self.first.get_or_insert(pid);
+        match &self.args.only[..] {
+            [] => is_first && (self.args.libraries || path == self.program),
+            only => only.iter().any(|name| order::is_named(name, path)),
+        }
+    }
+}
+
+/// What is kept of each file, by its first fault.
+fn entry<'a, T: Default>(files: &'a mut Vec<(PathBuf, T)>, path: &Path) -> &'a mut T {
+    let at = files.iter().position(|(known, _)| known == path).unwrap_or_else(|| {
+        files.push((path.to_owned(), T::default()));
+        files.len() - 1
+    });
+    &mut files[at].1
+}
+
 /// Records the pages of code that the program touches, and the functions on them.
 fn by_pages(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), Failure> {
-    let file = launch.file()?;
-    let program = std::fs::canonicalize(&file).unwrap_or(file);
-    let (mut files, mut first) = (Vec::<(PathBuf, FirstTouches)>::new(), None);
+    let (mut files, mut wanted) =
+        (Vec::<(PathBuf, FirstTouches)>::new(), Wanted::new(args, launch)?);
     let ended = touches::record(launch, true, |path, offset, fault| {
-        let is_first = fault.pid == *first.get_or_insert(fault.pid);
-        let path = Path::new(path);
-        let is_wanted = match &args.only[..] {
-            [] => is_first && (args.libraries || path == program),
-            only => only.iter().any(|name| order::is_named(name, path)),
-        };
-        if !is_wanted {
-            return;
+        if wanted.has(Path::new(path), fault.pid) {
+            let touched = entry(&mut files, Path::new(path)).entry(offset);
+            touched.or_insert((fault.since_first_ns, fault.pid));
         }
-        let at = files.iter().position(|(known, _)| known == path).unwrap_or_else(|| {
-            files.push((path.to_owned(), FirstTouches::new()));
-            files.len() - 1
-        });
-        files[at].1.entry(offset).or_insert((fault.since_first_ns, fault.pid));
     })?;
     let objects = files.iter().filter_map(|(path, pages)| order::functions_on(path, pages));
-    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    Ok((ended, CallRecord { command, source: CallSource::Pages, objects: objects.collect() }))
+    let (command, objects) = (words(args), objects.collect());
+    Ok((ended, CallRecord { command, source: CallSource::Pages, left_out: 0, objects }))
+}
+
+/// Records the pages of data that the program touches, and the variables on them.
+fn by_variables(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), Failure> {
+    let called = lists::read(args.called.as_slice(), &[])?;
+    let called = called.into_iter().flat_map(|list| list.functions).map(|one| one.name).collect();
+    let (mut files, mut wanted) = (Vec::<(PathBuf, Vec<_>)>::new(), Wanted::new(args, launch)?);
+    let ended = touches::record_all(launch, true, |place, fault| {
+        let is_image = matches!(place.kind, MappingKind::Code | MappingKind::Data);
+        if is_image && wanted.has(Path::new(&place.path), fault.pid) {
+            entry(&mut files, Path::new(&place.path)).push(ImageTouch {
+                page_address: fault.page_address,
+                offset: fault.offset_bytes,
+                is_code: place.kind == MappingKind::Code,
+                at_ns: fault.since_first_ns,
+                pid: fault.pid,
+            });
+        }
+    })?;
+    let objects = files.iter().filter_map(|(path, all)| order::variables_on(path, all, &called));
+    let (command, objects) = (words(args), objects.collect());
+    Ok((ended, CallRecord { command, source: CallSource::Variables, left_out: 0, objects }))
+}
+
+fn words(args: &Record) -> Vec<String> {
+    args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// Lists what a program with hooks has written.
+fn from_hooks(args: &Record) -> Result<ExitCode, Failure> {
+    let record = order::read_hooks(&args.hooks, &args.only).map_err(|error| {
+        let help = match error {
+            HookError::NotCalls(_) => {
+                "pagewise order hooks DIR writes what the program is to be linked with"
+            }
+            HookError::Changed(_) => {
+                "run the program again, and keep its file until the list is read"
+            }
+            HookError::Unreadable(..) => {
+                "name the file that PAGEWISE_CALLS named, where the program still is"
+            }
+        };
+        Failure::usage(error.to_string()).with_help(help)
+    })?;
+    tell(args, &record)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Makes one list of several.
@@ -97,6 +172,10 @@ fn tell(args: &Record, record: &CallRecord) -> Result<(), Failure> {
         false => call_list(record),
     };
     write(args, &text)?;
+    let command: Vec<OsString> = record.command.iter().map(OsString::from).collect();
+    let run = || super::run_of(RunKind::Faults, &command);
+    args.drawn.page.write(|| call_page(record, &run()))?;
+    super::show_map(args.drawn.map.then(|| call_map(record)));
     call_section(record).text(&terminal::error_style()).lines().for_each(terminal::complain);
     if record.objects.is_empty() {
         return Err(Failure::usage("no file whose functions are wanted was run")

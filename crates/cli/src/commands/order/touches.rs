@@ -1,9 +1,9 @@
-//! Faults of a run on code, as `order check` and `order record --pages` want them.
+//! Faults of a run on code and data of files, as `order check` and `order record` want them.
 
 use crate::commands::faults;
 use crate::failure::Failure;
 use pagewise_model::Bytes;
-use pagewise_model::fault::{Fault, MappingKind, Names, Stacks, Wanted};
+use pagewise_model::fault::{Fault, MappingKind, Names, Place, Stacks, Wanted};
 use pagewise_model::usage::Ended;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::passthrough;
@@ -13,6 +13,19 @@ pub(super) fn record(
     launch: &Launch,
     exact: bool,
     mut take: impl FnMut(&str, Bytes, &Fault),
+) -> Result<Ended, Failure> {
+    record_all(launch, exact, |place, fault| {
+        if let (MappingKind::Code, Some(offset)) = (place.kind, fault.offset_bytes) {
+            take(&place.path, offset, fault);
+        }
+    })
+}
+
+/// Runs `launch` and hands each fault to `take`, with what lives there.
+pub(super) fn record_all(
+    launch: &Launch,
+    exact: bool,
+    mut take: impl FnMut(&Place, &Fault),
 ) -> Result<Ended, Failure> {
     let wanted = Wanted {
         list: true,
@@ -25,9 +38,8 @@ pub(super) fn record(
     };
     let mut each = |names: &Names, list: Vec<Fault>| {
         for fault in &list {
-            let code = names.place(fault).filter(|place| place.kind == MappingKind::Code);
-            if let Some((place, offset)) = code.zip(fault.offset_bytes) {
-                take(&place.path, offset, fault);
+            if let Some(place) = names.place(fault) {
+                take(place, fault);
             }
         }
     };

@@ -1,0 +1,20 @@
+//! `pagewise order hooks`
+
+use crate::args::Hooks;
+use crate::failure::Failure;
+use crate::{store, terminal};
+use pagewise_observe::order::HOOKS;
+use pagewise_report::order::hooks_section;
+use std::process::ExitCode;
+
+/// What the source is called.
+const NAME: &str = "pagewise_hooks.c";
+
+/// Writes the source of the hooks and shows how to use it.
+pub(super) fn run(args: &Hooks) -> Result<ExitCode, Failure> {
+    let file = args.directory.join(NAME);
+    store::write_whole(&file, HOOKS)?;
+    let shown = hooks_section(&file.to_string_lossy());
+    terminal::print(&shown.text(&terminal::style()))?;
+    Ok(ExitCode::SUCCESS)
+}
