@@ -2,8 +2,8 @@
 //! begins.
 //!
 //! A cold start takes a major fault at one page after the other, and waits for the device at each.
-//! `pagewise faults --save-working-set FILE` saves which parts of which files a start touches; later
-//! starts ask the device for all of them together and wait once (`pagewise_tracee::read_ahead`).
+//! `pagewise faults --save-working-set FILE` saves which parts of which files a start touches, and with
+//! `--exact` which ones it reads; later starts ask the device for all of them together and wait once (`pagewise_tracee::read_ahead`).
 //! Nothing is mapped, so minor faults stay as they are, and whole files are never read: populating
 //! whole images lost in every program that was tried.
 //!
@@ -59,6 +59,7 @@ impl Remedy for WorkingSet {
                 .to_owned(),
             "record it again when the program or its libraries change: changed files are left out"
                 .to_owned(),
+            "data files that the program reads are in it if it was recorded with --exact".to_owned(),
         ]
     }
 }

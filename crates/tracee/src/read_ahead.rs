@@ -13,8 +13,8 @@
 //!
 //! A file that is not what was recorded is left out: it has to have its length, and its time of last
 //! writing or its build identifier. What is loaded is a regular file of at most 64 MiB that names at most
-//! 10,000 files, so that one that grew, or a device, costs neither memory nor time. Not seen: what the program reads by system calls. At most
-//! half of the memory that is available is taken.
+//! 10,000 files, so that one that grew, or a device, costs neither memory nor time. At most half of the memory that is
+//! available is taken.
 
 use crate::launch_error::LaunchError;
 use object::{Object, ReadCache};
@@ -36,7 +36,7 @@ const PROBE: Bytes = Bytes::kib(64);
 /// Of a larger file no program's start was recorded.
 const LARGEST: Bytes = Bytes::mib(64);
 /// So many files are open at once where a set names them.
-const MOST_FILES: usize = 10_000;
+pub const MOST_FILES: usize = 10_000;
 
 /// What is to be read before a start.
 #[derive(Debug)]

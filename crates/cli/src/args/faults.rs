@@ -24,7 +24,7 @@ Examples:
   pagewise faults --account -- ./app             faults without events, by call
   pagewise faults --budget startup               a budget of pagewise.toml
   pagewise faults --exact --all -- ls            each page touched, no times
-  pagewise faults --save-working-set app.ws -- ./app --version
+  pagewise faults --exact --save-working-set app.ws -- ./app --version
   pagewise run --with working-set=app.ws -- ./app --version
 
 A budget file has a table for each name. Every key is optional,
@@ -95,7 +95,7 @@ pub(crate) struct Faults {
     /// Start the program without address randomisation; budgets on faults and pages imply it
     #[arg(long, conflicts_with = "pid")]
     pub(crate) fixed_addresses: bool,
-    /// Save which parts of files were touched, for `run --with working-set=FILE`
+    /// Save which parts of files were touched, with --exact also read, for `run --with working-set=FILE`
     #[arg(long, value_name = "FILE")]
     pub(crate) save_working_set: Option<PathBuf>,
     /// Take command and budgets from [check.NAME] in pagewise.toml; the command line overrides them

@@ -116,7 +116,7 @@ fn recorded(named: &Named) -> Result<Vec<FaultReport>, Failure> {
     for _ in 0..named.runs {
         // A recorder records one program.
         let recorder = faults::recorder()?;
-        let run = passthrough::record_through(&launch, &recorder, wanted, &mut |_, _| {})
+        let run = passthrough::record_through(&launch, &recorder, wanted, false, &mut |_, _| {})
             .map_err(faults::failure)?;
         if run.ended != Ended::Exited(named.exit_status) {
             let why = format!("ended with {}, not exit status {}", run.ended, named.exit_status);

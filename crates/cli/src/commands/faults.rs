@@ -49,11 +49,12 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     let mut outputs = Outputs::new(args);
     let recorded = {
         let recorder = recorder()?;
-        passthrough::record_through(&launch, &recorder, wanted(args), &mut |names, faults| {
-            outputs.take(names, &faults);
-        })
-        .map_err(failure)?
+        let reads = args.save_working_set.is_some();
+        let mut take = |names: &_, faults: Vec<_>| outputs.take(names, &faults);
+        passthrough::record_through(&launch, &recorder, wanted(args), reads, &mut take)
+            .map_err(failure)?
     };
+    outputs.take_reads(recorded.reads);
     let ended = recorded.ended;
     let judged = match recorded.report {
         Ok(report) => {

@@ -157,6 +157,52 @@ fn a_working_set_takes_the_major_faults_from_a_cold_start() {
     println!("{test}: {cold} major faults cold, {warmed} after reading ahead");
 }
 
+/// Whether the page cache has a page of a file.
+fn is_cached(path: &Path, page: usize) -> bool {
+    let (file, mut byte) = (File::open(path).unwrap(), [0]);
+    let mut into = [std::io::IoSliceMut::new(&mut byte)];
+    let offset = (page * rustix::param::page_size()) as u64;
+    rustix::io::preadv2(&file, &mut into, offset, rustix::io::ReadWriteFlags::NOWAIT).is_ok()
+}
+
+#[test]
+fn a_working_set_has_what_is_read_and_brings_it_back() {
+    let (test, place) = ("a_working_set_has_what_is_read", Place::new());
+    let [data, copy, set] = ["data", "copy", "set"].map(|name| place.path().join(name));
+    let page = rustix::param::page_size();
+    std::fs::write(&data, vec![1_u8; 512 * page]).unwrap();
+    let [data_name, copy_name, set_name] = [&data, &copy, &set].map(|path| path.to_str().unwrap());
+    let script = format!(
+        "dd if={data_name} of={copy_name} bs={page} skip=8 count=4 status=none; cat {copy_name}; \
+         dd if={data_name} bs={page} skip=400 count=1 status=none"
+    );
+    let options = ["--exact", "--save-working-set", set_name];
+    let Some(recorded) = record(&place, test, &options, &["sh", "-c", &script]) else { return };
+    let text = said(&recorded.done.stderr);
+    assert!(text.contains(&format!("{copy_name}: it was written meanwhile")), "{text}");
+    let saved: Value = serde_json::from_slice(&std::fs::read(&set).unwrap()).unwrap();
+    let files = saved["files"].as_array().unwrap();
+    assert!(!files.iter().any(|file| file["path"] == copy_name), "{files:?}");
+    let file = files.iter().find(|file| file["path"] == data_name).unwrap();
+    let ranges = file["ranges"].as_array().unwrap().iter();
+    let pages = |value: &Value| value.as_u64().unwrap() as usize / page;
+    let seen: Vec<_> =
+        ranges.map(|r| (pages(&r["offset_bytes"]), pages(&r["length_bytes"]))).collect();
+    assert_eq!(seen, [(8, 4), (400, 1)]);
+
+    evict(&data);
+    let read = [8, 9, 10, 11, 400];
+    if read.iter().any(|page| is_cached(&data, *page)) {
+        return println!("SKIP {test}: the pages of this file system cannot be dropped");
+    }
+    // To ask may have brought some.
+    evict(&data);
+    let with = format!("working-set={set_name}");
+    let done = place.pagewise(&["run", "--with", &with, "--", "true"]).output().unwrap();
+    assert_eq!((done.status.code(), said(&done.stderr)), (Some(0), String::new()));
+    assert!(read.iter().all(|page| is_cached(&data, *page)));
+}
+
 #[test]
 fn a_working_set_of_files_that_have_changed_is_reported_and_the_program_runs() {
     let (test, place) = ("a_working_set_of_files_that_have_changed", Place::new());

@@ -3,8 +3,8 @@
 //! A fault on a cached page of a file maps its window of fault-around along with it: what is touched
 //! there afterwards shows in no fault. So the whole window counts as touched, unless the recording
 //! was exact. Faults that are known to have failed touched nothing; files that have no path to find them by again
-//! (deleted ones, memory files) are left out. Pages that a program reads by system calls are in no
-//! fault and not in the set.
+//! (deleted ones, memory files) are left out. What a program reads by system calls is in no fault; an exact
+//! recording has it beside them.
 
 use super::around::WINDOW;
 use pagewise_model::fault::{Fault, MappingKind, Names, Place, Served, WorkingRange};
@@ -54,6 +54,19 @@ impl FirstTouches {
         part.1 = part.1.min(fault.since_first_ns);
     }
 
+    /// Takes parts of files that were read.
+    pub fn take_reads(&mut self, reads: Vec<(String, Vec<WorkingRange>)>) {
+        for (path, ranges) in reads.into_iter().filter(|(path, _)| is_there(path)) {
+            let parts = self.files.entry(path).or_default();
+            for range in ranges {
+                let start = range.offset_bytes.0;
+                let end = start.saturating_add(range.length_bytes.0);
+                let part = parts.entry(start).or_insert((end, range.first_touch_ns));
+                *part = (part.0.max(end), part.1.min(range.first_touch_ns));
+            }
+        }
+    }
+
     /// The parts of each file in its order, those that meet put together.
     #[must_use]
     pub fn ranges(self) -> Vec<(String, Vec<WorkingRange>)> {
@@ -63,8 +76,12 @@ impl FirstTouches {
 
 fn is_kept(place: &Place) -> bool {
     matches!(place.kind, MappingKind::Code | MappingKind::Data | MappingKind::File)
-        && place.path.starts_with('/')
-        && !place.path.ends_with(" (deleted)")
+        && is_there(&place.path)
+}
+
+/// Whether a file can be found again.
+fn is_there(path: &str) -> bool {
+    path.starts_with('/') && !path.ends_with(" (deleted)")
 }
 
 fn merged(parts: BTreeMap<u64, (u64, Nanos)>) -> Vec<WorkingRange> {
@@ -148,6 +165,25 @@ mod tests {
         let pages = [(9, 8), (3, 4), (7, 20), (8, 4)];
         let faults = pages.map(|(at, kib)| fault(at, 0x10_0000 + kib * KIB, kib * KIB, 0));
         assert_eq!(ranges(true, &faults), [(4 * KIB, 8 * KIB, 3), (20 * KIB, 4 * KIB, 7)]);
+    }
+
+    #[test]
+    fn what_was_read_joins_what_was_mapped() {
+        let read = |at: u64, offset: u64, length: u64| WorkingRange {
+            offset_bytes: Bytes(offset),
+            length_bytes: Bytes(length),
+            first_touch_ns: Nanos(at),
+        };
+        let mut touches = FirstTouches::new(PageSize::BASE_4K, true);
+        touches.take(&names(), &[fault(5, 0x10_2000, 40 * KIB, 0)]);
+        let reads = vec![read(3, 44 * KIB, 8 * KIB), read(9, 40 * KIB, 4 * KIB), read(2, 0, KIB)];
+        touches.take_reads(vec![
+            ("/lib/a".to_owned(), reads),
+            ("/tmp/b (deleted)".to_owned(), vec![read(1, 0, KIB)]),
+            ("pipe:[1]".to_owned(), vec![read(1, 0, KIB)]),
+        ]);
+        let want = vec![read(2, 0, KIB), read(3, 40 * KIB, 12 * KIB)];
+        assert_eq!(touches.ranges(), [("/lib/a".to_owned(), want)]);
     }
 
     #[test]

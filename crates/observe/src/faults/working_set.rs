@@ -1,25 +1,40 @@
 //! The files of a working set as they are now: what a later start compares before it reads ahead.
 //!
-//! A file that is not there any more, is not a regular file or may not be read is left out. Cost: one
-//! open and one look at its notes for each file.
+//! A file that is not there any more, is not a regular file or may not be read is left out, and so is one
+//! that was written since the recording began: it would be another one at the next start. Beyond
+//! [`MOST_FILES`] those touched last are left out. Cost: one open and one look at its notes for each file.
 
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::Bytes;
 use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
-use pagewise_tracee::read_ahead;
+use pagewise_tracee::read_ahead::{self, MOST_FILES};
 use std::path::Path;
 
-/// The working set of `command` from the touched parts of files, and the paths that are left out.
+/// The working set of `command` from the touched parts of files, and the paths that are left out, each with
+/// the reason. The recording began at `began_unix_ns`.
 #[must_use]
 pub fn identify(
     command: &[String],
-    touched: Vec<(String, Vec<WorkingRange>)>,
-) -> (WorkingSet, Vec<String>) {
+    mut touched: Vec<(String, Vec<WorkingRange>)>,
+    began_unix_ns: u64,
+) -> (WorkingSet, Vec<(String, &'static str)>) {
     let (mut files, mut left_out) = (Vec::new(), Vec::new());
+    let first = |ranges: &[WorkingRange]| ranges.iter().map(|range| range.first_touch_ns).min();
+    if touched.len() > MOST_FILES {
+        touched.sort_by_cached_key(|(_, ranges)| first(ranges));
+        let rest = touched.split_off(MOST_FILES);
+        left_out.extend(rest.into_iter().map(|(path, _)| (path, "there are too many files")));
+        touched.sort_by(|(a, _), (b, _)| a.cmp(b));
+    }
     for (path, ranges) in touched {
         match file(&path, &ranges) {
+            Some(file) if file.modified_unix_ns >= began_unix_ns => {
+                left_out.push((path, "it was written meanwhile"));
+            }
+            // What is left of a file without content.
+            Some(file) if file.ranges.is_empty() => {}
             Some(file) => files.push(file),
-            None => left_out.push(path),
+            None => left_out.push((path, "it is gone, or cannot be read")),
         }
     }
     let command = command.to_vec();
@@ -65,8 +80,12 @@ mod tests {
             ("/nonexistent/file".to_owned(), vec![range(0, 1)]),
             ("/dev/zero".to_owned(), vec![range(0, 1)]),
         ];
-        let (set, left_out) = identify(&["x".to_owned()], touched);
-        assert_eq!(left_out, ["/nonexistent/file", "/dev/zero"]);
+        let (set, left_out) = identify(&["x".to_owned()], touched.clone(), u64::MAX);
+        let gone = "it is gone, or cannot be read";
+        assert_eq!(
+            left_out,
+            [("/nonexistent/file".to_owned(), gone), ("/dev/zero".to_owned(), gone)]
+        );
         let [file] = &set.files[..] else { panic!("{:?}", set.files) };
         assert_eq!(
             (&file.path, file.size_bytes, file.build_id.as_ref()),
@@ -74,5 +93,19 @@ mod tests {
         );
         assert_eq!(file.ranges, [range(0, 5000)]);
         assert_eq!(set.size(), Bytes(5000));
+        let (set, left_out) = identify(&["x".to_owned()], touched, 0);
+        assert_eq!((set.files.len(), &left_out[0]), (0, &(path, "it was written meanwhile")));
+    }
+
+    #[test]
+    fn of_too_many_files_those_touched_first_are_kept() {
+        let own = std::env::current_exe().unwrap().to_string_lossy().into_owned();
+        let mut touched = vec![("/nonexistent/file".to_owned(), vec![range(0, 1)]); MOST_FILES];
+        let late = WorkingRange { first_touch_ns: Nanos(1), ..range(0, 1) };
+        touched.insert(0, (own.clone(), vec![late]));
+        let (set, left_out) = identify(&[], touched.clone(), u64::MAX);
+        assert!(set.files.is_empty() && left_out[0] == (own.clone(), "there are too many files"));
+        touched.pop();
+        assert_eq!(identify(&[], touched, u64::MAX).0.files.len(), 1);
     }
 }

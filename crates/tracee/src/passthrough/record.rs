@@ -12,7 +12,9 @@ use crate::signals::Caught;
 use crate::touch::{self, Touched};
 use crate::wait;
 use pagewise_model::Fact;
-use pagewise_model::fault::{Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names, Wanted};
+use pagewise_model::fault::{
+    Ending, ExactTouch, ExecCounts, Fault, FaultReport, Names, Wanted, WorkingRange,
+};
 use pagewise_model::plan::{Settings, ThpRestriction};
 use pagewise_model::usage::{Ended, Usage};
 
@@ -23,10 +25,13 @@ pub struct Recorded {
     pub ended: Ended,
     /// What its faults came to, or why that is not known.
     pub report: Result<FaultReport, RecordError>,
+    /// What it read of files, by path, where that was asked for.
+    pub reads: Vec<(String, Vec<WorkingRange>)>,
 }
 
 /// Runs the program as `passthrough` does, in our place in the process group, with `recorder`
-/// beside it. Each part of the list of faults, where one is wanted, goes to `take`.
+/// beside it. Each part of the list of faults, where one is wanted, goes to `take`. With `reads` and an exact
+/// recording, what the program reads of files is recorded too.
 ///
 /// # Errors
 /// [`RecordError`] when the program has not run.
@@ -34,12 +39,13 @@ pub fn record_through(
     launch: &Launch,
     recorder: &Recorder,
     wanted: Wanted,
+    reads: bool,
     take: &mut dyn FnMut(&Names, Vec<Fault>),
 ) -> Result<Recorded, RecordError> {
     let before = SignalState::inherited();
     let mut caught = Caught::block(before)?;
     let child = match wanted.exact {
-        true => spawn(launch, before)?,
+        true => spawn(launch, before, reads)?,
         false => launch::spawn_with(launch, &[], before)?,
     };
     recorder.attach(child.pid(), wanted)?;
@@ -49,11 +55,12 @@ pub fn record_through(
     };
     // From here on a signal is for us: what follows may take as long as the list is.
     drop(caught);
-    let Lived { usage, followed, exact } = lived;
+    let Lived { usage, followed, exact, reads } = lived;
     let ended = usage.ended;
     let ending = Ending::of_started(usage, followed.exec, followed.calls);
     let report = recorder.conclude(ending, take).map_err(RecordError::Died);
-    Ok(Recorded { ended, report: report.map(|report| FaultReport { exact, ..report }) })
+    let report = report.map(|report| FaultReport { exact, ..report });
+    Ok(Recorded { ended, report, reads })
 }
 
 /// What is known of a program that has lived.
@@ -62,6 +69,7 @@ struct Lived {
     followed: Followed,
     /// How exactly its touches could be seen, where that was asked for.
     exact: Option<ExactTouch>,
+    reads: Vec<(String, Vec<WorkingRange>)>,
 }
 
 /// Lets `child` go and stays beside it until it has ended.
@@ -69,7 +77,7 @@ fn live(child: Suspended, caught: &mut Caught, wanted: Wanted) -> Result<Lived, 
     let (running, released) = release(child, wanted)?;
     let wall = attend(&running, caught, &mut []);
     let usage = wait::usage(running.pid(), wall, running.io())?;
-    Ok(Lived { usage, followed: released.finish(), exact: None })
+    Ok(Lived { usage, followed: released.finish(), exact: None, reads: Vec::new() })
 }
 
 /// A program that was let go, with what was read on the way or is still being read.
@@ -98,15 +106,15 @@ impl Released {
 
 const EXACT: Purpose = Purpose { what: "--exact", without: ", or leave out --exact" };
 
-/// Forks a child that stops where it maps files, and gets no huge pages: those of a file would be
+/// Forks a child that stops where it maps files, with `reads` also where it reads, and gets no huge pages: those of a file would be
 /// mapped as a whole.
 ///
 /// # Errors
 /// When the program cannot be started.
-fn spawn(launch: &Launch, signals: SignalState) -> Result<Suspended, RecordError> {
+fn spawn(launch: &Launch, signals: SignalState, reads: bool) -> Result<Suspended, RecordError> {
     let settings = Settings { thp: Some(ThpRestriction::Off), ..launch.settings.clone() };
     let launch = Launch { settings, ..launch.clone() };
-    traced::spawn(&launch, touch::filter(), signals, EXACT)
+    traced::spawn(&launch, touch::filter(reads), signals, EXACT)
 }
 
 /// Lets `child` go under the eyes of the tracing thread and stays until its whole tree has ended.
@@ -120,9 +128,9 @@ fn live_traced(child: Suspended, caught: &mut Caught) -> Result<Lived, RecordErr
     // The reason why it was not let begin comes before the way in which it ended by that.
     match found {
         Some(Touched { refusal: Some(refusal), .. }) => Err(refusal.into()),
-        Some(Touched { exact, exec, .. }) => {
+        Some(Touched { exact, exec, reads, .. }) => {
             let followed = Followed::at_exec(exec);
-            usage.map(|usage| Lived { usage, followed, exact: Some(exact) })
+            usage.map(|usage| Lived { usage, followed, exact: Some(exact), reads })
         }
         None => usage.and_then(|_| Err(RecordError::Start(traced::ended_early()))),
     }

@@ -1,15 +1,17 @@
 //! What is done to each program of a traced tree, and what came of it.
 
 use super::Touched;
+use super::reads::{self, Reading, Reads};
 use super::space::{Covered, NoSpace, Space};
 use crate::follow::{Newborn, Work};
 use crate::perf::faults::Refusal;
 use crate::ptrace::request;
 use crate::recorder::exec_stop;
 use crate::wait;
+use pagewise_kernel::clock;
 use pagewise_kernel::proc::status;
-use pagewise_model::Fact;
 use pagewise_model::fault::{ExactTouch, ExecCounts};
+use pagewise_model::{Fact, Nanos};
 use std::collections::HashMap;
 
 /// What a thread is in the midst of.
@@ -18,7 +20,10 @@ pub(super) enum Doing {
     /// An exec whose image is there: at its exit the program can be made to call.
     Exec,
     /// A call that maps or moves so many bytes.
-    Mapping { bytes: u64 },
+    Mapping {
+        bytes: u64,
+    },
+    Reading(Reading),
 }
 
 pub(super) struct Engine {
@@ -29,6 +34,8 @@ pub(super) struct Engine {
     exact: ExactTouch,
     exec: Option<Fact<ExecCounts>>,
     refusal: Option<Refusal>,
+    reads: Reads,
+    began: Option<Nanos>,
 }
 
 impl Engine {
@@ -41,13 +48,16 @@ impl Engine {
             exact: ExactTouch::default(),
             exec: None,
             refusal: None,
+            reads: Reads::default(),
+            began: None,
         }
     }
 
     pub(super) fn finish(self) -> Touched {
         let no_exec = || Fact::missing("the program was not executed");
         let exec = self.exec.unwrap_or_else(no_exec);
-        Touched { exact: self.exact, exec, refusal: self.refusal }
+        let reads = self.reads.finish();
+        Touched { exact: self.exact, exec, refusal: self.refusal, reads }
     }
 
     fn take_space(&mut self, pid: i32) {
@@ -105,6 +115,7 @@ impl Work for Engine {
 
     fn executed(&mut self, pid: i32) -> Option<Doing> {
         self.spaces.remove(&pid);
+        self.began.get_or_insert_with(clock::now);
         if self.exec.is_none() {
             self.exec = Some(exec_stop::counts(pid).into());
             self.filters = status::read(pid).ok().and_then(|status| status.seccomp_filters);
@@ -112,9 +123,12 @@ impl Work for Engine {
         Some(Doing::Exec)
     }
 
-    /// A call that maps a file, or moves a mapping.
+    /// A call that maps a file, moves a mapping or reads.
     fn entered(&mut self, tid: i32, pid: i32) -> Option<Doing> {
         let regs = request::get_regs(tid).ok()?;
+        if reads::CALLS.contains(&(regs.orig_rax as i64)) {
+            return self.reads.enter(tid, &regs).map(Doing::Reading);
+        }
         let space = self.spaces.get(&pid)?;
         match regs.orig_rax as i64 {
             libc::SYS_mmap => Some(Doing::Mapping { bytes: regs.rsi }),
@@ -127,6 +141,11 @@ impl Work for Engine {
         match call {
             Doing::Exec => self.take_space(pid),
             Doing::Mapping { bytes } => self.cover(tid, pid, bytes),
+            Doing::Reading(reading) => {
+                let bytes = request::get_regs(tid).map_or(0, |regs| regs.rax as i64);
+                let since = clock::now().0.saturating_sub(self.began.unwrap_or_default().0);
+                self.reads.leave(reading, u64::try_from(bytes).unwrap_or(0), Nanos(since));
+            }
         }
     }
 

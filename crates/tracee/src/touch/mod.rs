@@ -24,6 +24,7 @@
 
 mod engine;
 mod filter;
+mod reads;
 mod space;
 
 pub(crate) use filter::filter;
@@ -33,7 +34,7 @@ use crate::perf::faults::Refusal;
 use engine::Engine;
 use pagewise_kernel::error::SysError;
 use pagewise_model::Fact;
-use pagewise_model::fault::{ExactTouch, ExecCounts};
+use pagewise_model::fault::{ExactTouch, ExecCounts, WorkingRange};
 use std::sync::mpsc::{Receiver, Sender};
 
 /// What came of a tree.
@@ -44,6 +45,8 @@ pub(crate) struct Touched {
     pub(crate) exec: Fact<ExecCounts>,
     /// Why the first program has been ended before it had begun.
     pub(crate) refusal: Option<Refusal>,
+    /// What was read of files, by path, where the filter stopped reads.
+    pub(crate) reads: Vec<(String, Vec<WorkingRange>)>,
 }
 
 /// Traces the tree of our child `root`, which carries [`filter`], as [`follow::follow`] says.

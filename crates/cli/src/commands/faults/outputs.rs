@@ -6,12 +6,13 @@ use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_judge::faults::working_set::FirstTouches;
 use pagewise_kernel::page_size;
-use pagewise_model::fault::{Fault, Names};
+use pagewise_model::fault::{Fault, Names, WorkingRange};
 use pagewise_model::run::Run;
 use pagewise_observe::faults::working_set::identify;
 use pagewise_report::faults::Export;
 use pagewise_report::quote;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where the list goes.
 pub(super) struct Outputs {
@@ -30,6 +31,13 @@ impl Outputs {
         self.printed.take(names, faults);
         if let Some(saved) = &mut self.saved {
             saved.take(names, faults);
+        }
+    }
+
+    /// Takes what was read of files.
+    pub(super) fn take_reads(&mut self, reads: Vec<(String, Vec<WorkingRange>)>) {
+        if let Some(saved) = &mut self.saved {
+            saved.touches.take_reads(reads);
         }
     }
 
@@ -78,12 +86,19 @@ impl Printed {
 struct Saved {
     to: PathBuf,
     touches: FirstTouches,
+    /// Since 1970.
+    began_unix_ns: u64,
 }
 
 impl Saved {
     /// For a recording that is `exact` or not, to be saved in `to`.
     fn new(to: &Path, exact: bool) -> Self {
-        Self { to: to.to_owned(), touches: FirstTouches::new(page_size::base(), exact) }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            to: to.to_owned(),
+            touches: FirstTouches::new(page_size::base(), exact),
+            began_unix_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+        }
     }
 
     /// Takes a part of the list of faults.
@@ -93,9 +108,8 @@ impl Saved {
 
     /// Writes the file and says what it holds.
     fn write(self, command: &[String]) -> Result<(), Failure> {
-        let (set, left_out) = identify(command, self.touches.ranges());
-        for path in left_out {
-            let why = "it is gone, or cannot be read";
+        let (set, left_out) = identify(command, self.touches.ranges(), self.began_unix_ns);
+        for (path, why) in left_out {
             terminal::remark(&format!("left out of the working set: {path}: {why}"));
         }
         let text = serde_json::to_string(&set)

@@ -44,7 +44,7 @@ pub(super) fn record_all(
         }
     };
     let recorder = faults::recorder()?;
-    let recorded = passthrough::record_through(launch, &recorder, wanted, &mut each)
+    let recorded = passthrough::record_through(launch, &recorder, wanted, false, &mut each)
         .map_err(faults::failure)?;
     recorded.report.map_err(faults::failure)?;
     Ok(recorded.ended)
