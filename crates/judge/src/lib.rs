@@ -15,6 +15,7 @@ pub mod faults;
 pub mod fleet;
 pub mod guards;
 pub mod mechanism;
+pub mod memory_account;
 pub mod order;
 pub mod profile;
 pub mod race;

@@ -121,6 +121,15 @@ impl Pagemap {
         }
     }
 
+    /// The ranges of pages from `start` to `end`, both multiples of the base page, that count as resident: those in
+    /// memory but the zero page.
+    ///
+    /// # Errors
+    /// ENOTTY before Linux 6.7.
+    pub fn resident(&self, start: u64, end: u64) -> Result<Vec<Scanned>, SysError> {
+        self.all(start, end, &Wanted { all: PAGE_IS_PRESENT, any: 0, none: PAGE_IS_ZERO })
+    }
+
     fn all(&self, start: u64, end: u64, wanted: &Wanted) -> Result<Vec<Scanned>, SysError> {
         let mut found = Vec::new();
         let mut from = start;
@@ -240,6 +249,7 @@ mod tests {
         };
         let [zero] = found[..] else { panic!("{found:?}") };
         assert!(zero.is_zero && !zero.is_huge);
+        assert!(map.resident(start, start + 3 * page).unwrap().is_empty());
         assert_eq!((zero.start.0, zero.end.0), (start + page, start + 2 * page));
     }
 
@@ -300,6 +310,7 @@ mod tests {
             |range: &Scanned| ((range.start.0 - start) / page, (range.end.0 - start) / page);
         assert_eq!(found.iter().map(pages).collect::<Vec<_>>(), [(2, 5), (9, 10)]);
         assert!(found.iter().all(|range| !range.is_huge && !range.is_zero), "{found:?}");
+        assert_eq!(map.resident(start, start + 64 * page).unwrap(), found);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub mod heap;
 pub mod look;
 pub mod machine;
 pub mod measured;
+pub mod memory_account;
 pub mod pieces;
 pub mod plan;
 pub mod pool;

@@ -21,6 +21,7 @@ use crate::fault::FaultReport;
 use crate::look::Look;
 use crate::machine::Machine;
 use crate::measured::Fact;
+use crate::memory_account::MemoryAccount;
 use crate::plan::{Candidate, Dose, Receipt};
 use crate::pool::HugePool;
 use crate::price::Prices;
@@ -164,6 +165,9 @@ pub struct Run {
     /// Buckets of CPU time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
+    /// What its memory is, of `profile --memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryAccount>,
     /// The ladder of `bench pipe`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ladder: Option<Ladder>,
@@ -261,6 +265,7 @@ impl Run {
             checkup: None,
             faults: None,
             profile: None,
+            memory: None,
             ladder: None,
             walks: None,
             first_touch: None,

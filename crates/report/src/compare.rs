@@ -4,6 +4,7 @@
 
 use crate::headline::headline;
 use crate::look::median;
+use crate::memory_account::comparison;
 use crate::number::{change, count, interval, percent};
 use crate::page;
 use crate::page::Document;
@@ -72,6 +73,9 @@ pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
         _ => page.section(figures(a, b, time)),
     }
     page.section(costs(a, b));
+    if let (Some(x), Some(y)) = (&a.memory, &b.memory) {
+        page.section(comparison(x, y));
+    }
     page
 }
 

@@ -82,6 +82,9 @@ fn bench_headline(run: &Run) -> String {
 }
 
 fn profile_headline(run: &Run) -> String {
+    if let Some(memory) = &run.memory {
+        return crate::memory_account::headline(memory);
+    }
     let Some(diagnosis) = &run.diagnosis else {
         let none = || "no diagnosis".to_owned();
         return run.profile.as_ref().map_or_else(none, crate::profile::headline);

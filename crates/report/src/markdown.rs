@@ -3,11 +3,13 @@
 
 use crate::experiment::{aside, asides, label, reason, short_word};
 use crate::headline::{headline, without};
+use crate::memory_account::{by_kind, share};
 use crate::number::{at_most, change, interval, percent};
 use crate::run::whole;
 use crate::shell::start_line;
 use crate::text::escape;
 use pagewise_model::diagnosis::{Basis, Diagnosis};
+use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::Receipt;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::trial::{Experiment, Verdict};
@@ -21,6 +23,9 @@ pub fn markdown(run: &Run) -> String {
     }
     if let Some(diagnosis) = &run.diagnosis {
         out.push_str(&costs(diagnosis, whole(run)));
+    }
+    if let Some(account) = &run.memory {
+        out.push_str(&memory(account));
     }
     if let Some(experiment) = &run.experiment {
         out.push_str(&arms(experiment, run.kind == RunKind::Ab));
@@ -68,6 +73,16 @@ fn fence(lines: &[String]) -> String {
     let longest = lines.iter().flat_map(|l| l.split(|c| c != '`')).map(str::len).max();
     let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
     format!("{fence}sh\n{}\n{fence}\n\n", lines.join("\n"))
+}
+
+/// Bytes by kind.
+fn memory(account: &MemoryAccount) -> String {
+    let mut out = "| memory | bytes | share |\n|---|---:|---:|\n".to_owned();
+    for (kind, bytes) in by_kind(account) {
+        let part = percent(share(bytes, account.pss()));
+        out.push_str(&format!("| {} | {bytes} | {part} |\n", kind.label()));
+    }
+    out + "\n"
 }
 
 fn costs(diagnosis: &Diagnosis, whole: &str) -> String {

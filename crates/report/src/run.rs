@@ -16,8 +16,8 @@ use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::text_report::text_section;
 use crate::{
-    continue_section, diagnosis_section, look_section, machine_line, output_section,
-    profile_section, receipt_section, text_trial_section,
+    continue_section, diagnosis_section, look_section, machine_line, memory_section,
+    output_section, profile_section, receipt_section, text_trial_section,
 };
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::Point;
@@ -131,6 +131,9 @@ fn examined(run: &Run, page: &mut Document) {
     if let Some(profile) = &run.profile {
         page.section(profile_section(profile));
     }
+    if let Some(memory) = &run.memory {
+        page.section(memory_section(memory));
+    }
     if let Some(diagnosis) = &run.diagnosis {
         page.section(diagnosis_section(diagnosis, whole(run)));
     }
@@ -196,6 +199,9 @@ pub fn csv(run: &Run) -> String {
     }
     if let Some(service) = &run.service {
         return service_csv(service);
+    }
+    if let Some(memory) = &run.memory {
+        return crate::memory_account::csv(memory);
     }
     let mut out = HEADER.to_owned();
     for (i, usage) in run.look.iter().flat_map(|l| &l.runs).enumerate() {

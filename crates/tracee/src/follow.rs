@@ -52,6 +52,9 @@ pub(crate) trait Work {
     /// What a thread is in the midst of, from the entry of a call to its exit.
     type Call: Copy;
 
+    /// Whether a thread stops before it ends, its memory still there.
+    const SEES_EXITS: bool = false;
+
     /// A thread begins.
     fn begin(&mut self, new: Newborn);
 
@@ -66,6 +69,9 @@ pub(crate) trait Work {
 
     /// A signal is about to be delivered; the one that is.
     fn signalled(&mut self, tid: i32, pid: i32, signal: i32) -> i32;
+
+    /// A thread is about to end; only where [`Self::SEES_EXITS`].
+    fn exiting(&mut self, _tid: i32, _pid: i32) {}
 
     fn ended(&mut self, tid: i32);
 }
@@ -100,7 +106,8 @@ pub(crate) fn follow<W: Work>(
     reaped: &Receiver<()>,
     work: W,
 ) -> Result<Option<W>, SysError> {
-    let done = request::seize(root, EVENTS);
+    let exits = if W::SEES_EXITS { libc::PTRACE_O_TRACEEXIT } else { 0 };
+    let done = request::seize(root, EVENTS | exits);
     let is_seized = done.is_ok();
     // Whoever does not listen any more has dropped the child, which is ended by that.
     let _unheard = seized.send(done);
@@ -160,6 +167,11 @@ impl<W: Work> Follower<W> {
             Stop::Exec => self.executed(tid),
             Stop::Seccomp => self.enter(tid),
             Stop::Syscall => self.leave(tid),
+            Stop::Exit => {
+                let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
+                self.work.exiting(tid, pid);
+                ignore_gone(request::cont(tid, 0));
+            }
             _ => ignore_gone(request::cont(tid, 0)),
         }
     }

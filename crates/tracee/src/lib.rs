@@ -31,6 +31,7 @@ mod launch_error;
 pub mod lending;
 mod limits;
 mod memory;
+pub mod memory_peak;
 pub mod memory_use;
 mod os_path;
 pub mod passthrough;

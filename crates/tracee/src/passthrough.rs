@@ -10,10 +10,12 @@
 //! in the background lives on.
 
 mod first_calls;
+mod peak;
 mod record;
 mod traced;
 
 pub use first_calls::{Recorded as RecordedCalls, first_calls_through};
+pub use peak::peak_through;
 pub use record::{Recorded, record_through};
 
 use crate::child::SignalState;

@@ -114,8 +114,8 @@ impl Target {
         }
     }
 
-    /// Waits until it ends, which is true, or `until` is over.
-    pub(crate) fn attend(&self, until: &Until<'_>) -> bool {
+    /// Waits until it ends, which is true, or `until` is over; `begun` is not called.
+    pub fn attend(&self, until: &Until<'_>) -> bool {
         let start = clock::now();
         loop {
             let since = Nanos(clock::now().0.saturating_sub(start.0));

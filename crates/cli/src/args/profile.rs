@@ -15,6 +15,8 @@ Examples:
   pagewise profile --graph copy/pipe -- sh -c 'cat big | wc -l'
   pagewise profile -p 1234 --for 5s              a running process, undisturbed
   pagewise profile --faults -- python3 job.py
+  pagewise profile --memory -- python3 job.py    what its memory is, at its peak
+  pagewise profile --memory -p 1234 --for 10s    held now, used within 10 s
   pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
   pagewise profile --json -- xz -k big > profile.json
   perf script | pagewise profile --import -      samples of another machine
@@ -25,6 +27,11 @@ A bucket has two names, WHAT was done and WHY. --graph takes either or both:
         reclaim, compaction, swap-in, interrupt, unclassified
   WHY   own, pipe, file-read, file-write, file-fault, anon-fault, cow-fault,
         fault, exec, fork, exit, map-call, interrupt, unknown, or a system call
+
+--memory names each part of the proportional set size: blocks of malloc in use
+and freed, stacks, files, heaps of languages; and what remedies could give back.
+The program is traced and stands still while its memory is read. With -p nothing
+is stopped; --for clears the marks of use (clear_refs in proc(5)) and waits.
 
 -p follows every thread of the process and of its descendants until --for is
 over, the process ends, or you press Ctrl-C. It never stops the process.
@@ -45,6 +52,9 @@ pub(crate) struct Profile {
     /// Profile the process for this long: 5s, 2min
     #[arg(long = "for", value_name = "TIME", requires = "pid", conflicts_with = "command")]
     pub(crate) duration: Option<Nanos>,
+    /// Show what the memory of the program is, and not where its time went
+    #[arg(long, conflicts_with_all = ["graph", "faults", "traced", "import"])]
+    pub(crate) memory: bool,
     /// Read standard input from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,

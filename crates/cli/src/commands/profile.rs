@@ -1,6 +1,7 @@
 //! `pagewise profile`
 
 mod import;
+mod memory;
 mod running;
 
 use super::experiment::{environment, identity, input, keep};
@@ -37,12 +38,17 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.import {
         return import::run(args, file);
     }
-    if let Some(pid) = args.pid {
-        return running::run(args, pid);
+    match args.pid {
+        Some(pid) if args.memory => return memory::of_running(args, pid),
+        Some(pid) => return running::run(args, pid),
+        None => {}
     }
     if args.command.is_empty() {
         return Err(Failure::usage("no command given")
             .with_help("put it after --, or name a running process: -p PID"));
+    }
+    if args.memory {
+        return memory::of_program(args);
     }
     let second = if args.traced { Some(second_input(args)?) } else { None };
     let start = clock::now();

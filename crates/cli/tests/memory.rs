@@ -1,0 +1,197 @@
+//! `profile --memory` of a program whose parts are known, started by it and running already; of a fork; and of what
+//! cannot be looked at.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
+
+#[allow(dead_code, reason = "other live tests use the rest")]
+mod helper;
+
+use helper::{as_nobody, compile, open_place, said, users};
+use pagewise_model::Bytes;
+use pagewise_model::memory_account::{Kind, MemoryAccount, Moment, Part};
+use pagewise_model::run::Run;
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A command as this user, in a directory that everybody may look into.
+fn command(place: &Path, user: Option<u32>, name: &str) -> Command {
+    let program = place.join(name);
+    let mut command = if user.is_some() { as_nobody(&program) } else { Command::new(program) };
+    command.env("NO_COLOR", "1").env("HOME", place).env_remove("XDG_STATE_HOME");
+    command
+}
+
+/// The program; it ends when the test does.
+struct Subject {
+    child: Child,
+    /// Bytes by name.
+    known: HashMap<String, u64>,
+}
+
+impl Subject {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let known = known(lines);
+        Self { child, known }
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn known(lines: impl Iterator<Item = String>) -> HashMap<String, u64> {
+    let parts = lines.take_while(|line| line != "ready").map(|line| {
+        let (name, bytes) = line.split_once(' ').unwrap();
+        (name.to_owned(), bytes.parse().unwrap())
+    });
+    parts.collect()
+}
+
+fn account(json: &[u8]) -> MemoryAccount {
+    Run::from_json(json).unwrap().memory.unwrap()
+}
+
+fn near(what: &str, found: Bytes, expected: u64) {
+    let (low, high) = (expected / 100 * 97, expected / 100 * 103 + Bytes::kib(256).0);
+    assert!((low..=high).contains(&found.0), "{what}: {found}, not {}", Bytes(expected));
+}
+
+/// The account closes, and its parts are those that the program has made.
+fn check(account: &MemoryAccount, known: &HashMap<String, u64>, file: &str) {
+    assert_eq!(account.pss_of(|_| true), account.pss(), "the account does not close");
+    let of = |wanted: &dyn Fn(&Part) -> bool| account.pss_of(wanted);
+    let of_file = |kind| of(&|part: &Part| part.kind == kind && part.name.ends_with(file));
+    near("live", of(&|part| part.kind == Kind::Live), known["live"] + known["large"]);
+    near("freed", of(&|part| part.kind == Kind::Freed), known["freed"] + known["elsewhere"]);
+    near("stack", of(&|part| part.kind == Kind::Stack), known["stack"]);
+    near("file", of_file(Kind::File), known["file"]);
+    near("written", of_file(Kind::Data), known["written"]);
+    let process = &account.processes[0];
+    let malloc = process.malloc.as_ref().unwrap();
+    assert_eq!((malloc.arenas, process.threads), (4, 5));
+    near("elsewhere", malloc.freed_elsewhere_bytes, known["elsewhere"]);
+    let back = |name: &str| {
+        account.give_backs.iter().find(|one| one.remedy == name).map_or(Bytes(0), |one| one.bytes)
+    };
+    near("arenas", back("arenas"), known["elsewhere"]);
+    near("allocator", back("allocator"), known["freed"] + known["elsewhere"]);
+    let half = process.half_used.known().unwrap();
+    if half.huge_bytes.0 < known["huge"] {
+        return println!("SKIP huge pages of memory: not all were given: {half:?}");
+    }
+    near("heap-small", back("heap-small"), known["huge"] / 512 * 511);
+}
+
+fn prepared(test: &str) -> Option<tempfile::TempDir> {
+    let dir = open_place("pagewise-memory-");
+    let program = dir.path().join("parts");
+    if !compile("memory_parts.c", &["-O1", "-Wall", "-Werror", "-pthread"], &program) {
+        println!("SKIP {test}: no C compiler");
+        return None;
+    }
+    std::fs::write(dir.path().join("mapped"), vec![1; Bytes::mib(8).0 as usize]).unwrap();
+    Some(dir)
+}
+
+#[test]
+fn the_parts_of_a_running_process_are_those_that_it_made() {
+    let Some(dir) = prepared("the_parts_of_a_running_process") else { return };
+    let place = dir.path();
+    for user in users() {
+        let mut program = command(place, user, "parts");
+        program.arg(place.join("mapped"));
+        let subject = Subject::start(program);
+        let pid = subject.child.id().to_string();
+        let words = ["profile", "--memory", "--json", "-p", &pid];
+        let done = command(place, user, "pagewise").args(words).output().unwrap();
+        assert!(done.status.success(), "{}", said(&done.stderr));
+        let account = account(&done.stdout);
+        assert_eq!(account.moment, Moment::Running);
+        if let Some(why) = &account.processes[0].unread {
+            return println!("SKIP the_parts_of_a_running_process: {why}");
+        }
+        check(&account, &subject.known, "/mapped");
+        // What a program maps for itself has no mark.
+        let not_named = account.pss_of(|part| part.kind == Kind::NotNamed);
+        assert!(not_named.0 <= subject.known["huge"] + Bytes::kib(512).0, "{account:#?}");
+    }
+}
+
+#[test]
+fn the_parts_of_a_program_are_named_and_the_code_that_mapped_them() {
+    let Some(dir) = prepared("the_parts_of_a_program") else { return };
+    let place = dir.path();
+    for user in users() {
+        let mut asked = command(place, user, "pagewise");
+        asked.args(["profile", "--memory", "--json", "--"]).arg(place.join("parts"));
+        let done = asked.arg(place.join("mapped")).stdin(Stdio::null()).output().unwrap();
+        assert!(done.status.success(), "{}", said(&done.stderr));
+        let account = account(&done.stdout);
+        assert!(matches!(account.moment, Moment::End { .. }), "{:?}", account.moment);
+        let said = said(&done.stderr);
+        let known = known(said.lines().map(str::to_owned));
+        check(&account, &known, "/mapped");
+        let mapped =
+            account.pss_of(|part| part.kind == Kind::Mapped && part.name.ends_with("parts"));
+        assert!(mapped.0 >= Bytes::kib(32).0, "{account:#?}");
+        assert!(account.named_share() >= 0.99, "{account:#?}");
+    }
+}
+
+#[test]
+fn a_peak_before_a_release_is_found() {
+    const SCRIPT: &str =
+        "my $x = 'a' x (64 << 20); undef $x; my $y = 'b' x (1 << 20); print length $y";
+    let dir = open_place("pagewise-memory-");
+    if Command::new("perl").args(["-e", ""]).status().is_err() {
+        return println!("SKIP a_peak_before_a_release_is_found: no perl");
+    }
+    let mut asked = command(dir.path(), None, "pagewise");
+    let done =
+        asked.args(["profile", "--memory", "--json", "--", "perl", "-e", SCRIPT]).output().unwrap();
+    assert!(done.status.success(), "{}", said(&done.stderr));
+    let account = account(&done.stdout);
+    assert!(matches!(account.moment, Moment::Release { .. }), "{:?}", account.moment);
+    assert!(account.pss() > Bytes::mib(64) && account.named_share() >= 0.95, "{account:#?}");
+}
+
+#[test]
+fn children_of_a_fork_show_what_they_copied() {
+    const SCRIPT: &str = "$x = 'a' x (32 << 20); if (!fork) { substr($x, 0, 8 << 20) =~ tr/a/b/; sleep 1; exit } wait";
+    let dir = open_place("pagewise-memory-");
+    if Command::new("perl").args(["-e", ""]).status().is_err() {
+        return println!("SKIP children_of_a_fork_show_what_they_copied: no perl");
+    }
+    let mut asked = command(dir.path(), None, "pagewise");
+    let done =
+        asked.args(["profile", "--memory", "--json", "--", "perl", "-e", SCRIPT]).output().unwrap();
+    assert!(done.status.success(), "{}", said(&done.stderr));
+    let account = account(&done.stdout);
+    let copied = account.processes.iter().find_map(|process| process.copied_bytes).unwrap();
+    assert!(copied >= Bytes::mib(8), "{account:#?}");
+    assert!(account.pss() < Bytes::mib(64), "shared pages count once: {account:#?}");
+}
+
+#[test]
+fn the_report_is_text_and_the_status_is_the_programs() {
+    let dir = open_place("pagewise-memory-");
+    let mut asked = command(dir.path(), None, "pagewise");
+    let done = asked.args(["profile", "--memory", "--", "sh", "-c", "exit 3"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(3));
+    let shown = said(&done.stderr);
+    assert!(shown.contains("what its memory is") && shown.contains("code"), "{shown}");
+    let none = asked_of(dir.path(), i32::MAX);
+    assert_eq!(none.status.code(), Some(2));
+}
+
+fn asked_of(place: &Path, pid: i32) -> std::process::Output {
+    let pid = pid.to_string();
+    command(place, None, "pagewise").args(["profile", "--memory", "-p", &pid]).output().unwrap()
+}

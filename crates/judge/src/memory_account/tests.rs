@@ -1,0 +1,208 @@
+use super::*;
+use pagewise_model::PageSize;
+use pagewise_model::memory_account::Resident;
+use proptest::prelude::*;
+
+const PAGE: u64 = PageSize::BASE_4K.bytes();
+
+fn resident(pages: u64) -> Resident {
+    let bytes = Bytes(pages * PAGE);
+    Resident { rss_bytes: bytes, pss_bytes: bytes, anonymous_bytes: bytes, ..Resident::default() }
+}
+
+fn mapping(path: &str, pages: u64) -> MappingSeen {
+    MappingSeen {
+        start: 1 << 20,
+        end: (1 << 20) + pages * PAGE,
+        is_writable: true,
+        is_executable: false,
+        is_shared: false,
+        is_file: path.starts_with('/'),
+        path: path.to_owned(),
+        resident: resident(pages),
+        cells: vec![100; 4],
+        claims: Vec::new(),
+    }
+}
+
+fn process(mappings: Vec<MappingSeen>) -> ProcessSeen {
+    ProcessSeen {
+        pid: 7,
+        parent: 1,
+        name: "prog".to_owned(),
+        threads: 3,
+        is_forked: false,
+        page_table_bytes: Some(Bytes(3 * PAGE)),
+        mappings,
+        owner: None,
+        huge: Fact::Known(HugeSeen::default()),
+        unread: None,
+    }
+}
+
+fn facts(processes: Vec<ProcessSeen>) -> Facts {
+    Facts {
+        processes,
+        unseen_processes: 0,
+        moment: Moment::Running,
+        watched: None,
+        used_within_ns: None,
+        kernel_stack_bytes: Bytes::kib(16),
+    }
+}
+
+fn claim(pages: u64, mark: Mark) -> Claim {
+    Claim { start: 0, end: pages * PAGE, resident_bytes: Bytes(pages * PAGE), mark }
+}
+
+fn pages_of(account: &MemoryAccount, kind: Kind) -> u64 {
+    account.pss_of(|part| part.kind == kind).0 / PAGE
+}
+
+fn blocks(live: u64, freed: u64) -> Blocks {
+    Blocks {
+        live_bytes: Bytes(live * PAGE),
+        freed_bytes: Bytes(freed * PAGE),
+        whole_pages_bytes: Bytes(freed * PAGE),
+        top_bytes: Bytes(PAGE),
+        ..Blocks::default()
+    }
+}
+
+#[test]
+fn kinds_by_names() {
+    let library = MappingSeen { is_writable: false, is_executable: true, ..mapping("/x.so", 8) };
+    let library =
+        MappingSeen { resident: Resident { anonymous_bytes: Bytes(0), ..resident(8) }, ..library };
+    let mut data = mapping("/x.so", 4);
+    data.resident.anonymous_bytes = Bytes(3 * PAGE);
+    let code = MappingSeen { is_executable: true, ..mapping("", 2) };
+    let all = [
+        library,
+        data,
+        code,
+        mapping("[stack]", 5),
+        mapping("[vdso]", 1),
+        mapping("", 6),
+        mapping("[anon: Go: heap]", 9),
+        mapping("/dev/shm/x", 11),
+        mapping("[heap]", 10),
+    ];
+    let account = account(&facts(vec![process(all.to_vec())]));
+    let expected = [
+        (Kind::Code, 8),
+        (Kind::Data, 3),
+        (Kind::File, 1),
+        (Kind::Generated, 2),
+        (Kind::Stack, 5),
+        (Kind::Kernel, 1),
+        (Kind::NotNamed, 6),
+        (Kind::Labelled, 9),
+        (Kind::Shared, 11),
+        (Kind::Arena, 10),
+    ];
+    for (kind, pages) in expected {
+        assert_eq!(pages_of(&account, kind), pages, "{kind:?}");
+    }
+    assert_eq!(account.pss(), Bytes(56 * PAGE));
+    assert!((account.named_share() - 50.0 / 56.0).abs() < 1e-9);
+    assert_eq!(account.processes[0].beside.kernel_stack_bytes, Bytes::kib(48));
+    let map = &account.processes[0].map;
+    assert_eq!((map.len(), map[0].name.as_str(), map[0].cells.len()), (9, "/dev/shm/x", 4));
+}
+
+#[test]
+fn a_heap_is_live_and_freed_and_what_is_left_is_not_named() {
+    let mut heap = mapping("", 100);
+    let arena = |blocks| Mark::Heap { arena: Some(64), blocks: Fact::Known(blocks) };
+    heap.claims = vec![claim(60, arena(blocks(40, 20))), claim(10, Mark::LargeBlock)];
+    let mut main = mapping("[heap]", 30);
+    main.claims = vec![claim(30, Mark::Heap { arena: None, blocks: Fact::Known(blocks(25, 5)) })];
+    let account = account(&facts(vec![process(vec![heap, main])]));
+    let of = |kind| pages_of(&account, kind);
+    assert_eq!((of(Kind::Live), of(Kind::Freed), of(Kind::NotNamed)), (75, 25, 30));
+    let malloc = account.processes[0].malloc.as_ref().unwrap();
+    assert_eq!((malloc.arenas, malloc.freed_elsewhere_bytes), (2, Bytes(20 * PAGE)));
+    let back =
+        |name: &str| account.give_backs.iter().find(|one| one.remedy == name).map(|one| one.bytes);
+    assert_eq!(back("arenas"), Some(Bytes(20 * PAGE)));
+    assert_eq!(back("trim"), Some(Bytes(2 * PAGE)));
+    assert_eq!(back("allocator"), Some(Bytes(25 * PAGE)));
+    assert_eq!(back("heap-small"), None);
+}
+
+#[test]
+fn a_heap_that_was_not_walked_is_an_arena() {
+    let mut heap = mapping("[heap]", 30);
+    heap.claims = vec![claim(30, Mark::Heap { arena: None, blocks: Fact::missing("no right") })];
+    let account = account(&facts(vec![process(vec![heap])]));
+    assert_eq!(pages_of(&account, Kind::Arena), 30);
+    assert_eq!(account.processes[0].malloc.as_ref().unwrap().not_walked, ["no right"]);
+    assert!(account.give_backs.is_empty());
+}
+
+#[test]
+fn shared_pages_count_in_parts() {
+    let mut heap = mapping("", 100);
+    heap.resident.pss_bytes = Bytes(50 * PAGE);
+    heap.claims = vec![claim(80, Mark::ThreadStack)];
+    let account = account(&facts(vec![process(vec![heap])]));
+    assert_eq!((pages_of(&account, Kind::Stack), pages_of(&account, Kind::NotNamed)), (40, 10));
+}
+
+#[test]
+fn zeros_are_extended_to_huge_pages_that_were_not_read() {
+    let seen =
+        HugeSeen { bytes: Bytes::mib(8), read_bytes: Bytes::mib(4), zero_bytes: Bytes::mib(3) };
+    let half = ProcessSeen { huge: Fact::Known(seen), ..process(vec![mapping("", 2048)]) };
+    let account = account(&facts(vec![half]));
+    assert_eq!(account.give_backs[0].bytes, Bytes::mib(6));
+    assert_eq!(account.give_backs[0].remedy, "heap-small");
+}
+
+#[test]
+fn copies_after_a_fork_are_bounded() {
+    let mut own = mapping("", 10);
+    own.resident.private_dirty_bytes = Bytes(4 * PAGE);
+    let parent = process(vec![mapping("", 10)]);
+    let child = ProcessSeen { pid: 8, parent: 7, is_forked: true, ..process(vec![own]) };
+    let started = ProcessSeen { is_forked: false, pid: 9, ..child.clone() };
+    let account = account(&facts(vec![parent, child, started]));
+    let copied = |pid| account.processes.iter().find(|one| one.pid == pid).unwrap().copied_bytes;
+    assert_eq!((copied(7), copied(8), copied(9)), (None, Some(Bytes(4 * PAGE)), None));
+}
+
+#[test]
+fn memory_of_another_allocator_is_named_by_exclusion() {
+    let owned = ProcessSeen { owner: Some("jemalloc".to_owned()), ..process(vec![mapping("", 9)]) };
+    let account = account(&facts(vec![owned]));
+    let part = &account.processes[0].parts[0];
+    assert_eq!((part.kind, part.evidence), (Kind::Arena, Evidence::Exclusion));
+}
+
+proptest! {
+    #[test]
+    fn the_account_closes(
+        rss in 0_u64..1 << 40,
+        pss in 0_u64..1 << 40,
+        claims in prop::collection::vec((0_u64..1 << 38, 0_u64..1 << 38), 0..6),
+        path in "(/x|\\[heap\\]||\\[vdso\\])",
+    ) {
+        let mut seen = mapping(&path, 1);
+        seen.resident = Resident { rss_bytes: Bytes(rss), pss_bytes: Bytes(pss.min(rss)), ..resident(0) };
+        let heap = |(resident, freed): &(u64, u64)| Claim {
+            start: 0,
+            end: 0,
+            resident_bytes: Bytes(*resident),
+            mark: Mark::Heap {
+                arena: None,
+                blocks: Fact::Known(Blocks { freed_bytes: Bytes(*freed), ..Blocks::default() }),
+            },
+        };
+        seen.claims = claims.iter().map(heap).collect();
+        let account = account(&facts(vec![process(vec![seen])]));
+        prop_assert_eq!(account.pss_of(|_| true), Bytes(pss.min(rss)));
+        let rss_of_parts: u64 = account.parts().map(|part| part.rss_bytes.0).sum();
+        prop_assert_eq!(rss_of_parts, rss);
+    }
+}

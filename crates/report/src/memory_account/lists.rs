@@ -1,0 +1,45 @@
+//! The parts of all processes for other tools.
+
+use crate::csv::field;
+use pagewise_model::memory_account::{Evidence, MemoryAccount, Part, ProcessAccount};
+
+const HEADER: &str = "pid,process,kind,name,known_by,pss_bytes,rss_bytes,referenced_bytes,\
+swapped_bytes,huge_bytes\n";
+
+/// A line for each part.
+pub(crate) fn csv(account: &MemoryAccount) -> String {
+    let lines = account
+        .processes
+        .iter()
+        .flat_map(|process| process.parts.iter().map(|part| line(process, part)));
+    lines.fold(HEADER.to_owned(), |out, line| out + &line)
+}
+
+fn line(process: &ProcessAccount, part: &Part) -> String {
+    let sizes = [
+        part.pss_bytes,
+        part.rss_bytes,
+        part.referenced_bytes,
+        part.swapped_bytes,
+        part.huge_bytes,
+    ];
+    let texts = [
+        process.pid.to_string(),
+        field(&process.name),
+        part.kind.label().replace(", ", " and "),
+        field(&part.name),
+        known_by(part.evidence).to_owned(),
+    ];
+    let sizes = sizes.map(|bytes| bytes.0.to_string());
+    [texts, sizes].concat().join(",") + "\n"
+}
+
+const fn known_by(evidence: Evidence) -> &'static str {
+    match evidence {
+        Evidence::Name => "name",
+        Evidence::Mark => "mark",
+        Evidence::Caller => "caller",
+        Evidence::Exclusion => "exclusion",
+        Evidence::Nothing => "",
+    }
+}

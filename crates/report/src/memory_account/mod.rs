@@ -1,0 +1,323 @@
+//! What the memory of a program is: its parts by kind, the largest first, with their names; what remedies could give
+//! back; processes. A page lists all parts of each process as well.
+//!
+//! Shares are of the proportional set size of all processes.
+
+mod details;
+mod lists;
+
+use crate::number::{counted, percent};
+use crate::page::Document;
+use crate::paragraph::Paragraph;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use details::add_details;
+pub(crate) use lists::csv;
+use pagewise_model::Bytes;
+use pagewise_model::memory_account::{Evidence, Kind, MemoryAccount, Moment, Part, Watched};
+use std::collections::BTreeMap;
+
+/// Names of a kind that are listed under it.
+const MOST_NAMES: usize = 4;
+/// Kinds below this share are not listed by themselves.
+const LEAST_SHARE: f64 = 0.005;
+
+/// `part` of `whole`.
+pub(crate) fn share(part: Bytes, whole: Bytes) -> f64 {
+    part.0 as f64 / whole.0.max(1) as f64
+}
+
+/// The account in one sentence.
+pub(crate) fn headline(account: &MemoryAccount) -> String {
+    let whole = account.pss();
+    let named = percent(account.named_share());
+    let largest = by_kind(account).into_iter().next();
+    let end = largest.map_or_else(String::new, |(kind, bytes)| {
+        let share = percent(share(bytes, whole));
+        format!("; the largest part, {share}: {}", kind.label())
+    });
+    format!("{whole} of memory, {named} of it by name{end}")
+}
+
+/// Bytes by kind, the largest first.
+pub(crate) fn by_kind(account: &MemoryAccount) -> Vec<(Kind, Bytes)> {
+    sums(account.parts(), |part| part.kind)
+}
+
+fn sums<'a, K: Ord>(
+    parts: impl Iterator<Item = &'a Part>,
+    key: impl Fn(&'a Part) -> K,
+) -> Vec<(K, Bytes)> {
+    let mut sums: BTreeMap<K, Bytes> = BTreeMap::new();
+    for part in parts {
+        *sums.entry(key(part)).or_default() += part.pss_bytes;
+    }
+    let mut all: Vec<(K, Bytes)> = sums.into_iter().collect();
+    all.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    all
+}
+
+/// The account.
+#[must_use]
+pub fn memory_section(account: &MemoryAccount) -> Document {
+    let mut page = Document::default();
+    page.heading(&format!("what its memory is ({}, {})", account.pss(), moment(&account.moment)));
+    page.append(kinds(account));
+    page.item("named", &evidence(account));
+    page.item("beside it", &beside(account));
+    add_malloc(account, &mut page);
+    add_pages(account, &mut page);
+    add_notes(account, &mut page);
+    page.section(give_backs(account));
+    page.section(processes(account));
+    add_details(account, &mut page);
+    page
+}
+
+fn moment(moment: &Moment) -> String {
+    match moment {
+        Moment::Running => "as of now".to_owned(),
+        Moment::End { pid, since_start_ns } => {
+            format!("{since_start_ns} after the start, before process {pid} ended")
+        }
+        Moment::Release { pid, since_start_ns } => {
+            format!("{since_start_ns} after the start, before process {pid} gave some back")
+        }
+    }
+}
+
+fn kinds(account: &MemoryAccount) -> Document {
+    let columns = [Align::Name, Align::Left, Align::Decimal, Align::Decimal];
+    let mut table = Table::new(&columns.map(|align| ("", align)));
+    let whole = account.pss();
+    let mut small = Vec::new();
+    for (kind, bytes) in by_kind(account) {
+        let part = share(bytes, whole);
+        if part < LEAST_SHARE {
+            small.extend((bytes > Bytes(0)).then(|| format!("{} {bytes}", kind.label())));
+            continue;
+        }
+        let cells: Vec<Cell> = vec![
+            kind.label().into(),
+            Cell::bar(part),
+            percent(part).into(),
+            bytes.to_string().into(),
+        ];
+        table.row_with(cells, vec![Paragraph::new(names(account, kind), 6, Tone::Faint)]);
+    }
+    let mut page = Document::from(table);
+    if !small.is_empty() {
+        page.para(&format!("and {}", small.join(", ")), 2, Tone::Faint);
+    }
+    page
+}
+
+/// The names of a kind, the largest first.
+fn names(account: &MemoryAccount, kind: Kind) -> String {
+    let of_kind = account.parts().filter(|part| part.kind == kind && !part.name.is_empty());
+    let mut all = sums(of_kind, |part| part.name.as_str());
+    let more = all.split_off(all.len().min(MOST_NAMES));
+    let mut shown: Vec<String> =
+        all.into_iter().map(|(name, bytes)| format!("{} {bytes}", last(name))).collect();
+    if !more.is_empty() {
+        let bytes = more.iter().fold(Bytes(0), |sum, (_, bytes)| sum + *bytes);
+        shown.push(format!("{} more {bytes}", more.len()));
+    }
+    shown.join(", ")
+}
+
+/// The last part of a path.
+fn last(name: &str) -> &str {
+    match name.starts_with('/') {
+        true => name.rsplit('/').next().unwrap_or(name),
+        false => name,
+    }
+}
+
+/// How much is known, and by what.
+fn evidence(account: &MemoryAccount) -> String {
+    const WORDS: [(Evidence, &str); 4] = [
+        (Evidence::Mark, "by marks in it"),
+        (Evidence::Name, "by names of mappings"),
+        (Evidence::Caller, "by the code that mapped it"),
+        (Evidence::Exclusion, "because no other owner is known"),
+    ];
+    let of = |(evidence, words): &(Evidence, &str)| {
+        let bytes = account.pss_of(|part| part.evidence == *evidence);
+        (bytes > Bytes(0)).then(|| format!("{} {words}", percent(share(bytes, account.pss()))))
+    };
+    let ways: Vec<String> = WORDS.iter().filter_map(of).collect();
+    format!("{}: {}", percent(account.named_share()), ways.join(", "))
+}
+
+fn beside(account: &MemoryAccount) -> String {
+    let tables = account.processes.iter().filter_map(|process| process.beside.page_table_bytes);
+    let tables = tables.fold(Bytes(0), |sum, bytes| sum + bytes);
+    let stacks = account.processes.iter().map(|process| process.beside.kernel_stack_bytes);
+    let stacks = stacks.fold(Bytes(0), |sum, bytes| sum + bytes);
+    let swapped = account.processes.iter().map(|process| process.swapped_bytes);
+    let swapped = swapped.fold(Bytes(0), |sum, bytes| sum + bytes);
+    let threads: u64 = account.processes.iter().map(|process| u64::from(process.threads)).sum();
+    let threads = counted(threads, "thread", "threads");
+    let mut text = format!("page tables {tables}, kernel stacks of {threads} {stacks}");
+    if swapped > Bytes(0) {
+        text.push_str(&format!(", swapped out {swapped}"));
+    }
+    text
+}
+
+fn add_malloc(account: &MemoryAccount, page: &mut Document) {
+    for process in &account.processes {
+        let Some(malloc) = &process.malloc else { continue };
+        let arenas = counted(malloc.arenas, "arena", "arenas");
+        let live = counted(malloc.live_blocks, "block", "blocks");
+        let freed = counted(malloc.freed_blocks, "block", "blocks");
+        let text = format!(
+            "{arenas} of {} ({}): {} live in {live}, {} freed in {freed}, {} of that whole pages",
+            process.name,
+            process.pid,
+            malloc.live_bytes,
+            malloc.freed_bytes,
+            malloc.whole_pages_bytes
+        );
+        if malloc.live_blocks > 0 {
+            page.item("malloc", &text);
+        }
+        for why in &malloc.not_walked {
+            let text = format!("a heap of {} ({}): {why}", process.name, process.pid);
+            page.item_tone("not walked", &text, Tone::Warn);
+        }
+    }
+}
+
+fn add_pages(account: &MemoryAccount, page: &mut Document) {
+    for process in &account.processes {
+        if let Some(half) = process.half_used.known().filter(|half| half.huge_bytes > Bytes(0)) {
+            let read = match half.read_bytes < half.huge_bytes {
+                true => format!(", by {} of them that were read", half.read_bytes),
+                false => String::new(),
+            };
+            let text = format!(
+                "{} of {} ({}), {} of it in base pages of zeros{read}",
+                half.huge_bytes, process.name, process.pid, half.zero_bytes
+            );
+            page.item("huge pages", &text);
+        }
+    }
+    let copied = account.processes.iter().filter_map(|process| process.copied_bytes);
+    let copied = copied.fold(Bytes(0), |sum, bytes| sum + bytes);
+    if copied > Bytes(0) {
+        let text = format!("{copied} at most were copied after a fork, by writes of the children");
+        page.item("copies", &text);
+    }
+    if let Some(time) = account.used_within_ns {
+        let used = account.parts().fold(Bytes(0), |sum, part| sum + part.referenced_bytes);
+        let all = account.processes.iter().fold(Bytes(0), |sum, process| sum + process.rss_bytes);
+        let is_of_file = |part: &&Part| matches!(part.kind, Kind::Code | Kind::File);
+        let of_files = account.parts().filter(is_of_file);
+        let unused = of_files
+            .fold(0, |sum, part| sum + part.rss_bytes.0.saturating_sub(part.referenced_bytes.0));
+        let text = format!(
+            "{used} of {all} resident within {time}; of code and files {} were mapped and not used",
+            Bytes(unused)
+        );
+        page.item("used", &text);
+    }
+}
+
+fn add_notes(account: &MemoryAccount, page: &mut Document) {
+    if let Some(watched) = &account.watched {
+        page.item("peak", &watched_text(watched, account));
+    }
+    for process in account.processes.iter().filter(|process| process.unread.is_some()) {
+        let why = process.unread.as_deref().unwrap_or_default();
+        let text = format!("the memory of {} ({}): {why}", process.name, process.pid);
+        page.item_tone("not read", &text, Tone::Warn);
+    }
+    if account.unseen_processes > 0 {
+        let processes = counted(account.unseen_processes, "process", "processes");
+        let text = format!("{processes} could not be observed");
+        page.item_tone("not seen", &text, Tone::Warn);
+    }
+}
+
+fn watched_text(watched: &Watched, account: &MemoryAccount) -> String {
+    let held = account.processes.iter().fold(Bytes(0), |sum, process| sum + process.rss_bytes);
+    let looks = counted(watched.looks, "moment", "moments");
+    let accounts = counted(watched.accounts, "account", "accounts");
+    let part = percent(share(held, watched.peak_rss_bytes.max(held)));
+    format!(
+        "{part} of the largest resident set, {}, at {looks} of release; {accounts}, CPU time {}",
+        watched.peak_rss_bytes, watched.cpu_ns
+    )
+}
+
+fn give_backs(account: &MemoryAccount) -> Document {
+    let mut page = Document::default();
+    if account.give_backs.is_empty() {
+        return page;
+    }
+    page.heading("what remedies could give back, at most (do not add: they overlap)");
+    let mut table = Table::new(&[
+        ("", Align::Name),
+        ("", Align::Decimal),
+        ("", Align::Decimal),
+        ("", Align::Text),
+    ]);
+    for one in &account.give_backs {
+        let part = percent(share(one.bytes, account.pss()));
+        let cells = [one.remedy.clone(), one.bytes.to_string(), part, one.why.clone()];
+        table.row(cells.map(Cell::from).to_vec());
+    }
+    page.append(table);
+    page.para("try them: pagewise tune --goal memory", 2, Tone::Faint);
+    page
+}
+
+fn processes(account: &MemoryAccount) -> Document {
+    let mut page = Document::default();
+    if account.processes.len() < 2 {
+        return page;
+    }
+    let mut table = Table::new(&[
+        ("process", Align::Name),
+        ("pid", Align::Right),
+        ("threads", Align::Right),
+        ("memory", Align::Decimal),
+        ("the largest part", Align::Text),
+    ]);
+    for process in &account.processes {
+        let largest = process.parts.first().map_or_else(String::new, |part| {
+            format!("{} {} {}", part.kind.label(), last(&part.name), part.pss_bytes)
+        });
+        let cells = [
+            process.name.clone(),
+            process.pid.to_string(),
+            process.threads.to_string(),
+            process.pss_bytes.to_string(),
+            largest,
+        ];
+        table.row(cells.map(Cell::from).to_vec());
+    }
+    page.append(table);
+    page
+}
+
+/// Bytes by kind of two accounts, the largest of the second first.
+pub(crate) fn comparison(a: &MemoryAccount, b: &MemoryAccount) -> Document {
+    let mut table = Table::new(&[
+        ("memory", Align::Left),
+        ("first", Align::Decimal),
+        ("second", Align::Decimal),
+    ]);
+    let of = |account: &MemoryAccount, kind| account.pss_of(|part| part.kind == kind);
+    let mut kinds: Vec<Kind> = a.parts().chain(b.parts()).map(|part| part.kind).collect();
+    kinds.sort_by_key(|kind| (std::cmp::Reverse(of(b, *kind)), *kind));
+    kinds.dedup();
+    table.row(vec!["all".into(), a.pss().to_string().into(), b.pss().to_string().into()]);
+    for kind in kinds {
+        let cells = [kind.label().to_owned(), of(a, kind).to_string(), of(b, kind).to_string()];
+        table.row(cells.map(Cell::from).to_vec());
+    }
+    table.into()
+}

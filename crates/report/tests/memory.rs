@@ -1,0 +1,181 @@
+//! Accounts of memory as terminal text and as pages: a constructed one against a reviewed text in `tests/golden`,
+//! written again with `UPDATE_GOLDEN`; and hostile ones.
+#![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
+
+mod support;
+
+use pagewise_model::address::Address;
+use pagewise_model::memory_account::{
+    Beside, Evidence, GiveBack, HalfUsed, Kind, Malloc, MemoryAccount, Moment, Part,
+    ProcessAccount, Strip, Watched,
+};
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_report::{compare, csv, headline, html, markdown, memory_section, render};
+use support::{HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, check};
+
+fn part(kind: Kind, name: &str, evidence: Evidence, mebibytes: u64) -> Part {
+    let bytes = Bytes::mib(mebibytes);
+    Part {
+        kind,
+        name: name.to_owned(),
+        evidence,
+        pss_bytes: bytes,
+        rss_bytes: bytes,
+        referenced_bytes: bytes,
+        swapped_bytes: Bytes(0),
+        huge_bytes: Bytes(0),
+    }
+}
+
+fn process(pid: i32, name: &str, parts: Vec<Part>) -> ProcessAccount {
+    let all = parts.iter().fold(Bytes(0), |sum, part| sum + part.pss_bytes);
+    ProcessAccount {
+        pid,
+        name: name.to_owned(),
+        threads: 9,
+        pss_bytes: all,
+        rss_bytes: all,
+        swapped_bytes: Bytes(0),
+        parts,
+        beside: Beside {
+            page_table_bytes: Some(Bytes::mib(1)),
+            kernel_stack_bytes: Bytes::kib(144),
+        },
+        map: vec![Strip {
+            start_address: Address(0x7f00_0000_0000),
+            size_bytes: Bytes::mib(64),
+            name: "[heap]".to_owned(),
+            resident_bytes: Bytes::mib(32),
+            referenced_bytes: Bytes::mib(16),
+            cells: vec![0, 10, 50, 80, 100],
+        }],
+        malloc: None,
+        half_used: Fact::missing("no right"),
+        copied_bytes: None,
+        unread: None,
+    }
+}
+
+fn account() -> MemoryAccount {
+    let parts = vec![
+        part(Kind::Live, "main arena", Evidence::Mark, 100),
+        part(Kind::Freed, "other arenas", Evidence::Mark, 60),
+        part(Kind::Live, "large blocks of malloc", Evidence::Mark, 20),
+        part(Kind::Code, "/usr/lib/libbig.so.1", Evidence::Name, 8),
+        part(Kind::Mapped, "/usr/bin/server", Evidence::Caller, 6),
+        part(Kind::NotNamed, "", Evidence::Nothing, 4),
+    ];
+    let malloc = Malloc {
+        arenas: 9,
+        live_bytes: Bytes::mib(100),
+        freed_bytes: Bytes::mib(60),
+        freed_elsewhere_bytes: Bytes::mib(60),
+        whole_pages_bytes: Bytes::mib(48),
+        top_bytes: Bytes::mib(8),
+        large_bytes: Bytes::mib(2),
+        live_blocks: 123_456,
+        freed_blocks: 9_000,
+        not_walked: vec!["the chain of its blocks does not reach its end".to_owned()],
+    };
+    let half = HalfUsed {
+        huge_bytes: Bytes::mib(512),
+        read_bytes: Bytes::mib(256),
+        zero_bytes: Bytes::mib(30),
+    };
+    let server = ProcessAccount {
+        malloc: Some(malloc),
+        half_used: Fact::Known(half),
+        ..process(41, "server", parts)
+    };
+    let child = ProcessAccount {
+        copied_bytes: Some(Bytes::mib(1)),
+        unread: Some("process_vm_readv: not permitted".to_owned()),
+        ..process(42, "helper", vec![part(Kind::Arena, "heap", Evidence::Name, 2)])
+    };
+    let back = |remedy: &str, mebibytes, why: &str| GiveBack {
+        remedy: remedy.to_owned(),
+        bytes: Bytes::mib(mebibytes),
+        why: why.to_owned(),
+    };
+    MemoryAccount {
+        moment: Moment::Release { pid: 41, since_start_ns: Nanos::millis(1200) },
+        watched: Some(Watched {
+            looks: 12,
+            accounts: 3,
+            peak_rss_bytes: Bytes::mib(220),
+            cpu_ns: Nanos::millis(90),
+        }),
+        used_within_ns: None,
+        processes: vec![server, child],
+        unseen_processes: 1,
+        give_backs: vec![
+            back("arenas", 60, "freed blocks elsewhere"),
+            back("trim", 10, "whole pages"),
+        ],
+    }
+}
+
+fn run(account: MemoryAccount) -> Run {
+    let mut run = Run::new(RunKind::Profile, "r".into(), 0, vec!["server".into()]);
+    run.memory = Some(account);
+    run
+}
+
+#[test]
+fn an_account_as_text() {
+    let run = run(account());
+    let text = render(&run, &PLAIN);
+    check("memory.txt", &text);
+    assert!(headline(&run).contains("98% of it by name"), "{}", headline(&run));
+    assert!(text.contains(&memory_section(&account()).text(&PLAIN)));
+}
+
+#[test]
+fn a_page_has_all_parts_and_pages() {
+    let page = html(&run(account()));
+    assert_needs_nothing_from_outside(&page);
+    assert!(page.contains("/usr/lib/libbig.so.1") && page.contains("·░▒▓█"), "{page}");
+}
+
+#[test]
+fn other_tools_get_tables() {
+    let list = csv(&run(account()));
+    assert_eq!(list.lines().count(), 1 + 7);
+    assert!(
+        list.contains("41,server,live,main arena,mark,104857600,104857600,104857600,0,0\n"),
+        "{list}"
+    );
+    assert!(markdown(&run(account())).contains("| freed, kept | 60.0 MiB | 30% |"));
+}
+
+#[test]
+fn use_within_a_time_is_shown() {
+    let used = MemoryAccount { used_within_ns: Some(Nanos::secs(5)), ..account() };
+    let text = memory_section(&used).text(&PLAIN);
+    assert!(
+        text.contains("200 MiB of 200 MiB resident within 5.00 s; of code and files 0 B"),
+        "{text}"
+    );
+}
+
+#[test]
+fn two_accounts_are_compared_by_kind() {
+    let text = compare(&run(account()), &run(account()), None).text(&PLAIN);
+    let line = text.lines().find(|line| line.contains("freed, kept")).unwrap();
+    assert_eq!(line.matches("60.0 MiB").count(), 2, "{text}");
+    let lines = text.lines().filter(|line| line.trim_start().starts_with("live"));
+    assert_eq!(lines.count(), 1, "{text}");
+}
+
+#[test]
+fn names_of_others_do_no_harm() {
+    let mut hostile = account();
+    for process in &mut hostile.processes {
+        process.name.push_str(HOSTILE);
+        process.map[0].name.push_str(HOSTILE);
+        process.parts.iter_mut().for_each(|part| part.name.push_str(HOSTILE));
+    }
+    assert_harmless(&render(&run(hostile.clone()), &PLAIN));
+    assert_needs_nothing_from_outside(&html(&run(hostile)));
+}

@@ -1,0 +1,181 @@
+//! What is done at the stops of the tree: calls are written down, resident sets added up.
+
+use super::callers::Callers;
+use super::filter::LEAST;
+use super::history::{History, MappedBy};
+use super::{Held, Take};
+use crate::follow::{Newborn, Work};
+use crate::ptrace::{Regs, request};
+use pagewise_kernel::clock;
+use pagewise_kernel::proc::status;
+use pagewise_model::memory_account::{Moment, Watched};
+use pagewise_model::{Bytes, Nanos};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Advice that gives memory back.
+const RELEASING: [i32; 4] =
+    [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE, libc::MADV_PAGEOUT];
+/// Accounts take one in so many of the time that has passed, beside those of much more memory.
+const BUDGET: u64 = 2;
+/// An account of so many tenths of the last one's memory is always taken: all together then cost eleven times
+/// the last one at most.
+const MUCH_MORE: u64 = 11;
+
+/// A call whose exit is of interest.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Call {
+    Map,
+    Move { from: u64 },
+}
+
+/// The memory of one process.
+#[derive(Debug, Default)]
+struct Space {
+    history: History,
+    callers: Callers,
+    /// The end of its heap, once it was asked for.
+    heap_end: u64,
+}
+
+pub(super) struct Watching<'a, 'b> {
+    take: &'a mut Take<'b>,
+    /// Of processes with memory of their own.
+    spaces: BTreeMap<i32, Space>,
+    began: Nanos,
+    /// The sum of resident sets at the last account.
+    taken: Bytes,
+    watched: Watched,
+}
+
+impl<'a, 'b> Watching<'a, 'b> {
+    pub(super) fn new(take: &'a mut Take<'b>) -> Self {
+        Self {
+            take,
+            spaces: BTreeMap::new(),
+            began: clock::now(),
+            taken: Bytes(0),
+            watched: Watched::default(),
+        }
+    }
+
+    pub(super) fn finish(self) -> Watched {
+        self.watched
+    }
+
+    fn since_start(&self) -> Nanos {
+        Nanos(clock::now().0.saturating_sub(self.began.0))
+    }
+
+    /// Adds all resident sets up, and takes an account where they are the largest so far.
+    fn look(&mut self, moment: &Moment) {
+        let resident = |pid: &i32| status::read(*pid).ok().and_then(|status| status.rss);
+        let rss = self.spaces.keys().filter_map(resident).fold(Bytes(0), |sum, rss| sum + rss);
+        self.watched.looks += 1;
+        self.watched.peak_rss_bytes = self.watched.peak_rss_bytes.max(rss);
+        if rss <= self.taken || !self.is_worth(rss, moment) {
+            return;
+        }
+        self.taken = rss;
+        let histories: Vec<(i32, Vec<MappedBy>)> =
+            self.spaces.iter().map(|(pid, space)| (*pid, space.history.all())).collect();
+        let held: Vec<Held<'_>> =
+            histories.iter().map(|(pid, history)| Held { pid: *pid, history }).collect();
+        let begin = clock::thread_cpu();
+        (self.take)(moment, &held);
+        self.watched.accounts += 1;
+        self.watched.cpu_ns += Nanos(clock::thread_cpu().0.saturating_sub(begin.0));
+    }
+
+    fn is_worth(&self, rss: Bytes, moment: &Moment) -> bool {
+        matches!(moment, Moment::End { .. })
+            || rss.0.saturating_mul(10) >= self.taken.0.saturating_mul(MUCH_MORE)
+            || self.watched.cpu_ns.0.saturating_mul(BUDGET) <= self.since_start().0
+    }
+
+    fn before_release(&mut self, pid: i32) {
+        let since_start_ns = self.since_start();
+        self.look(&Moment::Release { pid, since_start_ns });
+    }
+
+    /// The end of a heap moves; tells whether it comes back by much.
+    fn heap_shrinks(&mut self, pid: i32, end: u64) -> bool {
+        let Some(space) = self.spaces.get_mut(&pid).filter(|_| end > 0) else { return false };
+        let before = std::mem::replace(&mut space.heap_end, end);
+        before.saturating_sub(end) >= LEAST.0
+    }
+}
+
+impl Work for Watching<'_, '_> {
+    type Call = Call;
+    const SEES_EXITS: bool = true;
+
+    fn begin(&mut self, new: Newborn) {
+        if !new.has_own_memory() {
+            return;
+        }
+        let maker = new.birth.and_then(|birth| self.spaces.get(&birth.maker));
+        let history = maker.map(|space| space.history.clone()).unwrap_or_default();
+        self.spaces.insert(new.pid, Space { history, ..Space::default() });
+    }
+
+    fn executed(&mut self, pid: i32) -> Option<Call> {
+        self.spaces.insert(pid, Space::default());
+        None
+    }
+
+    fn entered(&mut self, tid: i32, pid: i32) -> Option<Call> {
+        let regs = request::get_regs(tid).ok()?;
+        match regs.orig_rax as i64 {
+            libc::SYS_mmap => return Some(Call::Map),
+            libc::SYS_mremap => {
+                if regs.rsi.saturating_sub(regs.rdx) >= LEAST.0 {
+                    self.before_release(pid);
+                }
+                return Some(Call::Move { from: regs.rdi });
+            }
+            libc::SYS_brk if !self.heap_shrinks(pid, regs.rdi) => {}
+            libc::SYS_madvise if !RELEASING.contains(&(regs.rdx as i32)) => {}
+            _ => self.before_release(pid),
+        }
+        None
+    }
+
+    fn left(&mut self, tid: i32, pid: i32, call: Call) {
+        let Ok(regs) = request::get_regs(tid) else { return };
+        let Some(space) = self.spaces.get_mut(&pid).filter(|_| !is_error(&regs)) else { return };
+        let object = match call {
+            Call::Map => None,
+            Call::Move { from } => space.history.object(from),
+        };
+        let object: Option<Arc<str>> = object.or_else(|| space.callers.of(pid, &regs));
+        let length = match call {
+            Call::Map => regs.rsi,
+            Call::Move { .. } => regs.rdx,
+        };
+        if let Some(object) = object {
+            space.history.put(regs.rax, regs.rax.saturating_add(length), object);
+        }
+    }
+
+    fn signalled(&mut self, _tid: i32, _pid: i32, signal: i32) -> i32 {
+        signal
+    }
+
+    fn exiting(&mut self, tid: i32, pid: i32) {
+        if tid == pid && self.spaces.contains_key(&pid) {
+            let since_start_ns = self.since_start();
+            self.look(&Moment::End { pid, since_start_ns });
+        }
+    }
+
+    fn ended(&mut self, tid: i32) {
+        self.spaces.remove(&tid);
+    }
+}
+
+/// A call that failed returns a number just below zero.
+fn is_error(regs: &Regs) -> bool {
+    const LARGEST: i64 = 4095;
+    (-LARGEST..0).contains(&(regs.rax as i64))
+}
