@@ -11,6 +11,7 @@
 
 use pagewise_kernel::closing;
 use pagewise_kernel::start::was_closed;
+use pagewise_lanes::Uncached;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -73,28 +74,54 @@ pub(super) fn is_output(input: &Metadata, output: &File) -> bool {
     })
 }
 
-/// Reads some bytes; none at the end.
-pub(super) fn read(file: &File, buffer: &mut [u8]) -> Result<usize, Errno> {
-    loop {
-        match rustix::io::read(file, &mut *buffer) {
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => await_ready(file.as_fd(), PollFlags::IN),
-            done => return done,
-        }
-    }
+/// A file whose bytes pass through our memory, past the page cache where that is wanted.
+#[derive(Debug)]
+pub(super) struct Passage<'a> {
+    file: &'a File,
+    past_cache: Option<Uncached<'a>>,
 }
 
-/// Writes all of `bytes`.
-pub(super) fn write_all(file: &File, mut bytes: &[u8]) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        match rustix::io::write(file, bytes) {
-            Ok(n) => bytes = &bytes[n..],
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => await_ready(file.as_fd(), PollFlags::OUT),
-            Err(errno) => return Err(errno),
+impl<'a> Passage<'a> {
+    pub(super) fn new(file: &'a File, past_cache: bool) -> Self {
+        Self { file, past_cache: past_cache.then(|| Uncached::of(file)) }
+    }
+
+    /// Reads some bytes; none at the end.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        loop {
+            let read = match &mut self.past_cache {
+                Some(past_cache) => past_cache.read(&mut *buffer),
+                None => rustix::io::read(self.file, &mut *buffer),
+            };
+            match read {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => await_ready(self.file.as_fd(), PollFlags::IN),
+                done => return done,
+            }
         }
     }
-    Ok(())
+
+    /// Writes all of `bytes`.
+    pub(super) fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            let written = match &mut self.past_cache {
+                Some(past_cache) => past_cache.write(bytes),
+                None => rustix::io::write(self.file, bytes),
+            };
+            match written {
+                Ok(n) => bytes = &bytes[n..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => await_ready(self.file.as_fd(), PollFlags::OUT),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// Has dropped from the cache what is left to drop.
+    pub(super) fn finish(&mut self) -> Result<(), Errno> {
+        self.past_cache.as_mut().map_or(Ok(()), Uncached::finish)
+    }
 }
 
 /// Waits for a descriptor that answered EAGAIN; the call after it tells what is wrong.
@@ -117,7 +144,7 @@ mod tests {
         let mut got = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                write_all(&writer, &bytes).unwrap();
+                Passage::new(&writer, false).write_all(&bytes).unwrap();
                 drop(writer);
             });
             reader.read_to_end(&mut got).unwrap();

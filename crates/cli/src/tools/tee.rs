@@ -24,6 +24,8 @@ Copy standard input to each FILE, and also to standard output.
                             the readers see later changes to memory that a
                             program passed to the pipe. Use it only if nobody
                             changes the data
+      --no-cache            leave the page cache to other programs: drop what
+                            this reads and writes, but nothing that was cached
   -p                        operate in a more appropriate MODE with pipes
       --output-error[=MODE] set behavior on write error, see MODE below
       --help                display this help and exit
@@ -45,7 +47,8 @@ Examples:
 ";
 
 /// The long options.
-const LONG: [&str; 6] = ["append", "ignore-interrupts", "live", "output-error", "help", "version"];
+const LONG: [&str; 7] =
+    ["append", "ignore-interrupts", "live", "no-cache", "output-error", "help", "version"];
 
 /// What a write error does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,6 +95,7 @@ struct Options {
     append: bool,
     ignore_interrupts: bool,
     live: bool,
+    no_cache: bool,
     mode: Mode,
     files: Vec<OsString>,
 }
@@ -118,6 +122,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
             Short('a') | Long("append") => options.append = true,
             Short('i') | Long("ignore-interrupts") => options.ignore_interrupts = true,
             Long("live") => options.live = true,
+            Long("no-cache") => options.no_cache = true,
             Short('p') => options.mode = Mode::WarnNopipe,
             Long("output-error") => {
                 options.mode = match parser.optional_value() {
@@ -216,6 +221,7 @@ fn pass(options: &Options, outputs: &[(File, String)], failed: &mut [bool]) -> b
     let mut all_well = true;
     let fan = Fan::new(&input, &sinks);
     let fan = if options.live { fan.live() } else { fan };
+    let fan = if options.no_cache { fan.past_cache() } else { fan };
     let result = fan.run(|sink, error: CopyError| {
         failed[sink] = true;
         if mode.tells(error.errno) {

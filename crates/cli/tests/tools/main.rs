@@ -9,6 +9,7 @@ mod lent;
 mod limits;
 mod links;
 mod meter;
+mod past_cache;
 mod pv;
 mod stand_ins;
 

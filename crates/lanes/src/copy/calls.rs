@@ -3,8 +3,9 @@
 
 use rustix::event::PollFlags;
 use rustix::fs::StatFs;
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A call that moves bytes from one descriptor to another.
@@ -40,6 +41,14 @@ pub(crate) trait Calls {
     fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno>;
     /// `write(2)`.
     fn write(&self, to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno>;
+    /// `preadv2(2)` at the position, after which the kernel drops the pages that this has cached.
+    fn read_uncached(&self, _from: BorrowedFd<'_>, _into: &mut [u8]) -> Result<usize, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+    /// `pwritev2(2)` at the position, likewise once they are on the disk.
+    fn write_uncached(&self, _to: BorrowedFd<'_>, _bytes: &[u8]) -> Result<usize, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
     /// At most `most` bytes from one to the other without passing user space.
     fn transfer(
         &self,
@@ -64,6 +73,11 @@ pub(crate) trait Calls {
 /// (linux/magic.h): they share no extents and ask no server, and `copy_file_range(2)` copies page by page.
 const RANGES_BY_PAGE: [u64; 3] = [0xef53, 0x0102_1994, 0xf2f5_2010]; // ext4, tmpfs, f2fs
 
+/// `RWF_DONTCACHE` (linux/fs.h).
+const DONTCACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+/// Read and write at the position of the file and move it (preadv2(2)).
+const AT_POSITION: u64 = u64::MAX;
+
 /// The kernel itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kernel;
@@ -75,6 +89,14 @@ impl Calls for Kernel {
 
     fn write(&self, to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
         rustix::io::write(to, bytes)
+    }
+
+    fn read_uncached(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
+        rustix::io::preadv2(from, &mut [IoSliceMut::new(into)], AT_POSITION, DONTCACHE)
+    }
+
+    fn write_uncached(&self, to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+        rustix::io::pwritev2(to, &[IoSlice::new(bytes)], AT_POSITION, DONTCACHE)
     }
 
     fn transfer(

@@ -40,6 +40,8 @@ pub(super) struct Engine<'a, C, P> {
     progress: P,
     /// Bytes of the buffer between `read` and `write`.
     pub(super) buffer: usize,
+    /// Bytes of it that are used at first.
+    pub(super) first: usize,
     /// Most bytes to move.
     pub(super) limit: Option<u64>,
     /// Nothing more is moved once it is true.
@@ -62,6 +64,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             outlet,
             progress,
             buffer: BUFFER,
+            first: FIRST,
             limit: None,
             stop: None,
             is_timed: false,
@@ -196,7 +199,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     /// Through our memory. Each page of the buffer costs a fault, so a short input uses few of them.
     fn by_read_write(&mut self) -> Result<Left, CopyError> {
         let mut buffer = Memory::new(self.buffer);
-        let mut used = FIRST;
+        let mut used = self.first;
         loop {
             let most = self.room(used);
             if most == 0 {

@@ -12,6 +12,7 @@ use super::calls::{Calls, Kernel, Transfer};
 use super::memory::Memory;
 use super::outlet::Outlet;
 use super::polling::Polling;
+use super::uncached::PastCache;
 use super::{BUFFER, CopyError, Side, grow};
 use crate::end::{End, Kind};
 use rustix::io::Errno;
@@ -42,12 +43,14 @@ pub struct Fan<'a> {
     from: BorrowedFd<'a>,
     to: Vec<BorrowedFd<'a>>,
     live: bool,
+    leaves_cache: bool,
 }
 
 impl<'a> Fan<'a> {
     /// From `from` to all of `to`.
     pub fn new(from: &'a impl AsFd, to: &'a [impl AsFd]) -> Self {
-        Self { from: from.as_fd(), to: to.iter().map(AsFd::as_fd).collect(), live: false }
+        let to = to.iter().map(AsFd::as_fd).collect();
+        Self { from: from.as_fd(), to, live: false, leaves_cache: false }
     }
 
     /// Passes what comes through a pipe on by reference, and grows that pipe.
@@ -57,6 +60,13 @@ impl<'a> Fan<'a> {
     #[must_use]
     pub fn live(mut self) -> Self {
         self.live = true;
+        self
+    }
+
+    /// Leaves nothing of regular files in the page cache that was not there before, as [`super::Copy::past_cache`].
+    #[must_use]
+    pub fn past_cache(mut self) -> Self {
+        self.leaves_cache = true;
         self
     }
 
@@ -75,6 +85,18 @@ impl<'a> Fan<'a> {
         calls: &impl Calls,
         failed: impl FnMut(usize, CopyError) -> bool,
     ) -> Result<u64, CopyError> {
+        if !self.leaves_cache {
+            return self.spread(calls, failed);
+        }
+        let past = PastCache::new(calls, std::iter::once(self.from).chain(self.to.clone()));
+        past.closed(self.spread(&past, failed), |moved| *moved)
+    }
+
+    fn spread(
+        self,
+        calls: &impl Calls,
+        failed: impl FnMut(usize, CopyError) -> bool,
+    ) -> Result<u64, CopyError> {
         let source = End::of(self.from).map_err(|errno| CopyError {
             side: Side::Source,
             call: "fstat",
@@ -86,7 +108,7 @@ impl<'a> Fan<'a> {
         let outlets = outlets.map(Some).collect();
         let polling = Polling::new(source.kind == Kind::Pipe);
         let mut spread = Spread { calls, from: self.from, polling, outlets, failed, moved: 0 };
-        if self.live && source.kind == Kind::Pipe {
+        if self.live && !self.leaves_cache && source.kind == Kind::Pipe {
             grow(calls, self.from);
             spread.by_reference()?;
         }

@@ -71,6 +71,8 @@ enum Mode {
     Plain,
     Live,
     Sides,
+    /// Nothing stays in the page cache; the kernel does not help.
+    PastCache,
 }
 
 /// The kernel, but the `nth` call of one kind goes wrong.
@@ -225,8 +227,10 @@ fn run(
     let (input, feeder) = source(from, content);
     let (output, close) = sink(to);
     let mut copy = Copy::new(&input, &output);
-    copy.wanted = Wanted { live: faulty.mode != Mode::Plain, sides: faulty.mode == Mode::Sides };
-    copy.grows_source = faulty.mode != Mode::Plain;
+    let is_live = matches!(faulty.mode, Mode::Live | Mode::Sides);
+    copy.wanted = Wanted { live: is_live, sides: faulty.mode == Mode::Sides };
+    copy.grows_source = is_live;
+    copy.leaves_cache = faulty.mode == Mode::PastCache;
     let result = copy.run_on(faulty, |_| {});
     drop(input);
     let bytes = close(output);
@@ -280,6 +284,25 @@ fn a_refused_or_short_call_loses_nothing() {
     assert!(met > cases / 7, "only {met} of {cases} faults were met");
 }
 
+#[test]
+fn past_the_cache_a_refused_or_short_call_loses_nothing() {
+    let content = content();
+    for from in [Kind::File, Kind::Pipe] {
+        for to in [Kind::File, Kind::Pipe, Kind::Append] {
+            for (call, nth) in
+                [Call::Read, Call::Write].into_iter().flat_map(|c| times(c).map(|n| (c, n)))
+            {
+                for fault in FAULTS {
+                    let (mode, seen) = (Mode::PastCache, Cell::new(0));
+                    let faulty = Faulty { call, nth, fault, mode, seen };
+                    let (result, bytes) = run(from, to, &content, &faulty);
+                    judge(&faulty, result, &bytes, &content);
+                }
+            }
+        }
+    }
+}
+
 /// The result of a fan-out, the errors of its sinks, what each sink got.
 type Fanned = (Result<u64, CopyError>, Vec<(usize, CopyError)>, Vec<Vec<u8>>);
 
@@ -290,6 +313,7 @@ fn fan_out(from: Kind, to: &[Kind], content: &[u8], faulty: &Faulty) -> Fanned {
     let mut errors = Vec::new();
     let fan = Fan::new(&input, &outputs);
     let fan = if faulty.mode == Mode::Live { fan.live() } else { fan };
+    let fan = if faulty.mode == Mode::PastCache { fan.past_cache() } else { fan };
     let result = fan.run_on(faulty, |sink, error| {
         errors.push((sink, error));
         true
@@ -308,7 +332,10 @@ fn a_fan_out_gives_every_sink_the_same() {
     let sinks = [Kind::Pipe, Kind::File, Kind::Socket, Kind::Append, Kind::Pipe];
     for from in [Kind::File, Kind::Pipe, Kind::Socket] {
         for (call, nth) in CALLS.iter().flat_map(|c| [1, 2, 7].map(|n| (*c, n))) {
-            for (fault, mode) in FAULTS.iter().flat_map(|f| [(*f, Mode::Plain), (*f, Mode::Live)]) {
+            for (fault, mode) in FAULTS
+                .iter()
+                .flat_map(|f| [(*f, Mode::Plain), (*f, Mode::Live), (*f, Mode::PastCache)])
+            {
                 let faulty = Faulty { call, nth, fault, mode, seen: Cell::new(0) };
                 let (result, errors, got) = fan_out(from, &sinks, &content, &faulty);
                 let failed = |sink: usize| errors.iter().find(|(index, _)| *index == sink);

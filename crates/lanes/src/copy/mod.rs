@@ -16,6 +16,7 @@
 //! Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets. A pipe of our own, and a
 //! sink's pipe after 64 KiB, grow to [`PIPE`], or as near as the user's limits allow,
 //! unless somebody has changed the capacity before. [`Copy::keep_capacity`] changes neither end.
+//! [`Copy::past_cache`] leaves the page cache of files as it was (`uncached`).
 //! For spliced pieces in close order it looks a few times before it sleeps (`polling`). It waits for a
 //! descriptor with O_NONBLOCK and leaves the flag. Overhead before the first byte: two `fstat`, two
 //! `fcntl`, and one `fstatfs` between files; growing a pipe takes one to three calls later.
@@ -27,6 +28,8 @@ mod memory;
 mod outlet;
 mod polling;
 mod route;
+mod trail;
+mod uncached;
 
 use crate::end::{End, Kind};
 use calls::{Calls, Kernel};
@@ -40,6 +43,8 @@ use std::time::Duration;
 pub use fan::Fan;
 use route::Wanted;
 pub use route::Way;
+use uncached::PastCache;
+pub use uncached::Uncached;
 
 /// Bytes of the buffer between `read` and `write`.
 pub const BUFFER: usize = 256 * 1024;
@@ -138,6 +143,7 @@ pub struct Copy<'a> {
     limit: Option<u64>,
     grows_source: bool,
     grows_sink: bool,
+    leaves_cache: bool,
     stop: Option<&'a AtomicBool>,
 }
 
@@ -151,6 +157,7 @@ impl<'a> Copy<'a> {
             limit: None,
             grows_source: false,
             grows_sink: true,
+            leaves_cache: false,
             stop: None,
         }
     }
@@ -204,6 +211,24 @@ impl<'a> Copy<'a> {
         self
     }
 
+    /// Leaves nothing of the regular files at both ends in the page cache that was not there before, as far as the
+    /// kernel lets it. Nothing is passed on by reference then, whatever else is requested.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let from = std::fs::File::open("/proc/self/exe")?;
+    /// let to = tempfile::tempfile()?;
+    /// let copied = pagewise_lanes::Copy::new(&from, &to).past_cache().run()?;
+    /// assert_eq!(copied.bytes, to.metadata()?.len());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn past_cache(mut self) -> Self {
+        self.leaves_cache = true;
+        self
+    }
+
     /// Does not change the capacity of the pipes at both ends.
     #[must_use]
     pub fn keep_capacity(mut self) -> Self {
@@ -239,6 +264,14 @@ impl<'a> Copy<'a> {
     }
 
     fn run_on(self, calls: &impl Calls, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {
+        if !self.leaves_cache {
+            return self.run_ways(calls, progress);
+        }
+        let past = PastCache::new(calls, [self.from, self.to]);
+        past.closed(self.run_ways(&past, progress), |copied| copied.bytes)
+    }
+
+    fn run_ways(self, calls: &impl Calls, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {
         let reported = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
         let from = End::of(self.from).map_err(|e| reported(Side::Source, e))?;
         let to = End::of(self.to).map_err(|e| reported(Side::Sink, e))?;
@@ -250,6 +283,10 @@ impl<'a> Copy<'a> {
         let ways = route::ways(from, to, self.wanted, || calls.has_own_ranges(self.to));
         let mut engine = Engine::new((self.from, from), outlet, progress);
         engine.buffer = buffer(to.kind);
+        if self.leaves_cache {
+            // A folio that reaches over the end of a piece is read from the disk twice.
+            (engine.buffer, engine.first) = (LARGE_BUFFER, LARGE_BUFFER);
+        }
         engine.limit = self.limit;
         engine.stop = self.stop;
         engine.is_timed = self.wanted.sides;

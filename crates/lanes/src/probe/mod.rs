@@ -11,6 +11,7 @@
 //! which goes the same way through the kernel. What is not seen: calls that copy some sizes and
 //! share others (one base page is moved), and filters installed later.
 
+pub(crate) mod cached;
 mod trial;
 
 use crate::buffer::region::Pages;

@@ -5,10 +5,11 @@
 mod style;
 
 use super::command_line::{Instead, in_full};
-use super::files;
+use super::files::{self, Passage};
 use super::message::{quoted, reason, tell};
 use pagewise_kernel::start::restore_pipe_signal;
 use pagewise_lanes::{Copy, CopyError, Side};
+use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Seek};
@@ -35,6 +36,8 @@ standard input.
                            sees later changes to the file, or to memory that a
                            program passed to the pipe. Use it only if nobody
                            changes the data
+      --no-cache           leave the page cache to other programs: drop what
+                           this reads and writes, but nothing that was cached
       --help               display this help and exit
       --version            output version information and exit
 
@@ -44,7 +47,7 @@ Examples:
 ";
 
 /// The long options, in GNU's order.
-const LONG: [&str; 10] = [
+const LONG: [&str; 11] = [
     "number-nonblank",
     "number",
     "squeeze-blank",
@@ -53,6 +56,7 @@ const LONG: [&str; 10] = [
     "show-tabs",
     "show-all",
     "live",
+    "no-cache",
     "help",
     "version",
 ];
@@ -62,6 +66,7 @@ const LONG: [&str; 10] = [
 struct Options {
     style: Style,
     live: bool,
+    no_cache: bool,
     files: Vec<OsString>,
 }
 
@@ -94,6 +99,7 @@ fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
             Short('u') => {}
             Short('v') | Long("show-nonprinting") => style.nonprinting = true,
             Long("live") => options.live = true,
+            Long("no-cache") => options.no_cache = true,
             Long("help") => return Err(Instead::Help),
             Long("version") => return Err(Instead::Version),
             Value(file) => options.files.push(file),
@@ -140,7 +146,9 @@ fn all(options: &Options, output: &File) -> io::Result<bool> {
     }
     let mut held = Vec::new();
     styled.finish(&mut held);
-    files::write_all(output, &held)?;
+    let mut sink = Passage::new(output, options.no_cache);
+    sink.write_all(&held)?;
+    sink.finish()?;
     Ok(all_well)
 }
 
@@ -168,25 +176,36 @@ fn one(name: &OsStr, options: &Options, styled: &mut Styled, output: &File) -> R
     if options.style.is_plain() {
         let copy = Copy::new(&input, output);
         let copy = if options.live { copy.live().grow_source() } else { copy };
+        let copy = if options.no_cache { copy.past_cache() } else { copy };
         copy.run()?;
     } else {
-        style_all(&input, styled, output)?;
+        let [mut source, mut sink] =
+            [&input, output].map(|file| Passage::new(file, options.no_cache));
+        style_all(&mut source, styled, &mut sink)?;
     }
     let failed = if name == files::STANDARD { Failed::Close } else { Failed::Source };
     files::close(input).map_err(failed)
 }
 
 /// Passes one file on as it is to be shown.
-fn style_all(input: &File, styled: &mut Styled, output: &File) -> Result<(), Failed> {
+fn style_all(
+    input: &mut Passage<'_>,
+    styled: &mut Styled,
+    output: &mut Passage<'_>,
+) -> Result<(), Failed> {
+    let source = |errno: Errno| Failed::Source(errno.into());
+    let sink = |errno: Errno| Failed::Sink(errno.into());
     let (mut chunk, mut out) = (vec![0; pagewise_lanes::copy::BUFFER], Vec::new());
     loop {
-        match files::read(input, &mut chunk).map_err(|errno| Failed::Source(errno.into()))? {
-            0 => return Ok(()),
+        match input.read(&mut chunk).map_err(source)? {
+            0 => break,
             n => styled.show(&chunk[..n], &mut out),
         }
-        files::write_all(output, &out).map_err(|errno| Failed::Sink(errno.into()))?;
+        output.write_all(&out).map_err(sink)?;
         out.clear();
     }
+    input.finish().map_err(source)?;
+    output.finish().map_err(sink)
 }
 
 /// A file that is appended to itself would fill the disk.

@@ -5,7 +5,7 @@
 //! `--live`. If the time on either side is to be shown, and only then, it goes through a pipe of our
 //! own. Lines, `-A`, `-B`, `-C` and `-Y` need the bytes in our memory: read and write then.
 
-use super::super::files;
+use super::super::files::{self, Passage};
 use super::super::message::{quoted, reason, tell};
 use super::allowance::Allowance;
 use super::control::Control;
@@ -75,12 +75,17 @@ pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
     let allowance = options.rate_limit.map(|rate| Allowance::new(rate, 0));
     let names = options.files.clone();
     let (has_reported, has_opened, bits) = (false, false, 0);
+    let sink = Passage::new(output, options.no_cache);
     let mut flow =
-        Flow { control, options, output, tally, allowance, has_reported, has_opened, bits };
+        Flow { control, options, output, sink, tally, allowance, has_reported, has_opened, bits };
     for name in &names {
         if !flow.one(name) {
             break;
         }
+    }
+    if let Err(errno) = flow.sink.finish() {
+        flow.bits |= NOT_MOVED;
+        tell("meter", &format!("write error: {}", reason(&errno.into())));
     }
     tally.is_over.store(true, Relaxed);
     // As pv has it, not for standard input.
@@ -94,6 +99,8 @@ struct Flow<'a> {
     /// The options in force when they were last looked at.
     options: Arc<Options>,
     output: &'a File,
+    /// The same, for bytes that pass through our memory.
+    sink: Passage<'a>,
     tally: &'a Tally,
     allowance: Option<Allowance>,
     /// Unreadable data of this input was reported already.
@@ -210,6 +217,9 @@ impl Flow<'_> {
             if gauge::tells_sides(&self.options) {
                 copy = copy.tell_sides();
             }
+            if self.options.no_cache {
+                copy = copy.past_cache();
+            }
             let mut before = 0;
             let copied = copy.run_watched(|step| {
                 let Step { moved, way, source, sink } = step;
@@ -226,6 +236,7 @@ impl Flow<'_> {
     fn by_hand(&mut self, input: &File) -> Result<(), CopyError> {
         let size = self.options.buffer.unwrap_or(pagewise_lanes::copy::BUFFER);
         let mut buffer = vec![0; size];
+        let mut source_file = Passage::new(input, self.options.no_cache);
         while let Some(room) = self.room() {
             let most = match self.options.unit {
                 // How many bytes a line has is seen only after reading.
@@ -233,10 +244,11 @@ impl Flow<'_> {
                 Unit::Bytes | Unit::Bits => usize::try_from(room).map_or(size, |n| n.min(size)),
             };
             let start = Instant::now();
-            let n = files::read(input, &mut buffer[..most])
+            let n = source_file
+                .read(&mut buffer[..most])
                 .map_err(|errno| self.error(Side::Source, "read", errno))?;
             if n == 0 {
-                return Ok(());
+                break;
             }
             let mut source = start.elapsed();
             let mut rest = &buffer[..n];
@@ -249,7 +261,7 @@ impl Flow<'_> {
                 self.account(now, std::mem::take(&mut source), start.elapsed())?;
             }
         }
-        Ok(())
+        source_file.finish().map_err(|errno| self.error(Side::Source, "lseek", errno))
     }
 
     /// How many of the bytes hold no more than `room` bytes, or lines.
@@ -289,7 +301,8 @@ impl Flow<'_> {
         CopyError { side, call, errno, moved: self.tally.bytes.load(Relaxed) }
     }
 
-    fn write(&self, bytes: &[u8]) -> Result<(), CopyError> {
-        files::write_all(self.output, bytes).map_err(|errno| self.error(Side::Sink, "write", errno))
+    fn write(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
+        let written = self.sink.write_all(bytes);
+        written.map_err(|errno| self.error(Side::Sink, "write", errno))
     }
 }

@@ -78,6 +78,9 @@ How to move data (as pv does, by reference; see below):
   -C, --no-splice          copy: exact even if the writer or file changes data
       --live               also pass files to sockets by reference, and grow
                            the pipe that is read
+      --no-cache           copy, and leave the page cache to other programs:
+                           drop what this reads and writes, but nothing that
+                           was cached
   -E, --skip-errors        write zeroes for unreadable data; -EE reports it
                            once per file
   -Y, --sync               write to disk after each write

@@ -28,7 +28,7 @@ const REFUSED: [(&str, &str); 9] = [
 const LONG: &str = "progress timer eta fineta rate average-rate bytes buffer-percent last-written \
     format name numeric json quiet bits si line-mode null interval average-rate-window wait \
     delay-start width height force cursor bar-style stats size stop-at-size rate-limit buffer-size \
-    no-splice live skip-errors sync output watchfd remote pidfile help version query direct-io sparse \
+    no-splice live no-cache skip-errors sync output watchfd remote pidfile help version query direct-io sparse \
     discard store-and-forward error-skip-block gauge extra-display monitor";
 
 /// Most bytes of a buffer (`-B`).
@@ -115,6 +115,8 @@ pub(super) struct Options {
     pub(super) copies: bool,
     /// Grows the pipe that is read from.
     pub(super) live: bool,
+    /// Leaves nothing in the page cache that was not there.
+    pub(super) no_cache: bool,
     pub(super) skips_errors: bool,
     /// Tells of the first that is skipped in a file only (`-EE`).
     pub(super) tells_once: bool,
@@ -156,6 +158,7 @@ impl Default for Options {
             buffer: None,
             copies: false,
             live: false,
+            no_cache: false,
             skips_errors: false,
             tells_once: false,
             syncs: false,
@@ -312,6 +315,7 @@ fn switches(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
         Short('v') | Long("stats") => options.stats = true,
         Short('C') | Long("no-splice") => options.copies = true,
         Long("live") => options.live = true,
+        Long("no-cache") => options.no_cache = true,
         Short('E') | Long("skip-errors") => {
             (options.tells_once, options.skips_errors) = (options.skips_errors, true);
         }

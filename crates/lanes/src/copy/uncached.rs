@@ -1,0 +1,421 @@
+//! Reading and writing regular files so that they leave nothing in the page cache that was not there.
+//!
+//! A copy that reads or writes much once pushes the files of other programs out of the cache. Since Linux 6.14 the
+//! kernel drops the pages itself: `preadv2(2)` and `pwritev2(2)` with `RWF_DONTCACHE`, which leaves pages that were
+//! cached before. Where the file system or the kernel refuses that, each file has a trail: what is behind its position
+//! is dropped by `POSIX_FADV_DONTNEED`. What was written is brought to the disk before (`sync_file_range(2)`), because
+//! dirty pages cannot be dropped. Pages that `mincore(2)` called cached before this copy came near stay. So do all pages
+//! of a file that this account may not ask about, those that somebody maps, and those of a file system in memory.
+//!
+//! Pieces that are not whole pages go by the trail too: by the flag a page would be gone when the next piece wants its
+//! rest. Written pages leave the cache when they are on the disk, so some stay for a moment after the end. Nothing
+//! becomes durable by this. Cost of a trail: 2 ns a page, and a wait for the disk every 8 MiB written.
+
+use super::calls::{Calls, Kernel, Transfer};
+use super::trail::{Trail, page_len, position};
+use super::{CopyError, Side};
+use crate::end::{End, Kind};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// A file that is read or written without filling the page cache. What is no regular file is read and written as
+/// always.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::{Seek, Write};
+/// let mut file = tempfile::tempfile()?;
+/// file.write_all(b"read once")?;
+/// file.rewind()?;
+/// let mut bytes = [0; 20];
+/// let mut source = pagewise_lanes::Uncached::of(&file);
+/// assert_eq!((source.read(&mut bytes)?, &bytes[..9]), (9, &b"read once"[..]));
+/// source.finish()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Uncached<'a>(Passing<'a, Kernel>);
+
+impl<'a> Uncached<'a> {
+    /// Of an open file, from its position on.
+    pub fn of(file: &'a impl AsFd) -> Self {
+        Self(Passing::of(&Kernel, file.as_fd()))
+    }
+
+    /// `read(2)`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the call.
+    pub fn read(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        self.0.read(into)
+    }
+
+    /// `write(2)`.
+    ///
+    /// # Errors
+    ///
+    /// Those of the call, and those of writing to the disk.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        self.0.write(bytes)
+    }
+
+    /// Drops what is left behind the position.
+    ///
+    /// # Errors
+    ///
+    /// Those of writing to the disk.
+    pub fn finish(&mut self) -> Result<(), Errno> {
+        self.0.finish()
+    }
+}
+
+/// How the cache of a file is left as it was.
+#[derive(Debug)]
+enum How {
+    /// It is no regular file.
+    AsAlways,
+    /// The kernel drops the pages.
+    ByFlag { is_appending: bool },
+    /// We drop them.
+    ByTrail(Trail),
+}
+
+/// One end of a copy past the cache.
+#[derive(Debug)]
+struct Passing<'a, C> {
+    calls: &'a C,
+    fd: BorrowedFd<'a>,
+    how: How,
+    writes: bool,
+}
+
+impl<'a, C: Calls> Passing<'a, C> {
+    fn of(calls: &'a C, fd: BorrowedFd<'a>) -> Self {
+        let file = End::of(fd).ok().filter(|end| end.kind == Kind::Regular);
+        let by_flag = |end: End| How::ByFlag { is_appending: end.append };
+        Self { calls, fd, how: file.map_or(How::AsAlways, by_flag), writes: false }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
+        if self.is_by_flag(into.len())? {
+            match self.calls.read_uncached(self.fd, into) {
+                Err(errno) if is_refusal(errno) => {}
+                done => return done,
+            }
+        }
+        self.before_call()?;
+        let read = self.calls.read(self.fd, into)?;
+        if let How::ByTrail(trail) = &mut self.how {
+            trail.passed_by_reading(self.fd)?;
+        }
+        Ok(read)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        self.writes = true;
+        if self.is_by_flag(bytes.len())? {
+            match self.calls.write_uncached(self.fd, bytes) {
+                Err(errno) if is_refusal(errno) => {}
+                done => return done,
+            }
+        }
+        self.before_call()?;
+        let written = self.calls.write(self.fd, bytes)?;
+        if let How::ByTrail(trail) = &mut self.how {
+            trail.passed_by_writing(self.fd)?;
+        }
+        Ok(written)
+    }
+
+    /// The kernel may be asked to drop what this call of `len` bytes passes: whole pages. A page of which the next
+    /// call wants the rest would be gone by then.
+    fn is_by_flag(&self, len: usize) -> Result<bool, Errno> {
+        let How::ByFlag { is_appending: false } = self.how else { return Ok(false) };
+        let page = page_len();
+        Ok((len as u64).is_multiple_of(page) && position(self.fd)?.is_multiple_of(page))
+    }
+
+    /// From here on, what this file passes is dropped by us.
+    fn before_call(&mut self) -> Result<(), Errno> {
+        if let How::ByFlag { is_appending } = self.how {
+            self.how = How::ByTrail(Trail::begin(self.fd, is_appending)?);
+        }
+        if let How::ByTrail(trail) = &mut self.how {
+            trail.look_ahead(self.fd);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), Errno> {
+        match &mut self.how {
+            How::ByTrail(trail) => trail.finish(self.fd, self.writes),
+            How::AsAlways | How::ByFlag { .. } => Ok(()),
+        }
+    }
+}
+
+/// The flag, or the call, is not taken here. What else is wrong the call without the flag tells.
+fn is_refusal(errno: Errno) -> bool {
+    matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
+}
+
+/// The calls of a copy whose ends are passed so. It moves bytes by `read` and `write` only.
+pub(super) struct PastCache<'a, C> {
+    calls: &'a C,
+    ends: Vec<RefCell<Passing<'a, C>>>,
+}
+
+impl<'a, C: Calls> PastCache<'a, C> {
+    pub(super) fn new(calls: &'a C, ends: impl IntoIterator<Item = BorrowedFd<'a>>) -> Self {
+        let ends = ends.into_iter().map(|fd| RefCell::new(Passing::of(calls, fd)));
+        Self { calls, ends: ends.collect() }
+    }
+
+    fn end(&self, fd: BorrowedFd<'_>) -> Option<&RefCell<Passing<'a, C>>> {
+        self.ends.iter().find(|end| end.borrow().fd.as_raw_fd() == fd.as_raw_fd())
+    }
+
+    /// Drops what is left after a copy that has ended so and moved so many bytes.
+    pub(super) fn closed<T>(
+        &self,
+        done: Result<T, CopyError>,
+        moved: impl Fn(&T) -> u64,
+    ) -> Result<T, CopyError> {
+        // All of them, whatever the first says.
+        let finished: Vec<_> = self.ends.iter().map(|end| end.borrow_mut().finish()).collect();
+        let first: Result<(), Errno> = finished.into_iter().collect();
+        let done = done?;
+        let (side, call, moved) = (Side::Sink, "sync_file_range", moved(&done));
+        first.map(|()| done).map_err(|errno| CopyError { side, call, errno, moved })
+    }
+}
+
+impl<C: Calls> Calls for PastCache<'_, C> {
+    fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
+        match self.end(from) {
+            Some(end) => end.borrow_mut().read(into),
+            None => self.calls.read(from, into),
+        }
+    }
+
+    fn write(&self, to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+        match self.end(to) {
+            Some(end) => end.borrow_mut().write(bytes),
+            None => self.calls.write(to, bytes),
+        }
+    }
+
+    fn transfer(
+        &self,
+        _how: Transfer,
+        _from: BorrowedFd<'_>,
+        _to: BorrowedFd<'_>,
+        _most: usize,
+    ) -> Result<usize, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
+        self.calls.pipe()
+    }
+
+    fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno> {
+        self.calls.grow(pipe, size)
+    }
+
+    fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {
+        self.calls.wait(fd, ready)
+    }
+
+    fn has_own_ranges(&self, _file: BorrowedFd<'_>) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests {
+    use super::*;
+    use crate::copy::{Copied, Copy, Fan, Way};
+    use crate::probe::cached;
+    use rustix::fs::Advice;
+    use std::fs::File;
+    use std::io::{Read, Seek, Write};
+    use std::ops::Range;
+    use std::os::unix::fs::FileExt;
+
+    const MIB: u64 = 1 << 20;
+    const SIZE: u64 = 24 * MIB + 777;
+    /// A part of the file that is cached before.
+    const CACHED: Range<u64> = 9 * MIB..10 * MIB;
+
+    /// A kernel or file system that does not drop pages by itself, and says so with this.
+    struct Refusing(Errno);
+
+    impl Calls for Refusing {
+        fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
+            Kernel.read(from, into)
+        }
+        fn write(&self, to: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
+            Kernel.write(to, bytes)
+        }
+        fn read_uncached(&self, _: BorrowedFd<'_>, _: &mut [u8]) -> Result<usize, Errno> {
+            Err(self.0)
+        }
+        fn write_uncached(&self, _: BorrowedFd<'_>, _: &[u8]) -> Result<usize, Errno> {
+            Err(self.0)
+        }
+        fn transfer(
+            &self,
+            how: Transfer,
+            from: BorrowedFd<'_>,
+            to: BorrowedFd<'_>,
+            most: usize,
+        ) -> Result<usize, Errno> {
+            Kernel.transfer(how, from, to, most)
+        }
+        fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
+            Kernel.pipe()
+        }
+        fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno> {
+            Kernel.grow(pipe, size)
+        }
+        fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {
+            Kernel.wait(fd, ready)
+        }
+        fn has_own_ranges(&self, file: BorrowedFd<'_>) -> bool {
+            Kernel.has_own_ranges(file)
+        }
+    }
+
+    fn content() -> Vec<u8> {
+        (0..SIZE).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
+    }
+
+    /// Which pages of a file are cached.
+    fn pages(file: &File) -> Vec<bool> {
+        cached::cached_pages(file.as_fd(), 0..file.metadata().unwrap().len()).unwrap()
+    }
+
+    fn count(file: &File) -> usize {
+        pages(file).into_iter().filter(|page| *page).count()
+    }
+
+    /// A file of which only [`CACHED`] is cached; none, with a `SKIP` line, on a file system in memory.
+    fn source(content: &[u8]) -> Option<File> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        file.sync_all().unwrap();
+        let advise = |advice| rustix::fs::fadvise(&file, 0, None, advice).unwrap();
+        advise(Advice::DontNeed);
+        if count(&file) > 0 {
+            println!("SKIP past the cache: this file system keeps its pages");
+            return None;
+        }
+        advise(Advice::Random);
+        let mut part = vec![0; (CACHED.end - CACHED.start) as usize];
+        file.read_exact_at(&mut part, CACHED.start).unwrap();
+        advise(Advice::Normal);
+        file.rewind().unwrap();
+        Some(file)
+    }
+
+    /// Whether a written file leaves the cache, now or when the disk has it.
+    fn leaves(file: &File, most: usize) -> bool {
+        file.sync_all().unwrap();
+        (0..500).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            count(file) <= most
+        })
+    }
+
+    fn whole(mut file: &File) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// A copy between files leaves the source's pages as they were, those of the sink gone, and those of another
+    /// file unchanged.
+    fn check(calls: &impl Calls, most: usize) {
+        let content = content();
+        let Some(from) = source(&content) else { return };
+        let before = pages(&from);
+        assert_eq!(before.iter().filter(|page| **page).count() as u64, MIB / page_len());
+        let mut other = tempfile::tempfile().unwrap();
+        other.write_all(&content[..MIB as usize]).unwrap();
+        let others = pages(&other);
+        let to = tempfile::tempfile().unwrap();
+        let copied = Copy::new(&from, &to).past_cache().live().run_on(calls, |_| {}).unwrap();
+        assert_eq!(copied, Copied { bytes: SIZE, way: Way::ReadWrite });
+        let after = pages(&from);
+        let kept = before.iter().zip(&after).all(|(before, after)| !before || *after);
+        assert!(kept, "pages that were cached before are gone");
+        let new = before.iter().zip(&after).filter(|(before, after)| !**before && **after);
+        assert!(new.count() <= most);
+        assert_eq!(pages(&other), others);
+        assert!(leaves(&to, most), "{} pages stay", count(&to));
+        assert!(whole(&to) == content);
+    }
+
+    #[test]
+    fn the_kernel_drops_what_a_copy_has_passed_or_we_do() {
+        // The last page of each file may stay: it is not a whole one.
+        check(&Kernel, 2);
+        for errno in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::PERM] {
+            check(&Refusing(errno), 2);
+        }
+    }
+
+    #[test]
+    fn pieces_of_any_size_leave_nothing_and_what_is_written_over_stays() {
+        let content = content();
+        let mut to = tempfile::tempfile().unwrap();
+        to.write_all(&content[..MIB as usize]).unwrap();
+        to.sync_all().unwrap();
+        to.rewind().unwrap();
+        let mut sink = Uncached::of(&to);
+        for piece in content.chunks(100_001) {
+            let mut rest = piece;
+            while !rest.is_empty() {
+                rest = &rest[sink.write(rest).unwrap()..];
+            }
+        }
+        sink.finish().unwrap();
+        let there = (MIB / page_len()) as usize;
+        assert!(pages(&to)[..there].iter().all(|page| *page), "what was cached is gone");
+        if source(&content).is_some() {
+            assert!(leaves(&to, there + 1), "{} pages stay", count(&to));
+        }
+        assert!(whole(&to) == content);
+    }
+
+    #[test]
+    fn a_fan_out_leaves_nothing_of_its_files() {
+        let content = content();
+        let Some(from) = source(&content) else { return };
+        let sinks = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
+        assert_eq!(Fan::new(&from, &sinks).past_cache().run(|_, _| false), Ok(SIZE));
+        assert!(count(&from) as u64 <= MIB / page_len() + 2);
+        for sink in &sinks {
+            assert!(leaves(sink, 2), "{} pages stay", count(sink));
+            assert!(whole(sink) == content);
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_read_and_written_as_always() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let mut sink = Uncached::of(&writer);
+        assert_eq!(sink.write(b"abc"), Ok(3));
+        let mut bytes = [0; 5];
+        let mut source = Uncached::of(&reader);
+        assert_eq!((source.read(&mut bytes), &bytes[..3]), (Ok(3), &b"abc"[..]));
+        assert_eq!((sink.finish(), source.finish()), (Ok(()), Ok(())));
+    }
+}
