@@ -24,3 +24,4 @@ pub mod service;
 pub mod stats;
 pub mod text;
 pub mod top;
+pub mod tradeoff;

@@ -206,6 +206,22 @@ pub struct Design {
     pub arms: Vec<String>,
 }
 
+/// Time and memory of an arm side by side: medians over its runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TimeAndMemory {
+    pub arm: String,
+    pub time_ns: Nanos,
+    pub memory_bytes: Bytes,
+    /// Of the control.
+    pub time_ratio: f64,
+    pub memory_ratio: f64,
+    /// How many percent of memory stand against one percent of time, where an arm has less of one and more of
+    /// the other.
+    pub memory_price: Option<f64>,
+    /// No other has clearly less of one without more of the other.
+    pub is_on_front: bool,
+}
+
 /// A whole experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
@@ -218,6 +234,9 @@ pub struct Experiment {
     /// What each guard showed of each arm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Guarded>,
+    /// Time and memory of each arm that ran, the control first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub time_and_memory: Vec<TimeAndMemory>,
     /// Things the reader must know (two speeds, interrupted).
     pub warnings: Vec<String>,
     /// Ended by the user.

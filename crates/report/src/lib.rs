@@ -55,6 +55,7 @@ mod text_report;
 mod text_system;
 mod text_trial;
 mod top;
+mod tradeoff;
 
 pub use applied::{applied_list, applied_page, change_page, undone_page};
 pub use bench::svg;

@@ -15,6 +15,7 @@ use crate::service::{service_csv, service_section};
 use crate::shell::start_line;
 use crate::style::{Style, Tone};
 use crate::text_report::text_section;
+use crate::tradeoff::tradeoff_section;
 use crate::{
     continue_section, diagnosis_section, look_section, machine_line, memory_section,
     output_section, profile_section, receipt_section, text_trial_section,
@@ -145,6 +146,7 @@ fn examined(run: &Run, page: &mut Document) {
     } else if let Some(experiment) = &run.experiment {
         let ab = matches!(run.kind, RunKind::Ab | RunKind::Bench);
         page.section(tried_section(experiment, ab));
+        page.section(tradeoff_section(experiment));
     }
     if matches!(run.outcome, Some(Outcome::AdviceOnly)) {
         page.section(candidates_section(&run.candidates));

@@ -27,7 +27,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt, Settings};
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
 use pagewise_model::trial::{
-    Block, Design, Effect, Experiment, Point, Quantity, Verdict, Weather, Word,
+    Block, Design, Effect, Experiment, Point, Quantity, TimeAndMemory, Verdict, Weather, Word,
 };
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -320,9 +320,28 @@ pub(crate) fn experiment(verdicts: Vec<Verdict>) -> Experiment {
         blocks: vec![block(None), block(None), block(Some("not finished"))],
         verdicts,
         guarded: vec![],
+        time_and_memory: vec![],
         warnings: vec![],
         interrupted: false,
         halted: None,
+    }
+}
+
+/// Beside a control of 1 s and 1 GiB.
+fn time_and_memory(
+    arm: &str,
+    (ms, mib): (u64, u64),
+    memory_price: Option<f64>,
+    is_on_front: bool,
+) -> TimeAndMemory {
+    TimeAndMemory {
+        arm: arm.into(),
+        time_ns: Nanos::millis(ms),
+        memory_bytes: Bytes::mib(mib),
+        time_ratio: ms as f64 / 1000.0,
+        memory_ratio: mib as f64 / 1024.0,
+        memory_price,
+        is_on_front,
     }
 }
 
@@ -374,6 +393,11 @@ pub(crate) fn proven() -> Run {
         ),
         verdict("malloc-keep", Word::NotTried, "the budget had no room for it", None),
     ]));
+    run.experiment.as_mut().unwrap().time_and_memory = vec![
+        time_and_memory("plain", (1000, 1024), None, true),
+        time_and_memory("heap-huge", (520, 1036), Some(0.024), true),
+        time_and_memory("allocator=jemalloc", (1010, 1100), None, false),
+    ];
     run.output_checks = vec![OutputCheck { arm: "heap-huge".into(), equal: true, notes: vec![] }];
     run.receipt = Some(receipt());
     run.warnings = vec!["the two plain runs differ in a time stamp, which was left out".into()];

@@ -8,6 +8,7 @@ use super::runner::{Halt, Runner, ours};
 use crate::world::Arm;
 use pagewise_judge::guards::{self, Beside};
 use pagewise_judge::race::{Claim, Findings, LEAST_GAIN, RULED_OUT, Race};
+use pagewise_judge::tradeoff;
 use pagewise_model::Nanos;
 use pagewise_model::guard::Guarded;
 use pagewise_model::trial::{Block, Design, Experiment, Ratio, Verdict, Weather, Word};
@@ -381,7 +382,7 @@ impl<'a, L: Lab> Schedule<'a, L> {
             }
             Some(Halt::Budget) | None => None,
         };
-        Experiment {
+        let mut experiment = Experiment {
             design: Design {
                 quantity: plan.quantity,
                 guards: plan.guards.clone(),
@@ -393,10 +394,13 @@ impl<'a, L: Lab> Schedule<'a, L> {
             blocks: self.blocks,
             verdicts,
             guarded,
+            time_and_memory: Vec::new(),
             warnings,
             interrupted: halt == Some(Halt::Interrupted),
             halted,
-        }
+        };
+        experiment.time_and_memory = tradeoff::side_by_side(&experiment);
+        experiment
     }
 }
 

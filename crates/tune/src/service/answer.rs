@@ -139,6 +139,7 @@ pub(super) fn conclude(
         blocks: Vec::new(),
         verdicts: arms.iter().enumerate().map(verdict).collect(),
         guarded: (0..arms.len()).flat_map(|arm| standings.guarded(arm)).collect(),
+        time_and_memory: Vec::new(),
         warnings: Vec::new(),
         interrupted,
         halted: None,

@@ -1,0 +1,80 @@
+//! Time and memory of each arm side by side, with what memory an arm takes for time.
+
+use crate::number::{change, percent};
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use pagewise_model::trial::{Experiment, TimeAndMemory};
+
+/// From this width on figures stand beside their changes.
+const ROOMY: usize = 76;
+/// Arms, the control included, from which on a table says more than the verdicts.
+const SEVERAL: usize = 3;
+
+/// Nothing where fewer arms ran.
+pub(crate) fn tradeoff_section(experiment: &Experiment) -> Document {
+    let mut page = Document::default();
+    let all = &experiment.time_and_memory;
+    if all.len() < SEVERAL {
+        return page;
+    }
+    page.heading("time and memory side by side");
+    let (wide, narrow) = (table(experiment, true), table(experiment, false));
+    page.fitted(move |style| if style.columns() >= ROOMY { &wide } else { &narrow }.clone());
+    let of = match experiment.points_of(&experiment.design.control).next() {
+        Some(point) if point.usage.memory.is_some() => "all processes together",
+        _ => "the largest process",
+    };
+    let text = format!(
+        "medians; memory is the peak of {of}. Unbeaten: no other arm has less of one without more of the other"
+    );
+    page.para(&text, 2, Tone::Faint);
+    page
+}
+
+/// With the figures beside their changes where it is `roomy`.
+fn table(experiment: &Experiment, roomy: bool) -> Document {
+    let figure = Align::Decimal;
+    let mut columns = vec![("arm", Align::Name), ("time", figure)];
+    match roomy {
+        true => columns.extend([("", figure), ("memory", figure), ("", figure)]),
+        false => columns.push(("memory", figure)),
+    }
+    let price = if roomy { "memory for 1% time" } else { "for 1% time" };
+    columns.extend([(price, figure), ("", Align::Left)]);
+    let mut table = Table::new(&columns);
+    for one in &experiment.time_and_memory {
+        table.row(row(one, one.arm == experiment.design.control, roomy));
+    }
+    table.into()
+}
+
+fn row(one: &TimeAndMemory, is_control: bool, roomy: bool) -> Vec<Cell> {
+    let [time, memory] = [
+        (one.time_ns.to_string(), one.time_ratio),
+        (one.memory_bytes.to_string(), one.memory_ratio),
+    ]
+    .map(|(figure, ratio)| -> Vec<Cell> {
+        match (roomy, is_control) {
+            (true, true) => vec![figure.into(), "".into()],
+            (true, false) => vec![figure.into(), change(ratio).into()],
+            (false, true) => vec![figure.into()],
+            (false, false) => vec![change(ratio).into()],
+        }
+    });
+    let mark = match one.is_on_front {
+        true => Cell::new("unbeaten", Tone::Good),
+        false => "".into(),
+    };
+    let (arm, price) = (one.arm.as_str().into(), price(one).into());
+    [vec![arm], time, memory, vec![price, mark]].concat()
+}
+
+/// What one percent of time costs, or what it brings where the arm takes more of it.
+fn price(one: &TimeAndMemory) -> String {
+    let shown = |price: f64| {
+        let word = if one.memory_ratio > 1.0 { "more" } else { "less" };
+        format!("{} {word}", percent(price / 100.0))
+    };
+    one.memory_price.map_or_else(String::new, shown)
+}
