@@ -23,6 +23,7 @@ pub fn machine() -> Machine {
         memory_bytes: meminfo::read().map_or(Bytes(0), |m| m.total),
         thp_enabled: thp::enabled().into(),
         thp_defrag: thp::defrag().into(),
+        small_folios: thp::small_folios().into(),
         hypervisor: hypervisor(),
         // pipe(7): the default of a kernel that does not say.
         pipe_max_bytes: pipe::max_size().unwrap_or(Bytes::mib(1)),

@@ -6,8 +6,9 @@
 
 use crate::error::SysError;
 use crate::proc::{read_bytes, read_number, read_text};
+use pagewise_model::machine::SmallFolios;
 use pagewise_model::{Bytes, PageSize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const DIR: &str = "/sys/kernel/mm/transparent_hugepage";
 
@@ -68,6 +69,45 @@ pub struct SizeControl {
     pub enabled: Option<String>,
     /// The same for shared memory.
     pub shmem_enabled: Option<String>,
+}
+
+/// The file that says for whom folios of this size are, below `root`.
+fn control(root: &Path, size: PageSize) -> PathBuf {
+    root.join(format!("hugepages-{}kB/enabled", size.bytes() >> 10))
+}
+
+/// The directory of the settings.
+#[must_use]
+pub fn root() -> &'static Path {
+    Path::new(DIR)
+}
+
+/// For whom anonymous memory is on folios of this size (`always`, `inherit`, `madvise`, `never`), by the settings below
+/// `root`.
+pub fn word(root: &Path, size: PageSize) -> Result<String, SysError> {
+    let path = control(root, size).display().to_string();
+    let text = read_text(&path)?;
+    chosen(&text).map(str::to_owned).ok_or_else(|| SysError::malformed("read", path))
+}
+
+/// Changes that for the whole machine.
+pub fn set_word(root: &Path, size: PageSize, word: &str) -> Result<(), SysError> {
+    let path = control(root, size);
+    std::fs::write(&path, word).map_err(|e| SysError::new("write", path.display().to_string(), e))
+}
+
+/// Folios of this size that faults on anonymous memory have had so far, on the whole machine.
+pub fn folio_faults(size: PageSize) -> Result<u64, SysError> {
+    let count =
+        read_number(format!("{DIR}/hugepages-{}kB/stats/anon_fault_alloc", size.bytes() >> 10))?;
+    Ok(u64::try_from(count).unwrap_or_default())
+}
+
+/// For whom small folios and the largest are now.
+pub fn small_folios() -> Result<SmallFolios, SysError> {
+    let (small, largest) = (SmallFolios::SIZE, huge_page_size()?);
+    let words = (word(root(), small)?, word(root(), largest)?);
+    Ok(SmallFolios { small: words.0, largest: words.1, may_change: false })
 }
 
 /// Every size that this kernel knows, smallest first; empty before multi-size THP.

@@ -8,7 +8,7 @@
 
 use crate::error::PriceError;
 use crate::prices::file::{self, FileFault, FileReads};
-use crate::prices::memory::{Anon, Cow, Huge, MapUnmap, Zero};
+use crate::prices::memory::{Anon, Cow, ForkTables, Huge, MapUnmap, Zero};
 use crate::prices::pipe_copy::{self, PipeTransfers};
 use crate::prices::process::{Spawn, Syscall, Wakeup};
 use crate::prices::{chase, host};
@@ -150,6 +150,7 @@ struct Table {
     cross: Series<Wakeup>,
     same: Series<Wakeup>,
     spawn: Series<Spawn>,
+    fork_tables: Series<ForkTables>,
 }
 
 impl Table {
@@ -158,9 +159,10 @@ impl Table {
         let file = Rc::new(file::create_cached(dir, file_len, file::BLOCK)?);
         let page = usize::try_from(page_size::base().bytes()).unwrap_or(file::BLOCK);
         let paged = Rc::new(file::create_cached(dir, file_len, page)?);
-        // These two fork: first, so that their children share no page with what the others write.
+        // These fork: first, so that their children share no page with what the others write.
         let file_fault = Series::start(FileFault::new(paged, file_len));
         let cow = Series::start(Cow::new(Rc::clone(&file), file_len / 2));
+        let fork_tables = Series::start(ForkTables::new(file_len));
         let other = cpus.iter().copied().find(|&cpu| cpu != own);
         let cross = other.map(Wakeup::with_partner_on);
         let one_cpu = || PriceError::Unavailable("there is only one CPU to run on".to_owned());
@@ -177,6 +179,7 @@ impl Table {
             cross: Series::start(cross.ok_or_else(one_cpu)),
             same: Series::start(Ok(Wakeup::with_partner_on(own))),
             spawn: Series::start(Spawn::new()),
+            fork_tables,
         })
     }
 
@@ -209,6 +212,7 @@ impl Table {
         self.cross.step();
         self.same.step();
         self.spawn.step();
+        self.fork_tables.step();
     }
 
     /// The prices, without those that are not of the table.
@@ -228,6 +232,7 @@ impl Table {
             wakeup_cross_ns: self.cross.finish_fact(),
             wakeup_same_ns: self.same.finish()?,
             spawn_ns: self.spawn.finish_fact(),
+            fork_page_ns: self.fork_tables.finish_fact(),
             chase: Vec::new(),
             host_fault_extra_ns: Fact::missing("not examined yet"),
             prior: false,

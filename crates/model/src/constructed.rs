@@ -27,6 +27,7 @@ pub fn machine() -> Machine {
         memory_bytes: Bytes::gib(8),
         thp_enabled: Fact::Known("madvise".to_owned()),
         thp_defrag: Fact::Known("madvise".to_owned()),
+        small_folios: Fact::missing("none"),
         hypervisor: None,
         pipe_max_bytes: Bytes::mib(1),
         perf_event_paranoid: Fact::Known(2),
@@ -59,6 +60,8 @@ pub fn process() -> ProcessSeen {
         is_32_bit: false,
         allocator: Allocator::Glibc,
         glibc_huge_tunable: None,
+        is_python: false,
+        opens_deep: None,
         threads: 1,
         peak_rss_bytes: Bytes(0),
         anon_bytes: Bytes(0),
@@ -70,6 +73,8 @@ pub fn process() -> ProcessSeen {
         moved_bytes: None,
         traced_life_ns: Nanos(1),
         churn: MapChurn::default(),
+        forks: 0,
+        forked_bytes: Bytes(0),
         incomplete: None,
     }
 }

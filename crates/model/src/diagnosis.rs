@@ -17,6 +17,8 @@ pub enum CostKind {
     FileFaults,
     /// Copy-on-write faults.
     CowFaults,
+    /// Copying page tables at fork.
+    Fork,
     /// Faults that waited for I/O.
     MajorFaults,
     /// Copies through pipes.
@@ -44,6 +46,7 @@ impl CostKind {
             Self::Zeroing => "zeroing",
             Self::FileFaults => "file faults",
             Self::CowFaults => "copy-on-write faults",
+            Self::Fork => "page tables at fork",
             Self::MajorFaults => "major faults",
             Self::PipeCopies => "copies through pipes",
             Self::FileCopies => "copies of file data",

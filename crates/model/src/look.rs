@@ -65,6 +65,12 @@ pub struct ProcessSeen {
     /// Whether its glibc knows the tunable for huge pages (2.35 and later); absent with another C
     /// library and where its file could not be read.
     pub glibc_huge_tunable: Option<bool>,
+    /// It is a CPython whose own pools for small objects `PYTHONMALLOC` switches off.
+    #[serde(default)]
+    pub is_python: bool,
+    /// The file of it that opens libraries with `RTLD_DEEPBIND`, if one does.
+    #[serde(default)]
+    pub opens_deep: Option<String>,
     /// Most threads seen at once.
     pub threads: u32,
     /// Peak resident set (VmHWM).
@@ -89,6 +95,12 @@ pub struct ProcessSeen {
     pub traced_life_ns: Nanos,
     /// Mapping calls it made.
     pub churn: MapChurn,
+    /// Processes it made by fork, those left out that share its memory until exec (vfork, posix_spawn).
+    #[serde(default)]
+    pub forks: u64,
+    /// Anonymous memory that was resident in it at those moments, their sum.
+    #[serde(default)]
+    pub forked_bytes: Bytes,
     /// Its memory cannot be described at exit (for example: it was killed), and why.
     pub incomplete: Option<String>,
 }

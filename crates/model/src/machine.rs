@@ -26,6 +26,9 @@ pub struct Machine {
     pub thp_enabled: Fact<String>,
     /// `transparent_hugepage/defrag`.
     pub thp_defrag: Fact<String>,
+    /// For whom small folios are.
+    #[serde(default = "not_recorded")]
+    pub small_folios: Fact<SmallFolios>,
     /// A hypervisor is present (CPUID or device tree), by name where it gives one.
     pub hypervisor: Option<String>,
     /// `fs.pipe-max-size`.
@@ -37,6 +40,28 @@ pub struct Machine {
     /// Allocators that a program can be given as a shared library, the preferred first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allocator_libraries: Vec<AllocatorLibrary>,
+}
+
+/// For whom anonymous memory is on folios of two sizes (`/sys/kernel/mm/transparent_hugepage/hugepages-*/enabled`, Linux
+/// 6.8): `always`, `inherit`, `madvise` or `never`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SmallFolios {
+    /// Those of [`Self::SIZE`].
+    pub small: String,
+    /// Those of the largest size.
+    pub largest: String,
+    /// The words may be changed for a while.
+    pub may_change: bool,
+}
+
+impl SmallFolios {
+    /// The size between the base page and the largest that heaps are put on.
+    pub const SIZE: PageSize = PageSize::BASE_64K;
+}
+
+/// For recordings of former versions.
+fn not_recorded() -> Fact<SmallFolios> {
+    Fact::missing("not in this recording")
 }
 
 /// An allocator that the system has as a shared library.

@@ -149,6 +149,9 @@ pub struct Settings {
     /// What has to be free in the pool of huge pages, or the rest is left undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolNeed>,
+    /// The only folios that memory with advice is to be on, by settings of the machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folios: Option<PageSize>,
 }
 
 impl Settings {
@@ -161,6 +164,11 @@ impl Settings {
     #[must_use]
     pub fn needs_supervision(&self) -> bool {
         !self.watches.is_empty()
+    }
+    /// True where settings of the machine may have to be changed meanwhile.
+    #[must_use]
+    pub const fn needs_machine(&self) -> bool {
+        self.pool.is_some() || self.folios.is_some()
     }
     /// Paths of libraries that the dynamic linker loads before those that a program names.
     pub fn preloaded(&self) -> impl Iterator<Item = &str> {
@@ -187,6 +195,7 @@ impl Settings {
         all.jvm_options.extend(other.jvm_options.iter().cloned());
         all.huge_files.extend(other.huge_files.iter().cloned());
         all.pool = all.pool.or(other.pool);
+        all.folios = all.folios.or(other.folios);
         all
     }
 }

@@ -62,6 +62,9 @@ pub struct Prices {
     /// A minimal fork + exec + exit + wait of a dynamically linked program, as the kernel charges it;
     /// missing where no such program is found or its end cannot be waited for.
     pub spawn_ns: Fact<Measured>,
+    /// Copying the page tables at a fork, for each base page that the parent has touched.
+    #[serde(default = "not_measured")]
+    pub fork_page_ns: Fact<Measured>,
     /// Dependent random loads over growing working sets, on base and huge pages.
     pub chase: Vec<ChasePoint>,
     /// Extra time per base page of a first touch when the host must back the memory again;
@@ -69,4 +72,9 @@ pub struct Prices {
     pub host_fault_extra_ns: Fact<f64>,
     /// True when (some of) this was taken from the cache instead of measured in this session.
     pub prior: bool,
+}
+
+/// For runs that were saved before there was this price.
+fn not_measured() -> Fact<Measured> {
+    Fact::missing("not in this recording")
 }

@@ -8,14 +8,21 @@
 //!
 //! How it is seen that it took hold: the kernel saw the library opened. It does not fit static programs
 //! and programs with an allocator of their own, which no preload reaches, nor 32-bit programs, whose linker
-//! would print a warning. Set-uid programs ignore a path with a slash without a word. Not seen before a
-//! run: a program that mixes allocators (a library that frees with glibc what another has allocated, as
-//! plugins opened with RTLD_DEEPBIND do). It fails, and its arm is dropped.
+//! would print a warning. Set-uid programs ignore a path with a slash without a word.
+//!
+//! A program that opens libraries with RTLD_DEEPBIND (dlopen(3)), as php does with its extensions, is refused: such
+//! a library finds glibc's `free` before the preloaded one and passes it memory of the other. That is read from the
+//! code of the program and of what it has loaded. Not seen: a mode that is computed, and other programs that mix
+//! allocators. Such a program fails, and its arm is dropped.
+//!
+//! CPython serves requests up to 512 bytes from pools of its own (Objects/obmalloc.c), so a preloaded allocator sees
+//! little of it. With `+python` it has `PYTHONMALLOC=malloc` besides, and every object comes from the allocator.
 //!
 //! Cost: all processes of the tree load the library, and freed memory stays with them by other rules.
 
 use crate::heap_huge;
 use crate::remedy::{Evidence, Mechanism, Remedy};
+use crate::target::Target;
 use pagewise_kernel::linker_cache::{ALLOCATORS, Known};
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::look::{Allocator, ProcessSeen};
@@ -25,8 +32,10 @@ use pagewise_model::plan::{Candidate, Dose, EnvMerge, LD_PRELOAD, Settings};
 /// Below these shares of CPU time another allocator is not tried: in malloc, and in faults and mapping.
 const LEAST_MALLOC: f64 = 0.04;
 const LEAST_FAULTS: f64 = 0.10;
-/// What a parameter ends with that asks for huge pages.
+/// What a parameter ends with that asks for huge pages,
 const HUGE: &str = "+huge";
+/// and, behind that, one that switches the pools of CPython off.
+const PYTHON: &str = "+python";
 
 pub(crate) struct Preload;
 
@@ -36,21 +45,30 @@ fn packages() -> String {
 }
 
 impl Preload {
-    fn preload(&self, library: &AllocatorLibrary, is_huge: bool) -> Option<Dose> {
+    fn preload(&self, library: &AllocatorLibrary, is_huge: bool, is_python: bool) -> Option<Dose> {
         let Known { name, .. } =
             ALLOCATORS.iter().find(|known| known.allocator == library.allocator)?;
         let entries = vec![library.path.clone()];
         let preload = EnvMerge { name: LD_PRELOAD.to_owned(), separator: Some(':'), entries };
         let switches = if is_huge { heap_huge::switch(library.allocator) } else { Vec::new() };
-        let env = [vec![preload], switches].concat();
-        let parameter = format!("{name}{}", if is_huge { HUGE } else { "" });
+        let pools = EnvMerge {
+            name: "PYTHONMALLOC".to_owned(),
+            separator: None,
+            entries: vec!["malloc".to_owned()],
+        };
+        let pools = if is_python { vec![pools] } else { Vec::new() };
+        let env = [vec![preload], switches, pools].concat();
+        let [huge, python] = [(is_huge, HUGE), (is_python, PYTHON)]
+            .map(|(is_on, word)| if is_on { word } else { "" });
+        let parameter = format!("{name}{huge}{python}");
         Some(self.with(&parameter, Settings { env, ..Settings::default() }))
     }
 
     /// Each library of this machine, on small pages: `heap-huge` settles first what huge pages bring.
-    fn doses(&self, machine: &Machine) -> Vec<Dose> {
-        let plain = |library: &AllocatorLibrary| self.preload(library, false);
-        machine.allocator_libraries.iter().filter_map(plain).collect()
+    fn doses(&self, evidence: &Evidence<'_>) -> Vec<Dose> {
+        let is_python = evidence.processes().iter().any(|p| is_served(p) && p.is_python);
+        let plain = |library: &AllocatorLibrary| self.preload(library, false, is_python);
+        evidence.machine.allocator_libraries.iter().filter_map(plain).collect()
     }
 }
 
@@ -70,6 +88,14 @@ fn refusal(processes: &[ProcessSeen]) -> Option<String> {
             narrow.exe
         ));
     }
+    if let Some((exe, opener)) =
+        processes.iter().find_map(|p| Some((&p.exe, p.opens_deep.as_ref()?)))
+    {
+        return Some(match opener == exe {
+            true => mixes(exe),
+            false => format!("{exe} has loaded {opener}; {}", mixes(opener)),
+        });
+    }
     if processes.iter().any(is_served) {
         return None;
     }
@@ -80,8 +106,20 @@ fn refusal(processes: &[ProcessSeen]) -> Option<String> {
     Some(format!("no process loads glibc's malloc{}", of_each.unwrap_or_default()))
 }
 
+/// That a file opens libraries so that another allocator fails.
+fn mixes(file: &str) -> String {
+    format!(
+        "{file} opens libraries with RTLD_DEEPBIND: they would pass memory of the preloaded allocator to glibc's free"
+    )
+}
+
 fn is_served(process: &ProcessSeen) -> bool {
     process.allocator == Allocator::Glibc && !process.is_static
+}
+
+/// A parameter without this end, and whether it had it.
+fn without<'a>(parameter: &'a str, end: &str) -> (&'a str, bool) {
+    parameter.strip_suffix(end).map_or((parameter, false), |rest| (rest, true))
 }
 
 impl Remedy for Preload {
@@ -92,14 +130,12 @@ impl Remedy for Preload {
         "another allocator in the place of glibc's malloc, preloaded"
     }
     fn parameters(&self) -> &'static str {
-        "jemalloc, mimalloc or tcmalloc, of those installed (default: the first);\n    jemalloc+huge or mimalloc+huge: on huge pages"
+        "jemalloc, mimalloc or tcmalloc, of those installed (default: the first);\n    jemalloc+huge or mimalloc+huge: on huge pages;\n    with +python behind it: PYTHONMALLOC=malloc too (default for CPython)"
     }
 
     fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String> {
-        let (name, is_huge) = match parameter.strip_suffix(HUGE) {
-            Some(name) => (name, true),
-            None => (parameter, false),
-        };
+        let (rest, is_python) = without(parameter, PYTHON);
+        let (name, is_huge) = without(rest, HUGE);
         let known = ALLOCATORS.iter().find(|known| known.name == name);
         let libraries = &machine.allocator_libraries;
         let (library, package) = match known {
@@ -107,7 +143,7 @@ impl Remedy for Preload {
                 let found = libraries.iter().find(|one| one.allocator == known.allocator);
                 (found, known.package.to_owned())
             }
-            None if parameter.is_empty() => (libraries.first(), packages()),
+            None if name.is_empty() => (libraries.first(), packages()),
             None => {
                 return Err(format!("`{parameter}`: use jemalloc, mimalloc or tcmalloc"));
             }
@@ -116,9 +152,18 @@ impl Remedy for Preload {
             format!("the dynamic linker knows no such library; install it (Debian: {package})")
         })?;
         if is_huge && heap_huge::switch(library.allocator).is_empty() {
-            return Err(format!("{name} has no switch for huge pages"));
+            return Err(format!("{} has no switch for huge pages", library.allocator));
         }
-        self.preload(library, is_huge).ok_or_else(|| format!("`{parameter}` is unknown"))
+        self.preload(library, is_huge, is_python).ok_or_else(|| format!("`{parameter}` is unknown"))
+    }
+
+    fn parameter_for(&self, target: &dyn Fn() -> Target) -> String {
+        if target().is_python() { PYTHON.to_owned() } else { String::new() }
+    }
+
+    fn misfit(&self, target: &Target) -> Option<String> {
+        let file = target.file()?;
+        target.opens_deep().then(|| mixes(&file.display().to_string()))
     }
 
     fn conflicts(&self) -> &'static [&'static str] {
@@ -139,7 +184,7 @@ impl Remedy for Preload {
         if malloc < LEAST_MALLOC && faults < LEAST_FAULTS {
             return self.unfit(format!("{work}, faults and mapping {:.1}%", faults * 100.0));
         }
-        let doses = self.doses(evidence.machine);
+        let doses = self.doses(evidence);
         if doses.is_empty() {
             let missing =
                 format!("{work}, but no other allocator is installed (Debian: {})", packages());
@@ -152,7 +197,7 @@ impl Remedy for Preload {
         if let Some(why) = unserved(evidence) {
             return self.unfit(why);
         }
-        let doses = self.doses(evidence.machine);
+        let doses = self.doses(evidence);
         if doses.is_empty() {
             return self.unfit(format!("no other allocator is installed (Debian: {})", packages()));
         }
@@ -175,8 +220,16 @@ impl Remedy for Preload {
                 .to_owned(),
             "compare the memory: each allocator keeps freed memory by its own rules".to_owned(),
         ];
-        if dose.parameter.ends_with(HUGE) {
+        let (rest, is_python) = without(&dose.parameter, PYTHON);
+        if rest.ends_with(HUGE) {
             notes.push("memory is rounded up to 2 MiB pages".to_owned());
+        }
+        if is_python {
+            notes.push(
+                "PYTHONMALLOC=malloc switches CPython's own pools off; an interpreter started with -E or -I \
+                 ignores it, and keeps them"
+                    .to_owned(),
+            );
         }
         notes
     }
@@ -201,8 +254,44 @@ mod tests {
         assert_eq!(plain.settings.preloaded().collect::<Vec<_>>(), ["/lib/libmimalloc.so.2"]);
         let huge = Preload.dose("mimalloc+huge", &both).unwrap();
         assert_eq!(huge.settings.env.len(), 2);
-        let tried: Vec<String> = Preload.doses(&both).iter().map(Dose::spec).collect();
-        assert_eq!(tried, ["allocator=mimalloc", "allocator=tcmalloc"]);
+    }
+
+    #[test]
+    fn the_pools_of_python_are_switched_off_behind_the_allocator() {
+        let one = with(&[Allocator::Jemalloc]);
+        for (typed, spec) in [
+            ("+python", "allocator=jemalloc+python"),
+            ("jemalloc+huge+python", "allocator=jemalloc+huge+python"),
+        ] {
+            let dose = Preload.dose(typed, &one).unwrap();
+            assert_eq!(dose.spec(), spec);
+            let last = dose.settings.env.last().unwrap();
+            assert_eq!(
+                (last.name.as_str(), &last.entries[..]),
+                ("PYTHONMALLOC", &["malloc".to_owned()][..])
+            );
+            assert_eq!(Preload.dose(&dose.parameter, &one).unwrap(), dose);
+            assert!(Preload.notes(&dose).iter().any(|note| note.contains("-I")));
+        }
+        let plain = Preload.dose("jemalloc", &one).unwrap();
+        assert!(plain.settings.env.iter().all(|merge| merge.name != "PYTHONMALLOC"));
+    }
+
+    #[test]
+    fn a_program_whose_libraries_keep_glibcs_free_is_refused() {
+        let php = ProcessSeen {
+            exe: "/bin/php".into(),
+            opens_deep: Some("/bin/php".into()),
+            ..process()
+        };
+        let why = refusal(&[process(), php.clone()]).unwrap();
+        assert!(why.starts_with("/bin/php opens libraries with RTLD_DEEPBIND"), "{why}");
+        let by_library = ProcessSeen { opens_deep: Some("/lib/libapr.so".into()), ..php };
+        let why = refusal(&[by_library]).unwrap();
+        assert!(
+            why.starts_with("/bin/php has loaded /lib/libapr.so; /lib/libapr.so opens"),
+            "{why}"
+        );
     }
 
     #[test]

@@ -96,6 +96,17 @@ impl HeapHuge {
         (!found.is_empty()).then(|| self.switches(&names.join("+"), &found))
     }
 
+    /// The variables of all allocators that have a switch in one.
+    pub(crate) fn switches_of_all() -> Vec<EnvMerge> {
+        SWITCHED.iter().flat_map(|(_, allocator)| switch(*allocator)).collect()
+    }
+
+    /// One of those variables reaches this process.
+    pub(crate) fn has_env_switch(process: &ProcessSeen) -> bool {
+        !switch(process.allocator).is_empty()
+            && switch_works(process.allocator, process.glibc_huge_tunable)
+    }
+
     fn inject(&self, machine: &Machine) -> Dose {
         // A quarter of the machine: beyond it the tree is large enough that rounding every
         // mapping up to huge pages could push the machine into reclaim.
@@ -255,17 +266,25 @@ impl Remedy for HeapHuge {
     }
 }
 
-/// Share of time that huge pages could give: faults at the difference of prices, and all of the
-/// address translation.
+/// Share of time that huge pages could give: faults at the difference of prices, the page tables that forks
+/// copy, and all of the address translation.
 pub(crate) fn ceiling(evidence: &Evidence<'_>) -> f64 {
+    let huge_page = evidence.machine.huge_page_bytes.known().map_or(1, |p| p.bytes());
+    let pages = (huge_page / evidence.machine.base_page_bytes.bytes()).max(1);
     let prices = evidence.prices;
     let small = prices.anon_fault_ns.median;
-    let huge_page = evidence.machine.huge_page_bytes.known().map_or(1, |p| p.bytes());
-    let pages = (huge_page / evidence.machine.base_page_bytes.bytes()).max(1) as f64;
     let left = match prices.huge_fault_ns.known() {
-        Some(huge) if small > 0.0 => (huge.median / pages / small).clamp(0.0, 1.0),
+        Some(huge) if small > 0.0 => (huge.median / pages as f64 / small).clamp(0.0, 1.0),
         _ => 0.0,
     };
     let faults = evidence.share(CostKind::AnonFaults) + evidence.share(CostKind::Zeroing);
-    faults * (1.0 - left) + evidence.share(CostKind::AddressTranslation)
+    let fork = evidence.share(CostKind::Fork) * (1.0 - 1.0 / pages as f64);
+    faults * (1.0 - left) + fork + evidence.share(CostKind::AddressTranslation)
+}
+
+/// The same of folios of so many base pages, of which no price is known: all but the clearing, and a fault for each.
+pub(crate) fn ceiling_on(evidence: &Evidence<'_>, pages: u64) -> f64 {
+    let saved = 1.0 - 1.0 / pages.max(1) as f64;
+    let kinds = [CostKind::AnonFaults, CostKind::AddressTranslation];
+    evidence.diagnosis.share(&kinds) * saved
 }

@@ -87,7 +87,7 @@ impl Start<'_> {
 
     /// The words after `run` that let it change what these settings need of the machine.
     fn permission(&self, settings: &Settings) -> Option<&'static str> {
-        (self.system && settings.pool.is_some()).then_some("--system")
+        (self.system && settings.needs_machine()).then_some("--system")
     }
 
     /// The words before the program: `PAGEWISE run --with LIST --`.

@@ -5,10 +5,11 @@ use crate::target::Target;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::Dose;
 
-static ALL: [&dyn Remedy; 13] = [
+static ALL: [&dyn Remedy; 14] = [
     &crate::malloc_keep::MallocKeep,
     &crate::allocator::Preload,
     &crate::heap_huge::HeapHuge,
+    &crate::heap_mthp::HeapMthp,
     &crate::pool::Pool,
     &crate::heap_small::HeapSmall,
     &crate::arenas::Arenas,
@@ -36,6 +37,12 @@ pub fn find(name: &str) -> Option<&'static dyn Remedy> {
 /// What to know before a start with these doses, by remedy.
 pub fn unseen(doses: &[Dose]) -> impl Iterator<Item = (&str, &'static str)> {
     doses.iter().filter_map(|dose| Some((dose.remedy.as_str(), find(&dose.remedy)?.unseen()?)))
+}
+
+/// The first of these doses with which this program would fail, and why.
+pub fn misfit<'a>(doses: &'a [Dose], target: &Target) -> Option<(&'a str, String)> {
+    let mut all = doses.iter().map(|dose| dose.remedy.as_str());
+    all.find_map(|name| Some((name, find(name)?.misfit(target)?)))
 }
 
 /// Why a list of remedies cannot be used.

@@ -54,6 +54,8 @@ impl<'a> Evidence<'a> {
 pub enum Mechanism {
     /// Transparent huge pages handed out at faults (`thp_fault_alloc` in /proc/vmstat).
     HugeFaults,
+    /// Folios of 64 KiB handed out at faults (`anon_fault_alloc` of that size).
+    FolioFaults,
     /// Minor faults below those of a plain run.
     FaultsSaved,
     /// The peak of the largest process below that of a plain run.
@@ -92,6 +94,10 @@ pub trait Remedy: Sync {
     /// typed; empty for the default.
     fn parameter_for(&self, _target: &dyn Fn() -> Target) -> String {
         String::new()
+    }
+    /// Why a program of which nothing but its file was seen would fail with it.
+    fn misfit(&self, _target: &Target) -> Option<String> {
+        None
     }
     /// Whether it fits, with the doses to try.
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate;

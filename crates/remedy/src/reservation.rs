@@ -111,7 +111,12 @@ impl Permit {
         Self::obtain_in(&directory.ok_or("there is no /run to record the change in")?, page)
     }
 
-    fn obtain_in(directory: &Path, page: PageSize) -> Result<Self, String> {
+    /// A record beside that of the pool.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.record.with_file_name(name)
+    }
+
+    pub(crate) fn obtain_in(directory: &Path, page: PageSize) -> Result<Self, String> {
         let lock = SettingsLock::acquire_in(directory).map_err(|error| error.to_string())?;
         let record = directory.join(NAME);
         if let Some(left) = Record::read(&record)? {

@@ -7,7 +7,7 @@
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::look::Allocator;
 use pagewise_tracee::launch::Launch;
-use pagewise_tracee::{elf, glibc};
+use pagewise_tracee::{elf, glibc, lending};
 use std::cell::OnceCell;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -31,6 +31,7 @@ pub struct Target {
 struct Malloc {
     allocator: Allocator,
     glibc_huge_tunable: Option<bool>,
+    is_python: bool,
 }
 
 impl Target {
@@ -44,7 +45,10 @@ impl Target {
     /// A program with this allocator.
     #[cfg(test)]
     pub(crate) fn with_malloc(allocator: Allocator, glibc_huge_tunable: Option<bool>) -> Self {
-        Self { file: None, malloc: OnceCell::from(Malloc { allocator, glibc_huge_tunable }) }
+        Self {
+            file: None,
+            malloc: OnceCell::from(Malloc { allocator, glibc_huge_tunable, is_python: false }),
+        }
     }
 
     /// The file with the code that runs; none where it is not found.
@@ -66,13 +70,27 @@ impl Target {
         self.malloc().glibc_huge_tunable
     }
 
+    /// It is a CPython whose own pools can be switched off.
+    #[must_use]
+    pub fn is_python(&self) -> bool {
+        self.malloc().is_python
+    }
+
+    /// It opens libraries with `RTLD_DEEPBIND`.
+    #[must_use]
+    pub fn opens_deep(&self) -> bool {
+        self.file().is_some_and(lending::file_opens_deep)
+    }
+
     fn malloc(&self) -> Malloc {
         *self.malloc.get_or_init(|| {
             let file = self.file.as_deref();
             let seen = file.and_then(|file| elf::of_executable(file).ok());
             let allocator = seen.map_or(Allocator::Unknown, |seen| seen.allocator);
+            let is_python = seen.is_some_and(|seen| seen.is_python);
             let glibc = file.filter(|_| allocator == Allocator::Glibc);
-            Malloc { allocator, glibc_huge_tunable: glibc.and_then(glibc::has_huge_tunable) }
+            let glibc_huge_tunable = glibc.and_then(glibc::has_huge_tunable);
+            Malloc { allocator, glibc_huge_tunable, is_python }
         })
     }
 }

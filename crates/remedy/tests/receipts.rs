@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use pagewise_model::constructed::machine;
+use pagewise_model::look::Allocator;
+use pagewise_model::machine::{AllocatorLibrary, Machine};
 use pagewise_model::plan::Dose;
 use pagewise_remedy::receipt::{Here, Start, write};
 use pagewise_remedy::{Target, containers, parse_list};
@@ -52,6 +54,28 @@ fn systemd_accepts_every_drop_in() {
             Err(error) => println!("SKIP systemd-analyze verify: {error}"),
         }
     }
+}
+
+#[test]
+fn an_allocator_for_python_is_kept_in_every_form_with_the_users_preload_first() {
+    let library =
+        AllocatorLibrary { allocator: Allocator::Jemalloc, path: "/lib/libj.so.2".into() };
+    let machine = Machine { allocator_libraries: vec![library], ..machine() };
+    let doses = parse_list("allocator=+python", &machine, &|| Target::from_command(&[])).unwrap();
+    let environment = vec![("LD_PRELOAD".into(), "/own.so".into())];
+    let (here, command) = (Here { environment, ..here() }, [OsString::from("python3")]);
+    let quote = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let start = Start { command: &command, input: None, here: &here, system: false, quote };
+    let kept = write(&doses, &start);
+    assert!(kept.command.contains("--with allocator=jemalloc+python --"), "{}", kept.command);
+    let both = ["LD_PRELOAD=/own.so:/lib/libj.so.2", "PYTHONMALLOC=malloc"];
+    assert_eq!(kept.environment, both.map(|pair| format!("export {pair}")));
+    assert_eq!(kept.systemd[1..], both.map(|pair| format!("Environment=\"{pair}\"")));
+    let lines = containers::lines(&doses, &start).unwrap();
+    assert!(both.iter().all(|pair| lines.docker_run.contains(&format!("--env {pair} "))));
+    let pod = ["- name: PYTHONMALLOC", "  value: \"malloc\""];
+    assert_eq!(lines.kubernetes[3..], pod);
+    assert!(kept.undo.contains("set LD_PRELOAD back to /own.so"), "{}", kept.undo);
 }
 
 #[test]

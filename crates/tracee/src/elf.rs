@@ -29,6 +29,8 @@ pub struct ElfSeen {
     pub is_32_bit: bool,
     /// It has a leak checker built in (LeakSanitizer, alone or in AddressSanitizer).
     pub checks_leaks: bool,
+    /// It is a CPython, 3.6 or later, whose own pools for small objects `PYTHONMALLOC` switches off.
+    pub is_python: bool,
 }
 
 /// Looks at the executable of process `pid` and the libraries mapped into it.
@@ -100,6 +102,7 @@ fn inspect_any<'data, R: ReadRef<'data>>(data: R) -> ElfSeen {
             is_static: false,
             is_32_bit: false,
             checks_leaks: false,
+            is_python: false,
         })
 }
 
@@ -114,10 +117,11 @@ where
     header.program_headers(endian, data).ok()?;
     let interpreter = interpreter::<H, R>(data);
     let sections = header.sections(endian, data).unwrap_or_default();
+    let needed = needed(endian, data, &sections);
     let allocator = defines(endian, data, &sections, &by_symbol_name)
         .or_else(|| has_go_sections(endian, &sections).then_some(Allocator::Go))
         .or_else(|| by_strings(endian, data, &sections, &OWN_MARKS))
-        .or_else(|| by_needed(endian, data, &sections))
+        .or_else(|| by_library_names(&needed))
         .or_else(|| interpreter.and_then(by_interpreter))
         .or_else(|| by_strings(endian, data, &sections, &LIBRARY_MARKS))
         .unwrap_or(Allocator::Unknown);
@@ -128,6 +132,7 @@ where
         is_static: interpreter.is_none(),
         is_32_bit: false,
         checks_leaks: checks_leaks.is_some(),
+        is_python: needs_python(&needed) || holds(endian, data, &sections, PYTHON_MARK),
     })
 }
 
@@ -191,24 +196,32 @@ where
         .any(|name| sections.section_by_name(endian, name).is_some())
 }
 
-fn by_needed<'data, H, R>(
-    endian: Endianness,
-    data: R,
-    sections: &SectionTable<'data, H, R>,
-) -> Option<Allocator>
+/// The libraries that the file names, a line each, with a slash in front as if in a path.
+fn needed<'data, H, R>(endian: Endianness, data: R, sections: &SectionTable<'data, H, R>) -> String
 where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
 {
-    let (entries, link) = sections.dynamic(endian, data).ok()??;
-    let strings = sections.strings(endian, data, link).ok()?;
-    let names: Vec<String> = entries
+    let Ok(Some((entries, link))) = sections.dynamic(endian, data) else { return String::new() };
+    let Ok(strings) = sections.strings(endian, data, link) else { return String::new() };
+    let names = entries
         .iter()
         .filter(|entry| entry.tag(endian) == object::elf::DT_NEEDED)
         .filter_map(|entry| entry.string(endian, strings).ok())
-        .map(|name| format!("/{}", String::from_utf8_lossy(name)))
-        .collect();
-    by_library_names(&names.join("\n"))
+        .map(|name| format!("/{}", String::from_utf8_lossy(name)));
+    names.collect::<Vec<_>>().join("\n")
+}
+
+/// The name of the variable that chooses the allocator, which every CPython since 3.6 holds.
+const PYTHON_MARK: &[u8] = b"PYTHONMALLOC\0";
+
+/// One of the libraries is that of such a CPython.
+fn needs_python(needed: &str) -> bool {
+    let minor = |name: &str| -> Option<u32> {
+        let version = name.strip_prefix("/libpython3.")?;
+        version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    needed.lines().filter_map(minor).any(|minor| minor >= 6)
 }
 
 fn by_interpreter(interpreter: &[u8]) -> Option<Allocator> {
@@ -267,14 +280,27 @@ where
     H: FileHeader<Endian = Endianness>,
     R: ReadRef<'data>,
 {
-    let (_, section) = sections.section_by_name(endian, b".rodata")?;
+    let found = |mark: &[u8]| holds(endian, data, sections, mark);
+    marks.iter().find(|(mark, _)| found(mark)).map(|(_, allocator)| *allocator)
+}
+
+/// The read-only data of the file has these bytes in it.
+fn holds<'data, H, R>(
+    endian: Endianness,
+    data: R,
+    sections: &SectionTable<'data, H, R>,
+    mark: &[u8],
+) -> bool
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let Some((_, section)) = sections.section_by_name(endian, b".rodata") else { return false };
     let size: u64 = section.sh_size(endian).into();
     if section.sh_type(endian) == SHT_NOBITS || size > STRINGS_LIMIT {
-        return None;
+        return false;
     }
-    let bytes = section.data(endian, data).ok()?;
-    let found = |mark: &[u8]| memchr::memmem::find(bytes, mark).is_some();
-    marks.iter().find(|(mark, _)| found(mark)).map(|(_, allocator)| *allocator)
+    section.data(endian, data).is_ok_and(|bytes| memchr::memmem::find(bytes, mark).is_some())
 }
 
 #[cfg(test)]
@@ -359,6 +385,28 @@ mod tests {
         assert_eq!(by_library_names(maps), Some(Allocator::Jemalloc));
         let jvm = format!("{maps}z /opt/jdk/lib/server/libjvm.so\n");
         assert_eq!(by_library_names(&jvm), Some(Allocator::Hotspot));
+    }
+
+    #[test]
+    fn a_python_is_known_by_its_library_or_by_the_variable_that_it_reads() {
+        for (name, known) in [
+            ("/libpython3.11.so.1.0", true),
+            ("/libpython3.6m.so.1.0", true),
+            ("/libpython3.5m.so.1.0", false),
+            ("/libpython2.7.so.1.0", false),
+            ("/libpythonesque.so", false),
+        ] {
+            assert_eq!(needs_python(&format!("/libc.so.6\n{name}")), known, "{name}");
+        }
+        let source = "#include <stdlib.h>\nint main(void) { return getenv(NAME) != 0; }\n";
+        for (name, known) in [("PYTHONMALLOC", true), ("PYTHONMALLOCSTATS", false)] {
+            let Some(seen) = built(source, &[&format!("-DNAME=\"{name}\"")]) else {
+                eprintln!("SKIP a_python_is_known: no C compiler");
+                return;
+            };
+            assert_eq!(seen.is_python, known, "{name}");
+        }
+        assert!(!of_one_file(Path::new("/bin/ls")).unwrap().is_python);
     }
 
     proptest! {

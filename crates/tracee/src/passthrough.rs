@@ -117,6 +117,7 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
         watches: Vec::new(),
         supervisor_ns,
         huge_faults: huge.faults,
+        folio_faults: huge.folios,
         huge_file_maps: huge.file_maps,
         files_opened: starts.seen()?,
         leftovers_killed: 0,

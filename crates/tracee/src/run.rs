@@ -21,11 +21,12 @@ use crate::tool_links::Starts;
 use crate::tree::Tree;
 use crate::wait;
 use crate::watcher::{Context, MakeWatcher, WatchReport, Watcher};
-use pagewise_kernel::affinity;
 use pagewise_kernel::proc::{fd, own_pid, vmstat};
+use pagewise_kernel::{affinity, thp};
 use pagewise_model::Fact;
 use pagewise_model::fault::FaultReport;
 use pagewise_model::look::{Samples, UserSamples, WalkCounts};
+use pagewise_model::machine::SmallFolios;
 use pagewise_model::profile::StackSamples;
 use pagewise_model::units::Nanos;
 use pagewise_model::usage::Usage;
@@ -45,6 +46,8 @@ pub struct Finished {
     pub supervisor_ns: Nanos,
     /// Huge pages allocated by faults on the whole machine meanwhile (`thp_fault_alloc`).
     pub huge_faults: u64,
+    /// Folios of 64 KiB allocated by faults on the whole machine meanwhile.
+    pub folio_faults: u64,
     /// Pages of files that were mapped by one entry for a huge page, on the whole machine, meanwhile
     /// (`thp_file_mapped`).
     #[serde(default)]
@@ -151,6 +154,7 @@ fn run_once(
         watches: watchers.iter_mut().map(|w| w.watcher.finish()).collect(),
         supervisor_ns,
         huge_faults: huge.faults,
+        folio_faults: huge.folios,
         huge_file_maps: huge.file_maps,
         files_opened: starts.seen()?,
         leftovers_killed: killed,
@@ -308,6 +312,8 @@ impl Beside<'_> {
 pub(crate) struct HugeCounts {
     /// Allocated by faults.
     pub(crate) faults: u64,
+    /// Small folios allocated by faults.
+    pub(crate) folios: u64,
     /// Of files, mapped by one entry.
     pub(crate) file_maps: u64,
 }
@@ -317,13 +323,15 @@ impl HugeCounts {
     pub(crate) fn now() -> Self {
         let counts = vmstat::read().ok();
         let count = |name| counts.as_ref().and_then(|counts| counts.get(name)).unwrap_or(0);
-        Self { faults: count("thp_fault_alloc"), file_maps: count("thp_file_mapped") }
+        let folios = thp::folio_faults(SmallFolios::SIZE).unwrap_or(0);
+        Self { faults: count("thp_fault_alloc"), folios, file_maps: count("thp_file_mapped") }
     }
 
     /// What came since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             faults: self.faults.saturating_sub(before.faults),
+            folios: self.folios.saturating_sub(before.folios),
             file_maps: self.file_maps.saturating_sub(before.file_maps),
         }
     }

@@ -109,6 +109,7 @@ impl Expectation {
             Mechanism::HugeFaults => self
                 .own_huge_faults(&run.usage, run.huge_faults)
                 .min(clear(self.minor_faults, faults)),
+            Mechanism::FolioFaults => run.folio_faults.min(clear(self.minor_faults, faults)),
             Mechanism::FaultsSaved => clear(self.minor_faults, faults),
             Mechanism::FaultsAdded => clear(faults, self.minor_faults),
             Mechanism::MemorySaved => {
@@ -222,6 +223,7 @@ mod tests {
             usage: idle(),
             watched: Vec::new(),
             huge_faults: 0,
+            folio_faults: 0,
             huge_file_maps: 0,
             huge_slots: Vec::new(),
             files_opened: false,
@@ -246,6 +248,16 @@ mod tests {
         assert_eq!(expectation(false).host_ns(&run, 0), Nanos(0));
         let five = vec![with_sys(10, 10_000); 5];
         assert_eq!(expectation(false).host_ns_of_other(&run, &five), Nanos(0));
+    }
+
+    #[test]
+    fn folios_of_others_are_none_of_a_run_that_saved_no_fault() {
+        let arm = Arm::unchanged("x", &[]);
+        let read = |minor_faults, folio_faults| {
+            let run = Timed { usage: with_sys(1, minor_faults), folio_faults, ..timed() };
+            expectation(false).read(Mechanism::FolioFaults, &arm, &run)
+        };
+        assert_eq!([read(1_000, 500), read(9_900, 500), read(10_000, 500)], [500, 100, 0]);
     }
 
     #[test]

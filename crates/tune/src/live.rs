@@ -17,11 +17,12 @@ use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, limits};
 use pagewise_measure::{Options, PriceError, Speeds};
 use pagewise_model::look::{TimedFaults, Traced};
-use pagewise_model::machine::Machine;
+use pagewise_model::machine::{Machine, SmallFolios};
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_remedy::folio_switches::{self, Switched};
 use pagewise_remedy::reservation::{self, Reservation};
 use pagewise_remedy::warmth::{self, TextNow};
 use pagewise_tracee::launch::{Launch, LaunchError, Observe, Sink};
@@ -265,7 +266,14 @@ impl<'a> Live<'a> {
     fn fill_pool(&mut self, arm: &Arm) -> Result<(), Stop> {
         let Some(need) = arm.settings.pool else { return Ok(()) };
         let permit = self.request.system.as_ref();
-        reservation::ensure(need, permit, &mut self.reserved).map_err(Stop::NoPool)
+        reservation::ensure(need, permit, &mut self.reserved).map_err(Stop::MachineNotSet)
+    }
+
+    /// Sees to it that heaps are on the folios that an arm wants, until what is returned is given up.
+    fn switch_folios(&self, arm: &Arm) -> Result<Option<Switched>, Stop> {
+        let permit = self.request.system.as_ref();
+        let wanted = arm.settings.folios.map(|_size| folio_switches::ensure(permit));
+        wanted.transpose().map(Option::flatten).map_err(Stop::MachineNotSet)
     }
 
     /// What of the files that arms bring into huge folios lies in them.
@@ -308,6 +316,11 @@ impl<'a> Live<'a> {
     }
 }
 
+/// Puts settings of folios back.
+fn give_up(folios: Option<Switched>) -> Result<(), Stop> {
+    folios.map_or(Ok(()), Switched::put_back).map_err(Stop::Broken)
+}
+
 /// The memory that a run had on pages of the pool.
 fn on_pool(done: &Finished, arm: &Arm) -> Bytes {
     let Some(need) = arm.settings.pool else { return Bytes(0) };
@@ -338,7 +351,10 @@ fn stopped(error: SuperviseError) -> Stop {
 
 impl World for Live<'_> {
     fn machine(&mut self) -> Machine {
-        pagewise_kernel::machine::machine()
+        let machine = pagewise_kernel::machine::machine();
+        let may_change = self.request.system.is_some();
+        let small_folios = machine.small_folios.map(|words| SmallFolios { may_change, ..words });
+        Machine { small_folios, ..machine }
     }
 
     fn pool(&mut self) -> Fact<HugePool> {
@@ -381,7 +397,9 @@ impl World for Live<'_> {
             live.fill_pool(arm)?;
             let conditioned = live.condition(timing.fresh)?;
             let launch = Launch { observe, ..live.launch(arm, &timing.limits) };
+            let folios = live.switch_folios(arm)?;
             let done = live.with_speed(&launch, speeds.as_deref())?;
+            give_up(folios)?;
             Ok((look, conditioned, done, live.huge_slots(arm)))
         })?;
         // Whoever keeps the remedy pays for the look at each start.
@@ -391,6 +409,7 @@ impl World for Live<'_> {
         Ok(Timed {
             watched: done.watches.into_iter().map(|w| (w.watch, w.counter)).collect(),
             huge_faults: done.huge_faults,
+            folio_faults: done.folio_faults,
             huge_file_maps: done.huge_file_maps,
             huge_slots,
             files_opened: done.files_opened,
@@ -430,7 +449,9 @@ impl World for Live<'_> {
             live.warm(arm)?;
             live.fill_pool(arm)?;
             let marks: Vec<Mark> = live.request.outputs.iter().map(|f| Mark::take(f)).collect();
+            let folios = live.switch_folios(arm)?;
             let usage = live.bounded(&launch)?.usage;
+            give_up(folios)?;
             // Before --cleanup, which may well remove them.
             let mut streams = vec![
                 ("standard output".to_owned(), files::read(&stdout)),

@@ -77,9 +77,9 @@ pub enum Stop {
     /// Files that an arm needs in huge folios cannot be brought into them.
     #[error("not on huge pages: {0}")]
     NotHuge(String),
-    /// What an arm needs of the pool of huge pages is not there.
+    /// What an arm needs of the pool of huge pages, or of settings of the machine, is not there.
     #[error("{0}")]
-    NoPool(String),
+    MachineNotSet(String),
     /// A service, its load or what the user asked of them does not work; the text ends with what to do.
     #[error("{0}")]
     Service(String),
@@ -146,7 +146,7 @@ impl Stop {
             | Self::TooLong(_)
             | Self::TooLarge(_)
             | Self::NotHuge(_)
-            | Self::NoPool(_)
+            | Self::MachineNotSet(_)
             | Self::Service(_)
             | Self::Failed { .. } => RunFailure::Failed(self.to_string()),
             other => RunFailure::Broken(other.to_string()),
@@ -168,7 +168,7 @@ mod tests {
             Stop::TooLong(Nanos::secs(10)),
             Stop::TooLarge(Bytes::mib(1)),
             Stop::NotHuge("x".into()),
-            Stop::NoPool("x".into()),
+            Stop::MachineNotSet("x".into()),
             call("sched_setaffinity"),
         ];
         for stop in of_the_arm {

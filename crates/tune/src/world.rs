@@ -108,6 +108,8 @@ pub struct Timed {
     pub watched: Vec<(String, u64)>,
     /// Huge pages handed out at faults meanwhile.
     pub huge_faults: u64,
+    /// Folios of 64 KiB handed out at faults meanwhile.
+    pub folio_faults: u64,
     /// Pages of files mapped by one entry for a huge page meanwhile.
     pub huge_file_maps: u64,
     /// Of each file that this or another arm brings into huge folios, the slots in them right after the

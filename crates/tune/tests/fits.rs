@@ -98,6 +98,18 @@ fn busy_pipe(traced: &mut Traced, look: &mut Look) {
 }
 
 #[test]
+fn page_tables_that_forks_copy_add_to_what_huge_pages_could_give() {
+    let ceiling = |forks: u64| {
+        let all = candidates(|t, _| {
+            let process = &mut t.processes[0];
+            (process.forks, process.forked_bytes) = (forks, Bytes(process.anon_bytes.0 * forks));
+        });
+        all.iter().find(|one| one.remedy == "heap-huge").unwrap().ceiling_share
+    };
+    assert!(ceiling(20) > ceiling(0), "{} {}", ceiling(20), ceiling(0));
+}
+
+#[test]
 fn a_heap_is_treated_by_its_allocator() {
     let plain = candidates(|_, _| {});
     assert_eq!(specs(&plain, "heap-huge"), ["heap-huge=glibc"]);

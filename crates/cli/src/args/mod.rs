@@ -219,7 +219,7 @@ pub(crate) struct Run {
     /// Remedies, separated by commas, each NAME or NAME=PARAMETER
     #[arg(long, value_name = "LIST", default_value = "", hide_default_value = true)]
     pub(crate) with: String,
-    /// Allow changes to machine-wide settings while the program runs: pool reserves pages
+    /// Allow changes to machine-wide settings while the program runs: pool reserves pages, heap-mthp sets switches
     #[arg(long)]
     pub(crate) system: bool,
     /// Let text-huge mount a folded copy over the file if it cannot put the code on huge pages

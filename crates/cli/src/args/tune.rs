@@ -58,7 +58,7 @@ pub(crate) struct Tune {
     /// with -p also throughput<+20%]
     #[arg(long = "guard", value_name = "BOUND", conflicts_with = "earlier")]
     pub(crate) guards: Vec<String>,
-    /// Allow changes to machine-wide settings during the session: pool reserves pages (root)
+    /// Allow changes to machine-wide settings during the session: pool reserves pages, heap-mthp sets switches (root)
     #[arg(long)]
     pub(crate) system: bool,
     /// Add an arm: your own command, compared with the plain one (repeatable)

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Environment variables that bear on page costs; a saved run holds these and no others.
-const LISTED: [&str; 7] = [
+const LISTED: [&str; 9] = [
     "GLIBC_TUNABLES",
     "MALLOC_CONF",
     "_RJEM_MALLOC_CONF",
@@ -28,6 +28,8 @@ const LISTED: [&str; 7] = [
     "GOGC",
     "MALLOC_ARENA_MAX",
     "JAVA_TOOL_OPTIONS",
+    "LD_PRELOAD",
+    "PYTHONMALLOC",
 ];
 
 /// Those of the listed variables that are set.

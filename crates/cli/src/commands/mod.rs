@@ -31,14 +31,14 @@ mod tune;
 use crate::args::Command;
 use crate::failure::Failure;
 use crate::{terminal, tools};
+use pagewise_remedy::{folio_switches, reservation};
 use std::process::ExitCode;
 
 /// Runs the command that was asked for.
 pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
-    if command.may_repair()
-        && let Some(reported) = pagewise_remedy::reservation::repair()
-    {
-        terminal::remark(&reported);
+    if command.may_repair() {
+        let repairs = [reservation::repair(), folio_switches::repair()];
+        repairs.iter().flatten().for_each(|reported| terminal::remark(reported));
     }
     match command {
         Command::Tune(args) => tune::run(&args),

@@ -8,6 +8,7 @@ use crate::terminal;
 use pagewise_kernel::lock::ExperimentLock;
 use pagewise_model::plan::{Dose, HugeFile, PoolNeed, Settings};
 use pagewise_remedy::fold::{self, Choice, FoldError};
+use pagewise_remedy::folio_switches::{self, Switched};
 use pagewise_remedy::reservation::{self, Permit, Reservation};
 use pagewise_remedy::{Target, warmth};
 use pagewise_report::number::counted;
@@ -45,8 +46,17 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     }
     let mut doses =
         if args.with.is_empty() { Vec::new() } else { doses(&args.with, &args.command)? };
+    if let Some((remedy, why)) =
+        pagewise_remedy::misfit(&doses, &Target::from_command(&args.command))
+    {
+        return Err(Failure::usage(format!("{remedy}: {why}"))
+            .with_help(format!(
+                "start it without `{remedy}`; `pagewise tune --only {remedy}` tries it all the same"
+            ))
+            .with_code(NOT_STARTED));
+    }
     let stop = if args.system { Some(permitted(&doses)?) } else { None };
-    let changed = Changed::for_pool(&mut doses, args.system);
+    let changed = Changed::for_doses(&mut doses, args.system);
     if args.verbose || terminal::reaches_a_person() {
         for (name, unseen) in pagewise_remedy::unseen(&doses) {
             terminal::remark(&format!("{name}: {unseen}"));
@@ -86,7 +96,7 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
 /// The flag that a signal raises, for a run that may change the machine; one that has nothing to change is
 /// refused.
 fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
-    if doses.iter().all(|dose| dose.settings.pool.is_none()) {
+    if !doses.iter().any(|dose| dose.settings.needs_machine()) {
         return Err(Failure::usage(
             "--system has no effect: none of these remedies changes the machine",
         )
@@ -122,21 +132,40 @@ fn not_covered(error: &FoldError) -> Failure {
 #[derive(Default)]
 struct Changed {
     reserved: Option<Reservation>,
+    switched: Option<Switched>,
     /// Held for as long as the change lasts, where nobody else has it.
     no_experiment: Option<ExperimentLock>,
 }
 
 impl Changed {
-    /// Sees to it that the pool has what one of the doses needs, or takes that dose out.
-    fn for_pool(doses: &mut Vec<Dose>, may_change: bool) -> Self {
+    /// Sees to it that the machine has what the doses need, or takes a dose out.
+    fn for_doses(doses: &mut Vec<Dose>, may_change: bool) -> Self {
         let mut changed = Self::default();
+        let missing = |name: &str, why: &str| {
+            terminal::remark(&format!("{name}: {why}; started without it"));
+        };
         if let Some(need) = doses.iter().find_map(|dose| dose.settings.pool)
             && let Err(why) = changed.fill_pool(need, may_change)
         {
-            terminal::remark(&format!("{}: {why}; started without it", pagewise_remedy::POOL));
+            missing(pagewise_remedy::POOL, &why);
             doses.retain(|dose| dose.settings.pool.is_none());
         }
+        if doses.iter().any(|dose| dose.settings.folios.is_some())
+            && let Err(why) = changed.switch_folios(may_change)
+        {
+            missing(pagewise_remedy::HEAP_MTHP, &why);
+            doses.retain(|dose| dose.settings.folios.is_none());
+        }
         changed
+    }
+
+    fn switch_folios(&mut self, may_change: bool) -> Result<(), String> {
+        let permit = may_change.then(Permit::obtain).transpose()?;
+        if permit.is_some() {
+            self.no_experiment = experiment::no_experiment_beside();
+        }
+        self.switched = folio_switches::ensure(permit.as_ref())?;
+        Ok(())
     }
 
     fn fill_pool(&mut self, need: PoolNeed, may_change: bool) -> Result<(), String> {
@@ -153,6 +182,9 @@ impl Changed {
     fn undo(self) {
         if let Some(Err(why)) = self.reserved.map(Reservation::give_back) {
             terminal::remark(&format!("{}: {why}", pagewise_remedy::POOL));
+        }
+        if let Some(Err(why)) = self.switched.map(Switched::put_back) {
+            terminal::remark(&format!("{}: {why}", pagewise_remedy::HEAP_MTHP));
         }
         drop(self.no_experiment);
     }

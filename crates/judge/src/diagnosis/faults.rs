@@ -26,6 +26,8 @@ pub(super) struct Split {
     /// First touches of huge pages.
     pub(super) huge: f64,
     pub(super) cow: f64,
+    /// Of `cow`, pages that a fork had shared.
+    pub(super) shared: f64,
     pub(super) file: f64,
 }
 
@@ -51,7 +53,15 @@ pub(super) fn estimate(
     };
     let file_ns = prices.file_fault_ns.median;
     estimates.extend(plain(CostKind::FileFaults, split.file, file_ns));
-    estimates.extend(plain(CostKind::CowFaults, split.cow, prices.cow_fault_ns.median));
+    estimates.extend(plain(CostKind::CowFaults, split.cow, prices.cow_fault_ns.median).map(
+        |cow| {
+            let shared = match split.shared.round() {
+                few if few < 1.0 => String::new(),
+                many => format!(", {many:.0} of them on pages that a fork had shared"),
+            };
+            Estimate { evidence: cow.evidence + &shared, ..cow }
+        },
+    ));
     // The CPU part of a major fault: the fault itself and the switch away and back.
     let major_ns = file_ns + prices.wakeup_same_ns.median;
     estimates.extend(plain(CostKind::MajorFaults, run.major_faults, major_ns));
@@ -92,12 +102,10 @@ pub(super) fn split(
     let file = take(sum(|p| p.file_bytes) / page / window);
     let again = take(given_back / page);
     let mut anon = first + again;
-    if traced.processes.len() > 1 {
-        cow += left;
-    } else {
-        anon += left;
-    }
-    Split { anon, again, huge, cow, file }
+    let shared = if traced.processes.len() > 1 { left } else { 0.0 };
+    cow += shared;
+    anon += left - shared;
+    Split { anon, again, huge, cow, shared, file }
 }
 
 fn anonymous(split: &Split, prices: &Prices, pages_per_huge: f64, untraced: bool) -> Vec<Estimate> {

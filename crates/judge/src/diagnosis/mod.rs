@@ -13,6 +13,7 @@
 //! and there only the bound by system time helps.
 
 mod faults;
+mod fork;
 mod recorded;
 mod second_opinion;
 mod transfer;
@@ -63,6 +64,7 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
     let host_share = host_share(&run, total(&priced), total(&transfers), prices, machine);
     let (mut system, said) = recorded::replace(priced, look, &run, prices);
     system.extend(transfers);
+    system.extend(fork::estimate(look, prices, machine));
     system.extend(second_opinion::reclaim(&samples));
     bound_by_system_time(&mut system, run.sys_ns);
     let translation = translation::estimate(look, &run, prices);

@@ -85,6 +85,9 @@ pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorte
     if kind == CostKind::Malloc {
         return Fact::missing("it is from samples already");
     }
+    if kind == CostKind::Fork {
+        return Fact::missing("samples do not separate it from exec and exit");
+    }
     let samples = match samples {
         Fact::Known(samples) => samples,
         Fact::Missing(reason) => return Fact::Missing(reason.clone()),

@@ -3,9 +3,9 @@
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
 use crate::sample::{Probe, time_cpu};
-use pagewise_kernel::page_size;
 use pagewise_kernel::region::{Pages, Region};
 use pagewise_kernel::worker::Worker;
+use pagewise_kernel::{SysError, page_size};
 use pagewise_model::Bytes;
 use rustix::io::Errno;
 use std::fs::File;
@@ -100,6 +100,47 @@ fn time_copies(file: &File, len: usize) -> Result<f64, Errno> {
 
 impl Probe for Cow {
     const NAME: &'static str = "the copy-on-write fault";
+
+    fn measure_once(&mut self) -> Result<f64, PriceError> {
+        Ok(self.worker.ask(0)?)
+    }
+}
+
+/// Copying the page tables at a fork, ns per base page that the parent has touched.
+///
+/// fork(2) copies an entry for each page of private memory and write-protects it in the parent (`copy_page_range` in
+/// mm/memory.c). The clock runs over a fork with some MiB touched and over one without; the price is the difference.
+/// Not seen: what the child's end undoes, and that the first write to each shared page copies it, which is the
+/// copy-on-write fault. Runs in a child, so that nothing else of this process is shared.
+#[derive(Debug)]
+pub(crate) struct ForkTables {
+    worker: Worker,
+}
+
+impl ForkTables {
+    /// A probe with `len` bytes touched.
+    pub(crate) fn new(len: usize) -> Result<Self, PriceError> {
+        Ok(Self { worker: Worker::start(move |_| time_tables(len))? })
+    }
+}
+
+/// ns per page over `len` bytes.
+fn time_tables(len: usize) -> Result<f64, Errno> {
+    let errno = |error: SysError| Errno::from_raw_os_error(error.errno().unwrap_or(libc::EIO));
+    let fork = || {
+        let (ns, child) = time_cpu(|| Worker::start(|_| Ok(0.0)));
+        child.map(|_ended| ns).map_err(errno)
+    };
+    let without = fork()?;
+    let map = Mapping::anonymous(len).map_err(errno)?;
+    map.keep_base_pages().map_err(errno)?;
+    map.write_pages();
+    let with = fork()?;
+    Ok((with - without).max(0.0) * page_size::base().bytes() as f64 / len as f64)
+}
+
+impl Probe for ForkTables {
+    const NAME: &'static str = "the page tables of a fork";
 
     fn measure_once(&mut self) -> Result<f64, PriceError> {
         Ok(self.worker.ask(0)?)

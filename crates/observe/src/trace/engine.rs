@@ -205,6 +205,9 @@ impl Engine {
                 self.at_call(tid)?;
             }
             Stop::Child | Stop::Vfork => {
+                if stop == Stop::Child {
+                    self.note_fork(tid);
+                }
                 // A child that stopped first may have lived its whole life by now.
                 if let Ok(child) = request::event_message(tid)
                     && !self.effects.is_in_tree(child as i32)
@@ -216,6 +219,19 @@ impl Engine {
             _ => self.resume(tid, 0),
         }
         Ok(())
+    }
+
+    /// Counts a child that is no thread of its parent's.
+    fn note_fork(&mut self, tid: i32) {
+        let child = request::event_message(tid).map(|child| child as i32);
+        let is_process =
+            |child: &i32| status::read(*child).is_ok_and(|status| status.tgid == Some(*child));
+        if child.is_ok_and(|child| is_process(&child))
+            && let Some(pid) = self.threads.get(&tid).map(|thread| thread.pid)
+            && let Some(image) = self.images.get_mut(&pid)
+        {
+            image.add_fork();
+        }
     }
 
     /// Lets a thread run to where it is next of interest.

@@ -9,7 +9,7 @@ use pagewise_kernel::privilege::FileRights;
 use pagewise_kernel::proc::{self, fd, io, smaps, stat, status};
 use pagewise_model::look::{Allocator, MapChurn, ProcessSeen};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::{elf, glibc};
+use pagewise_tracee::{elf, glibc, lending};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
@@ -54,6 +54,8 @@ impl Image {
             is_32_bit: elf.is_some_and(|e| e.is_32_bit),
             allocator: elf.map_or(Allocator::Unknown, |e| e.allocator),
             glibc_huge_tunable: None,
+            is_python: elf.is_some_and(|e| e.is_python),
+            opens_deep: None,
             threads: 1,
             peak_rss_bytes: Bytes(0),
             anon_bytes: Bytes(0),
@@ -65,6 +67,8 @@ impl Image {
             moved_bytes: None,
             traced_life_ns: Nanos(0),
             churn: MapChurn::default(),
+            forks: 0,
+            forked_bytes: Bytes(0),
             incomplete: Some("it ended before its memory could be read".to_owned()),
         };
         Self {
@@ -86,6 +90,13 @@ impl Image {
     pub(super) fn add_thread(&mut self) {
         self.threads += 1;
         self.most_threads = self.most_threads.max(self.threads);
+    }
+
+    /// It has made a process of its own memory.
+    pub(super) fn add_fork(&mut self) {
+        let resident = status::read(self.seen.pid).ok().and_then(|status| status.rss_anon);
+        self.seen.forks += 1;
+        self.seen.forked_bytes += resident.unwrap_or(Bytes(0));
     }
 
     /// Reads what it uses, while it still has its memory.
@@ -110,6 +121,8 @@ impl Image {
         if self.seen.allocator == Allocator::Glibc {
             let exe = format!("/proc/{pid}/exe");
             self.seen.glibc_huge_tunable = glibc::has_huge_tunable(exe.as_ref());
+            let opener = lending::deep_opener_of(pid);
+            self.seen.opens_deep = opener.map(|path| path.to_string_lossy().into_owned());
         }
         let io = io::read(pid).ok();
         self.seen.moved_bytes = io.map(|counted| counted.read_chars + counted.write_chars);

@@ -32,6 +32,16 @@ const INSTRUCTION: &[u8] = &[0x0f, 0x05];
 /// `endbr64`, with which a function may begin.
 const LANDING: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 
+/// `mov esi, CONSTANT`: the second argument.
+const MODE_LOAD: u8 = 0xbe;
+
+/// The modes of dlopen(3) with `RTLD_DEEPBIND` that a program may give as a constant.
+fn deep_modes() -> impl Iterator<Item = i32> {
+    let when = [libc::RTLD_LAZY, libc::RTLD_NOW];
+    let more = [0, libc::RTLD_GLOBAL, libc::RTLD_NODELETE, libc::RTLD_GLOBAL | libc::RTLD_NODELETE];
+    when.into_iter().flat_map(move |when| more.map(|more| libc::RTLD_DEEPBIND | when | more))
+}
+
 /// Where calls lead.
 pub(super) struct Calls<'a> {
     /// The first [`BODY`] bytes of the code at an address.
@@ -61,6 +71,17 @@ impl Calls<'_> {
             memmem::find_iter(code, &command.to_le_bytes()).any(|at| {
                 targets(code, at + 4, address).any(|target| self.is_import(target))
                     && is_loaded(code, at, &|to| matches!(to, To::Register(Register::RSI)))
+            })
+        })
+    }
+
+    /// Whether `code`, which is at `address`, opens libraries that look functions up in themselves first.
+    pub(super) fn opens_deep(&self, code: &[u8], address: u64) -> bool {
+        deep_modes().any(|mode| {
+            let load = [&[MODE_LOAD][..], &mode.to_le_bytes()].concat();
+            memmem::find_iter(code, &load).any(|at| {
+                targets(code, at + load.len(), address).any(|target| self.is_import(target))
+                    && is_loaded(code, at + 1, &|to| matches!(to, To::Register(Register::RSI)))
             })
         })
     }
@@ -250,6 +271,20 @@ mod tests {
         assert!(!asks(&[0xbf, 0x08, 4, 0, 0, 0xff, 0x15, 0, 1, 0, 0]));
     }
 
+    #[test]
+    fn libraries_opened_deep() {
+        let opens = |code: &[u8]| {
+            Calls { body: &|_| Vec::new(), slots: &[0x1000 + 11 + 0x100], is_go: false }
+                .opens_deep(code, 0x1000)
+        };
+        let call = [0xff, 0x15, 0, 1, 0, 0];
+        let with = |load: &[u8]| opens(&[load, &call].concat());
+        assert!(with(&[0xbe, 0x09, 1, 0, 0]) && with(&[0xbe, 0x0a, 0, 0, 0]));
+        // Without the flag, in another argument, and with another call.
+        assert!(!with(&[0xbe, 0x02, 1, 0, 0]) && !with(&[0xbf, 0x09, 1, 0, 0]));
+        assert!(!opens(&[0xbe, 0x09, 1, 0, 0, 0xff, 0x15, 0, 2, 0, 0]));
+    }
+
     proptest::proptest! {
         #[test]
         fn any_bytes_are_accepted(mut code: Vec<u8>, at: usize, called: Vec<u8>) {
@@ -258,6 +293,7 @@ mod tests {
             let _ = lends(&code, &called, &[1], true);
             let calls = Calls { body: &|_| called.clone(), slots: &[1], is_go: false };
             let _ = calls.capacity(&code, u64::MAX);
+            let _ = calls.opens_deep(&code, u64::MAX);
         }
     }
 }

@@ -55,6 +55,8 @@ struct Tables {
     /// Where the addresses of imported functions are kept: of `syscall`, of `fcntl`.
     syscall_slots: Vec<u64>,
     fcntl_slots: Vec<u64>,
+    /// The same of `dlopen`.
+    dlopen_slots: Vec<u64>,
 }
 
 /// Examines a file.
@@ -69,6 +71,27 @@ pub(super) fn look(file: &File) -> io::Result<Seen> {
     };
     let why = why(file, length, &tables)?;
     Ok(Seen { why, has_interpreter: tables.has_interpreter })
+}
+
+/// Whether a file opens libraries that look functions up in themselves before all others.
+pub(super) fn opens_deep(file: &File) -> io::Result<bool> {
+    let is_short = file.metadata()?.len() <= LIMIT;
+    let cache = ReadCache::new(file.try_clone()?);
+    let tables = if is_short { tables(&cache) } else { None };
+    let Some(tables) = tables.filter(|tables| !tables.dlopen_slots.is_empty()) else {
+        return Ok(false);
+    };
+    let body = |address| body(file, &tables, address);
+    let calls = code::Calls { body: &body, slots: &tables.dlopen_slots, is_go: false };
+    for segment in &tables.segments {
+        let test = |piece: &[u8], at: u64| {
+            calls.opens_deep(piece, segment.address + (at - segment.offset))
+        };
+        if any_piece(file, segment.offset, segment.length, &test)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn why(file: &File, length: u64, tables: &Tables) -> io::Result<Option<Why>> {
@@ -178,9 +201,7 @@ fn note_symbols<'data, R: ReadRef<'data>>(
             (b"vmsplice", false) => tables.is_c_library = true,
             (b"ffi_call", false) => tables.calls_anything = true,
             (b"splice" | b"tee" | b"sendfile" | b"sendfile64", true) => tables.splices = true,
-            (b"syscall" | b"fcntl" | b"fcntl64", true) => {
-                imported.push((index, name == b"syscall"));
-            }
+            (b"syscall" | b"fcntl" | b"fcntl64" | b"dlopen", true) => imported.push((index, name)),
             _ => {}
         }
     }
@@ -188,11 +209,14 @@ fn note_symbols<'data, R: ReadRef<'data>>(
         let Ok(Some((entries, _))) = section.rela(endian, data) else { continue };
         for entry in entries {
             let symbol = entry.symbol(endian, false);
-            let Some((_, is_syscall)) = imported.iter().find(|(i, _)| Some(*i) == symbol) else {
+            let Some((_, name)) = imported.iter().find(|(i, _)| Some(*i) == symbol) else {
                 continue;
             };
-            let slots =
-                if *is_syscall { &mut tables.syscall_slots } else { &mut tables.fcntl_slots };
+            let slots = match *name {
+                b"syscall" => &mut tables.syscall_slots,
+                b"dlopen" => &mut tables.dlopen_slots,
+                _ => &mut tables.fcntl_slots,
+            };
             slots.push(entry.r_offset(endian));
         }
     }

@@ -9,6 +9,9 @@
 //! that is mapped when it is asked ([`file`]). A file is read once, 1 to 2 ms for each MB, and
 //! remembered for the run by device, inode, size and change time; asking again takes 50 to 100 us.
 //!
+//! The same search of code finds who opens libraries with `RTLD_DEEPBIND`, on which preloaded allocators fail;
+//! there a mode that is computed is not seen.
+//!
 //! Not seen: a number of a call that is data (an interpreter's script, `syscall` of Perl), code made
 //! at run time by a dynamic program, and a library that is loaded later.
 
@@ -29,6 +32,7 @@ use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// Why a file's code may lend pages by the capacity of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +126,38 @@ impl Files {
         self.seen.insert(key, seen);
         Some(seen)
     }
+}
+
+/// The first file of process `pid` that opens libraries with `RTLD_DEEPBIND` (dlopen(3)), by the code that is
+/// mapped into it now. Such a library looks a function up in the libraries that it needs before all others, so it
+/// finds the C library's `free` where the rest of the process has that of a preloaded allocator.
+#[must_use]
+pub fn deep_opener_of(pid: i32) -> Option<PathBuf> {
+    let mappings = maps::read(pid).ok()?;
+    let code = code_files(&mappings);
+    let opener = code
+        .into_iter()
+        .find(|(inode, path)| open(pid, *inode, path).is_some_and(|file| opens_deep(&file)));
+    opener.map(|(_, path)| path.to_owned())
+}
+
+/// Whether this file opens libraries so.
+#[must_use]
+pub fn file_opens_deep(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| opens_deep(&file))
+}
+
+/// The files that were asked about, and what they do.
+static DEEP: LazyLock<Mutex<HashMap<elf::Key, bool>>> = LazyLock::new(Mutex::default);
+
+fn opens_deep(file: &File) -> bool {
+    let Ok(key) = file.metadata().map(|meta| elf::key(&meta)) else { return false };
+    if let Some(known) = DEEP.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return *known;
+    }
+    let found = file::opens_deep(file).unwrap_or(false);
+    DEEP.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found);
+    found
 }
 
 /// Files with executable mappings, each once.

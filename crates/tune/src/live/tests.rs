@@ -73,6 +73,7 @@ fn finished(ended: Ended) -> Finished {
         watches: Vec::new(),
         supervisor_ns: Nanos(0),
         huge_faults: 0,
+        folio_faults: 0,
         huge_file_maps: 0,
         files_opened: false,
         leftovers_killed: 0,

@@ -107,7 +107,7 @@ pub fn unfit_dose(dose: &Dose) -> Option<String> {
     let settings = &dose.settings;
     let input = settings.huge_files.iter().any(|file| file.kind == FileKind::Input);
     let needs_more = settings.cpus.is_some()
-        || settings.pool.is_some()
+        || settings.needs_machine()
         || settings.working_set.is_some()
         || !settings.tools.is_empty()
         || input;

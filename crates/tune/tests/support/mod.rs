@@ -205,6 +205,7 @@ impl World for Fake {
             wakeup_cross_ns: Fact::Known(measured(5000.0)),
             wakeup_same_ns: measured(1500.0),
             spawn_ns: Fact::Known(measured(800_000.0)),
+            fork_page_ns: Fact::Known(measured(10.0)),
             chase: vec![ChasePoint {
                 set_bytes: Bytes::mib(64),
                 base_ns: measured(100.0),
@@ -295,6 +296,7 @@ impl World for Fake {
             watched: Vec::new(),
             files_opened: !arm.settings.tools.is_empty(),
             huge_faults: if huge { self.huge_faults } else { 0 },
+            folio_faults: 0,
             huge_file_maps: if text { 2 } else { 0 },
             huge_slots: arm.settings.huge_files.iter().map(|f| (f.path.clone(), 2)).collect(),
             cpus_at_end: vec![0, 1],

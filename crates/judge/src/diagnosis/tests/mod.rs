@@ -51,6 +51,7 @@ fn prices() -> Prices {
         wakeup_cross_ns: Fact::Known(exactly(5000.0)),
         wakeup_same_ns: exactly(1500.0),
         spawn_ns: Fact::Known(exactly(400_000.0)),
+        fork_page_ns: Fact::Known(exactly(10.0)),
         chase: vec![
             point(1, 5.0, 5.0),
             point(16, 60.0, 30.0),
@@ -157,7 +158,13 @@ fn the_split_adds_up_to_the_faults_counted() {
     let run = Typical { minor_faults: 4000.0, ..Typical::default() };
     let (base, huge) = (PageSize::BASE_4K, PageSize::PMD_2M);
     let split = faults::split(traced.known().unwrap(), &run, &prices(), base, huge);
-    let want = faults::Split { anon: 3800.0, again: 2800.0, huge: 0.0, cow: 100.0, file: 100.0 };
+    let want = faults::Split {
+        anon: 3800.0,
+        again: 2800.0,
+        cow: 100.0,
+        file: 100.0,
+        ..faults::Split::default()
+    };
     assert_eq!(split, want);
     let few = Typical { minor_faults: 50.0, ..Typical::default() };
     let split = faults::split(traced.known().unwrap(), &few, &prices(), base, huge);
@@ -171,6 +178,34 @@ fn unexplained_faults_of_a_tree_are_copies_after_fork() {
     let diagnosis = judge(&look(run, vec![process(1), process(2)]));
     assert_eq!(ns(&diagnosis, CostKind::CowFaults), 800_000);
     assert!(diagnosis.cost(CostKind::AnonFaults).is_none());
+}
+
+#[test]
+fn forks_copy_an_entry_for_each_small_page_that_was_touched() {
+    let mut parent = process(1);
+    (parent.forks, parent.forked_bytes) = (10, Bytes(10 * 100_000 * 4096));
+    parent.anon_bytes = Bytes(100_000 * 4096);
+    let run = || usage(1000, 400, 600);
+    let small = judge(&look(run(), vec![parent.clone(), process(2)]));
+    assert_eq!(ns(&small, CostKind::Fork), 10_000_000);
+    let evidence = &small.cost(CostKind::Fork).unwrap().evidence;
+    assert!(
+        evidence.starts_with("10 forks of 3.8 GiB in all, 1000000 entries x 0.01 us"),
+        "{evidence}"
+    );
+    parent.anon_huge_bytes = Bytes(75_000 * 4096);
+    let huge = judge(&look(run(), vec![parent, process(2)]));
+    assert_eq!(ns(&huge, CostKind::Fork), 2_500_000);
+    assert!(judge(&look(run(), vec![process(1)])).cost(CostKind::Fork).is_none());
+}
+
+#[test]
+fn copies_after_a_fork_are_named() {
+    let mut run = usage(1000, 400, 600);
+    run.minor_faults = 1000;
+    let cow = judge(&look(run, vec![process(1), process(2)]));
+    let evidence = &cow.cost(CostKind::CowFaults).unwrap().evidence;
+    assert_eq!(evidence, "1000 faults x 0.80 us, 1000 of them on pages that a fork had shared");
 }
 
 #[test]

@@ -61,6 +61,7 @@ fn prices() -> Prices {
         wakeup_cross_ns: Fact::Known(flat(WAKEUP + pair)),
         wakeup_same_ns: flat(AWAKE + pair),
         spawn_ns: Fact::missing("not needed"),
+        fork_page_ns: Fact::missing("not needed"),
         chase: Vec::new(),
         host_fault_extra_ns: Fact::missing("not needed"),
         prior: false,

@@ -1,0 +1,264 @@
+//! For whom folios are, changed for as long as one run lasts: heaps with advice on 64 KiB, and nothing on 2 MiB.
+//!
+//! Settings of the whole machine (`hugepages-64kB/enabled` and that of the largest size, Linux 6.8): another program that
+//! faults meanwhile has no page of 2 MiB either. They are changed by who holds the lock of such settings ([`Permit`]) and
+//! put back on every way out. A record beside the lock says what they were, so root's next start of pagewise
+//! puts back what a kill left ([`repair`]). A word that somebody else has changed since stays.
+//!
+//! Not seen: that another writes the word that we have written. Overhead: two small writes.
+
+use crate::reservation::{Permit, boot};
+use pagewise_kernel::dirs;
+use pagewise_kernel::lock::SettingsLock;
+use pagewise_kernel::trusted_path::Missing;
+use pagewise_kernel::{state_file, thp};
+use pagewise_model::PageSize;
+use pagewise_model::machine::SmallFolios;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The record's name in the machine's directory.
+const NAME: &str = "folios-changed.json";
+const LIMITS: state_file::Limits = state_file::Limits { most_age: Duration::MAX, most_bytes: 2000 };
+/// What the kernel writes there; nothing else is ever put back.
+const WORDS: [&str; 4] = ["always", "inherit", "madvise", "never"];
+/// What the small folios and the largest are to have.
+const WANTED: [&str; 2] = ["madvise", "never"];
+
+/// Whether heaps with advice are on small folios, as these words and the one for all sizes are.
+#[must_use]
+pub(crate) fn is_as_wanted(folios: &SmallFolios, for_all: Option<&str>) -> bool {
+    let resolved = |word: &str| match word {
+        "inherit" => for_all.unwrap_or("never").to_owned(),
+        own => own.to_owned(),
+    };
+    [&folios.small, &folios.largest].map(|word| resolved(word)) == WANTED
+}
+
+/// One setting and what it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Changed {
+    page_bytes: PageSize,
+    before: String,
+    since: String,
+}
+
+/// What was changed, and how it was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Record {
+    boot_id: String,
+    changed: Vec<Changed>,
+}
+
+impl Record {
+    /// Puts back what nobody has changed since.
+    fn undo(&self, root: &Path) -> Result<(), String> {
+        for one in &self.changed {
+            let is_known = WORDS.contains(&one.before.as_str())
+                && [SmallFolios::SIZE, pagewise_kernel::page_size::huge()]
+                    .contains(&one.page_bytes);
+            let now = thp::word(root, one.page_bytes).map_err(|error| error.to_string())?;
+            if is_known && now == one.since {
+                thp::set_word(root, one.page_bytes, &one.before).map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Changed settings, until this is dropped. The lock is held as long.
+#[derive(Debug)]
+pub struct Switched {
+    _permit: Permit,
+    record: PathBuf,
+    root: PathBuf,
+    changed: Option<Record>,
+}
+
+impl Switched {
+    /// Changes the settings below `root`.
+    fn set(permit: &Permit, root: &Path) -> Result<Self, String> {
+        let failed = |error: pagewise_kernel::SysError| error.to_string();
+        let sizes = [SmallFolios::SIZE, pagewise_kernel::page_size::huge()];
+        let mut changed = Vec::new();
+        for (page_bytes, since) in sizes.into_iter().zip(WANTED) {
+            let before = thp::word(root, page_bytes).map_err(failed)?;
+            changed.push(Changed { page_bytes, before, since: since.to_owned() });
+        }
+        let record = Record { boot_id: boot().map_err(failed)?, changed };
+        let path = permit.beside(NAME);
+        let text = serde_json::to_vec(&record).map_err(|error| error.to_string())?;
+        state_file::write(&path, &text).map_err(failed)?;
+        // From here on whatever happens is undone.
+        let switched = Self {
+            _permit: permit.clone(),
+            record: path,
+            root: root.to_owned(),
+            changed: Some(record.clone()),
+        };
+        for one in &record.changed {
+            thp::set_word(root, one.page_bytes, &one.since).map_err(failed)?;
+        }
+        Ok(switched)
+    }
+
+    /// Puts the settings back.
+    ///
+    /// # Errors
+    /// A sentence; the next start tries again.
+    pub fn put_back(mut self) -> Result<(), String> {
+        self.changed.take().map_or(Ok(()), |record| settle(&self.record, &record, &self.root))
+    }
+}
+
+impl Drop for Switched {
+    fn drop(&mut self) {
+        if let Some(record) = self.changed.take() {
+            // Nobody is left to read a message; the record stays where this fails, for the next start.
+            let _settled = settle(&self.record, &record, &self.root);
+        }
+    }
+}
+
+/// Undoes what a record says, and removes it.
+fn settle(path: &Path, record: &Record, root: &Path) -> Result<(), String> {
+    // The settings of a former boot are gone with it.
+    if boot().is_ok_and(|now| now == record.boot_id) {
+        record.undo(root)?;
+    }
+    std::fs::remove_file(path)
+        .map_err(|error| format!("cannot remove `{}`: {error}", path.display()))
+}
+
+/// Sees to it that heaps with advice are on these folios; what is to be changed for that is changed by who may.
+///
+/// # Errors
+/// A sentence that says what is in the way, and what would help.
+pub fn ensure(permit: Option<&Permit>) -> Result<Option<Switched>, String> {
+    let now = thp::small_folios().map_err(|error| error.to_string())?;
+    let for_all = thp::enabled().ok();
+    match permit {
+        _ if is_as_wanted(&now, for_all.as_deref()) => Ok(None),
+        Some(permit) => Switched::set(permit, thp::root()).map(Some),
+        None => Err(unlock(&now)),
+    }
+}
+
+/// What would help, as words are now.
+pub(crate) fn unlock(now: &SmallFolios) -> String {
+    format!(
+        "folios of {} are at `{}` and those of the largest size at `{}`: use --system as root to set them to `{}` and `{}` meanwhile",
+        SmallFolios::SIZE,
+        now.small,
+        now.largest,
+        WANTED[0],
+        WANTED[1]
+    )
+}
+
+/// Puts back what a start of pagewise had changed that was killed before it could, for root: what to tell of it.
+#[must_use]
+pub fn repair() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let directory = dirs::machine_dir(Missing::Ends).ok().flatten()?;
+    repair_in(&directory, thp::root())
+}
+
+fn repair_in(directory: &Path, root: &Path) -> Option<String> {
+    let path = directory.join(NAME);
+    path.symlink_metadata().ok()?;
+    // The owner lives, or somebody else repairs it.
+    let _lock = SettingsLock::acquire_in(directory).ok()?;
+    let kept = state_file::read(&path, LIMITS)?;
+    let done = serde_json::from_slice(&kept.text)
+        .map_err(|error| error.to_string())
+        .and_then(|record: Record| settle(&path, &record, root));
+    Some(match done {
+        Ok(()) => "put back for whom folios are, changed by a killed run".to_owned(),
+        Err(why) => format!(
+            "cannot put back for whom folios are, changed by a killed run ({why}); see `{}`",
+            path.display()
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folios(small: &str, largest: &str) -> SmallFolios {
+        SmallFolios { small: small.to_owned(), largest: largest.to_owned(), may_change: false }
+    }
+
+    /// Settings of a machine, in a directory.
+    fn machine(small: &str, largest: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let sizes = [SmallFolios::SIZE, pagewise_kernel::page_size::huge()];
+        for (size, word) in sizes.into_iter().zip([small, largest]) {
+            std::fs::create_dir(root.path().join(format!("hugepages-{}kB", size.bytes() >> 10)))
+                .unwrap();
+            thp::set_word(root.path(), size, word).unwrap();
+        }
+        root
+    }
+
+    fn words(root: &Path) -> [String; 2] {
+        [SmallFolios::SIZE, pagewise_kernel::page_size::huge()]
+            .map(|size| thp::word(root, size).unwrap())
+    }
+
+    #[test]
+    fn advice_brings_small_folios_where_the_largest_are_off() {
+        assert!(is_as_wanted(&folios("madvise", "never"), Some("madvise")));
+        assert!(is_as_wanted(&folios("inherit", "never"), Some("madvise")));
+        assert!(!is_as_wanted(&folios("inherit", "never"), Some("always")));
+        assert!(!is_as_wanted(&folios("never", "inherit"), Some("madvise")));
+        assert!(!is_as_wanted(&folios("madvise", "inherit"), Some("madvise")));
+    }
+
+    #[test]
+    fn what_was_changed_is_put_back_unless_somebody_has_changed_it_since() {
+        let (directory, root) = (tempfile::tempdir().unwrap(), machine("never", "inherit"));
+        let permit = Permit::obtain_in(directory.path(), PageSize::PMD_2M).unwrap();
+        let switched = Switched::set(&permit, root.path()).unwrap();
+        assert_eq!(words(root.path()), ["madvise", "never"]);
+        assert!(directory.path().join(NAME).exists());
+        switched.put_back().unwrap();
+        assert_eq!(words(root.path()), ["never", "inherit"]);
+        let switched = Switched::set(&permit, root.path()).unwrap();
+        thp::set_word(root.path(), SmallFolios::SIZE, "always").unwrap();
+        drop(switched);
+        assert_eq!(words(root.path()), ["always", "inherit"]);
+        assert!(!directory.path().join(NAME).exists());
+    }
+
+    #[test]
+    fn what_a_kill_left_is_put_back_and_nothing_else_is_ever_written() {
+        let (directory, root) = (tempfile::tempdir().unwrap(), machine("never", "inherit"));
+        assert_eq!(repair_in(directory.path(), root.path()), None);
+        let permit = Permit::obtain_in(directory.path(), PageSize::PMD_2M).unwrap();
+        let mut switched = Switched::set(&permit, root.path()).unwrap();
+        let mut record = switched.changed.take().unwrap();
+        drop((switched, permit));
+        let reported = repair_in(directory.path(), root.path()).unwrap();
+        assert!(reported.starts_with("put back"), "{reported}");
+        assert_eq!(words(root.path()), ["never", "inherit"]);
+        record.changed[0] =
+            Changed { before: "odd".into(), since: "never".into(), ..record.changed[0].clone() };
+        let text = serde_json::to_vec(&record).unwrap();
+        state_file::write(&directory.path().join(NAME), &text).unwrap();
+        repair_in(directory.path(), root.path()).unwrap();
+        assert_eq!(words(root.path()), ["never", "inherit"]);
+    }
+
+    #[test]
+    fn a_kernel_without_them_is_an_error() {
+        let (directory, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let permit = Permit::obtain_in(directory.path(), PageSize::PMD_2M).unwrap();
+        assert!(Switched::set(&permit, root.path()).unwrap_err().contains("hugepages-64kB"));
+        assert!(!directory.path().join(NAME).exists());
+    }
+}

@@ -1,0 +1,142 @@
+//! `heap-mthp`: the heap on folios of 64 KiB.
+//!
+//! A fault then fills 16 base pages, and some processors keep them in one TLB entry. They need less memory than pages of
+//! 2 MiB where a heap is small or used in pieces, and are found where free memory is in pieces. The advice is that
+//! of `heap-huge`: the switch of the allocator (glibc: `glibc.malloc.hugetlb=1`, jemalloc, mimalloc), under which heaps
+//! that grow in small steps have it too. The kernel takes the largest size that is on, so those of 2 MiB have to be off
+//! meanwhile ([`crate::folio_switches`]).
+//!
+//! How it is seen that it took hold: `hugepages-64kB/stats/anon_fault_alloc` over the run, but no more than the drop in the
+//! run's own minor faults: the kernel counts for the whole machine.
+//!
+//! Cost: memory rounded up to 64 KiB, and a fault that clears 16 pages.
+
+use crate::folio_switches::{is_as_wanted, unlock};
+use crate::heap_huge::{HeapHuge, WORTH, ceiling_on, small_bytes};
+use crate::remedy::{Evidence, Mechanism, Remedy};
+use pagewise_model::Bytes;
+use pagewise_model::look::ProcessSeen;
+use pagewise_model::machine::{Machine, SmallFolios};
+use pagewise_model::plan::{Candidate, Dose, Settings};
+
+/// Its name, and what a message about its settings begins with.
+pub const NAME: &str = "heap-mthp";
+
+pub(crate) struct HeapMthp;
+
+impl HeapMthp {
+    fn on_folios(&self) -> Dose {
+        let env = HeapHuge::switches_of_all();
+        self.with("", Settings { env, folios: Some(SmallFolios::SIZE), ..Settings::default() })
+    }
+
+    /// Why the kernel serves no heap with them, if so.
+    fn refusal(machine: &Machine) -> Option<String> {
+        let for_all = machine.thp_enabled.known().map(String::as_str);
+        let size = SmallFolios::SIZE;
+        match machine.small_folios.known() {
+            None => {
+                Some(format!("this kernel has no folios of {size} for heaps (Linux 6.8 and later)"))
+            }
+            Some(now) if now.small == "always" => Some(format!("folios of {size} are on for all")),
+            Some(now) if now.may_change || is_as_wanted(now, for_all) => None,
+            Some(now) => Some(unlock(now)),
+        }
+    }
+}
+
+impl Remedy for HeapMthp {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+    fn sentence(&self) -> &'static str {
+        "the heap on folios of 64 KiB: one fault instead of 16, less memory than on 2 MiB"
+    }
+    fn parameters(&self) -> &'static str {
+        "none; run --system sets the switches of the kernel meanwhile"
+    }
+
+    fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
+        if parameter.is_empty() {
+            Ok(self.on_folios())
+        } else {
+            Err("this remedy takes no parameter".to_owned())
+        }
+    }
+
+    fn conflicts(&self) -> &'static [&'static str] {
+        &["heap-huge", "heap-small", "pool", "allocator"]
+    }
+
+    fn fit(&self, evidence: &Evidence<'_>) -> Candidate {
+        if let Some(why) =
+            HeapHuge::refusal(evidence.machine).or_else(|| Self::refusal(evidence.machine))
+        {
+            return self.unfit(why);
+        }
+        if evidence.traced().is_none() {
+            return self.unfit("the memory of the program could not be examined");
+        }
+        let has_switch = |p: &&ProcessSeen| HeapHuge::has_env_switch(p);
+        let wide = evidence.processes().iter().filter(|p| small_bytes(p) >= WORTH.0);
+        let Some(largest) = wide.filter(has_switch).max_by_key(|p| small_bytes(p)) else {
+            return self.unfit(format!(
+                "no process with {WORTH} of anonymous memory on small pages has an allocator with a switch for it"
+            ));
+        };
+        let why = format!(
+            "{} of anonymous memory on small pages in {} (allocator: {})",
+            Bytes(small_bytes(largest)),
+            largest.exe,
+            largest.allocator
+        );
+        let pages = SmallFolios::SIZE.bytes() / evidence.machine.base_page_bytes.bytes();
+        self.fitting(why, ceiling_on(evidence, pages), vec![self.on_folios()])
+    }
+
+    fn mechanism(&self, _dose: &Dose) -> Mechanism {
+        Mechanism::FolioFaults
+    }
+
+    fn notes(&self, _dose: &Dose) -> Vec<String> {
+        vec![
+            "meanwhile no program of the machine has new pages of 2 MiB without a file".to_owned(),
+            "for good, as root: echo madvise >/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled; \
+             echo never >/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled"
+                .to_owned(),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::Fact;
+    use pagewise_model::constructed;
+
+    fn machine(small: &str, largest: &str, may_change: bool) -> Machine {
+        let words = SmallFolios { small: small.into(), largest: largest.into(), may_change };
+        Machine { small_folios: Fact::Known(words), ..constructed::machine() }
+    }
+
+    #[test]
+    fn the_switches_decide_and_what_would_help_is_named() {
+        let refusal = |small, largest, may| HeapMthp::refusal(&machine(small, largest, may));
+        assert_eq!(refusal("madvise", "never", false), None);
+        assert_eq!(refusal("never", "inherit", true), None);
+        let off = refusal("never", "inherit", false).unwrap();
+        assert!(off.contains("64 KiB") && off.contains("--system as root"), "{off}");
+        assert!(refusal("always", "never", true).unwrap().contains("on for all"));
+        let none = HeapMthp::refusal(&constructed::machine()).unwrap();
+        assert!(none.contains("Linux 6.8"), "{none}");
+    }
+
+    #[test]
+    fn the_dose_asks_for_folios_by_the_allocators_switches() {
+        let dose = HeapMthp.dose("", &constructed::machine()).unwrap();
+        assert_eq!(dose.spec(), NAME);
+        assert!(dose.settings.needs_machine());
+        assert_eq!(dose.settings.env[0].entries, ["glibc.malloc.hugetlb=1"]);
+        assert!(HeapMthp.dose("1", &constructed::machine()).is_err());
+    }
+}
