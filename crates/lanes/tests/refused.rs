@@ -40,6 +40,7 @@ const SEAL: Refused =
 const COLLAPSE: Refused =
     Refused { call: libc::SYS_madvise, argument: Some((ADVICE, libc::MADV_COLLAPSE as u32)) };
 const CLONE: Refused = Refused::every(libc::SYS_clone);
+const CLONE3: Refused = Refused::every(libc::SYS_clone3);
 const INHERIT: Refused =
     Refused { call: libc::SYS_madvise, argument: Some((ADVICE, libc::MADV_DOFORK as u32)) };
 const DONTNEED: Refused =
@@ -163,7 +164,7 @@ fn without_vmsplice_memory_is_copied() {
 fn without_a_child_content_is_moved() {
     // What the kernel does after a fork is asked once, here, where it may be.
     assert_eq!(dropped(), Sent::ByReference);
-    for refused in [CLONE, INHERIT] {
+    for refused in [CLONE, CLONE3, INHERIT] {
         under(refused, |_| assert_eq!(dropped(), Sent::ByReference));
     }
 }

@@ -71,7 +71,7 @@ impl Dropped {
     /// As [`Dropped::new`], but the bytes stay when the region is used up: bytes that you do not write
     /// keep their value, and pages without references are neither replaced nor cleared.
     ///
-    /// Each time the region is used up, a child process is made that ends immediately. Use this in
+    /// Each time the region is used up, the kernel copies the page tables of the process. Use this in
     /// small processes and for regions of several times the pipe's capacity; in a large process
     /// [`Dropped::new`] is faster. Use it only with readers that do not multiply references: in a
     /// process that uses O_DIRECT or the like, a base page to which readers added more than 500
