@@ -1,7 +1,9 @@
 //! Bytes before they are frozen, for those who fill them piece by piece.
 //!
 //! Units are bytes. The memory is a memfd (`memfd_create(2)`) that is not sealed yet, or private memory
-//! where that is refused. Its descriptor is never shown. Overhead: that of [`Frozen`].
+//! where that is refused. Its descriptor is never shown. A memfd is put on huge pages before it is filled,
+//! so that the bytes neither meet a fault for each base page nor are copied a second time; what the
+//! kernel refuses then is tried again when they are frozen. Overhead: that of [`Frozen`].
 
 use super::frozen::Frozen;
 use super::region::{Pages, Region};
@@ -41,7 +43,10 @@ impl Draft {
     /// ENOMEM.
     pub fn new(len: usize) -> Result<Self, Errno> {
         match Loose::new(len, Pages::for_len(len)) {
-            Ok(loose) => Ok(Self { memory: Memory::Loose(loose), len }),
+            Ok(mut loose) => {
+                loose.memory().make_huge();
+                Ok(Self { memory: Memory::Loose(loose), len })
+            }
             Err(_) => Self::private(len),
         }
     }

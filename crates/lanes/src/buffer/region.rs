@@ -171,6 +171,16 @@ impl Region {
         unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.len, advice) }
     }
 
+    /// Makes the huge pages that are wanted before anything is written, each from its first base page,
+    /// which the kernel needs to find there (`collapse_file` in mm/khugepaged.c).
+    pub(super) fn make_huge(&mut self) {
+        if self.pages == Pages::Huge {
+            let first = self.as_mut_bytes().iter_mut().step_by(Pages::Huge.size());
+            first.for_each(|byte| *byte = std::hint::black_box(0));
+            self.collapse();
+        }
+    }
+
     /// Puts resident pages on huge pages, if they are wanted and the kernel allows it.
     pub(crate) fn collapse(&mut self) {
         const TRIES: u32 = 3; // EAGAIN: a page was busy, on a list of another CPU for instance
