@@ -2,11 +2,13 @@
 //!
 //! The lines of 3000 numbers, a cycle, repeat: which are words, and the last three digits of those
 //! that are not (3000 is the least common multiple of 15 and 1000). Only the digits before those
-//! change, by one for each thousand. So one cycle is formatted for each number of digits and laid
-//! out again and again over a region of huge pages; from then on the leading digits are
-//! overwritten where they stand, some sixteen bytes of output to a store, and the pages are given to
-//! the pipe. Those that the reader has let go come back as they were, to be overwritten again; if it
-//! still holds one, the kernel copies that page first: no byte changes that a reader may see.
+//! change, by one for each thousand. So one cycle is formatted for each number of digits, with zeroes
+//! (bytes) for its leading digits, and the leading digits of a block of fifteen lines are laid out at their
+//! places with zeroes between. A block of output is one or the other, sixty-four bytes at a time. It is
+//! written over a region of huge pages, which are given to the pipe. Those that the reader has let go come
+//! back; if it still holds one, the kernel copies that page first: no byte changes that a reader may see.
+
+#![allow(unsafe_code, reason = "a function for processors with AVX2, called where they have it")]
 
 use pagewise_lanes::buffer::{Dropped, Pages};
 use pagewise_lanes::pipe::Writer;
@@ -20,15 +22,17 @@ const THOUSAND: u64 = 1_000;
 /// Digits at the end of a number that a cycle fixes.
 const FIXED: usize = 3;
 
-/// Bytes of a store.
-const WORD: usize = 8;
+/// Bytes that are handled at once, and room for the longest block.
+const WIDTH: usize = 64;
+const MOST: usize = 256;
 
 /// Bytes of the region: small enough for a last-level cache, and many times what a pipe holds, so
 /// that pages have been let go when their turn comes.
-const REGION: usize = 16 * 1024 * 1024;
+const REGION: usize = 8 * 1024 * 1024;
 
-/// Bytes given at once, and what they end on: a boundary of pages of any size up to this.
-const PIECE: usize = 128 * 1024;
+/// Bytes given at once, as many as the pipe holds: each time the reader may have to be woken. They end on
+/// a boundary of pages of any size up to the second.
+const PIECE: usize = 1024 * 1024;
 const PAGE: usize = 64 * 1024;
 
 /// Numbers of a block of fifteen that are no words.
@@ -82,58 +86,98 @@ impl<const N: usize> Lines<N> {
     /// Bytes of a block.
     const BLOCK: usize = Self::STARTS[PLAIN - 1] + N + FIXED + 1;
 
-    /// Sets the leading digits of all plain numbers of some blocks. Not inlined: the digits are
-    /// to be in memory, from where they are taken four or eight at a time, and not in a register each.
+    /// Sets the leading digits of a block: the first for so many numbers, the second for the rest.
+    fn set(overlay: &mut [u8; MOST], first: &[u8; N], before: usize, second: &[u8; N]) {
+        for (index, start) in Self::STARTS.into_iter().enumerate() {
+            overlay[start..start + N].copy_from_slice(if index < before { first } else { second });
+        }
+    }
+
+    /// Writes blocks: what `from` has of them, and the leading digits of `overlay`.
     #[inline(never)]
-    fn set_blocks(blocks: &mut [u8], leading: &[u8; N]) {
-        for block in blocks.chunks_exact_mut(Self::BLOCK) {
-            for start in Self::STARTS {
-                Self::set_number(block, start, leading);
-            }
+    fn write_blocks(to: &mut [u8], from: &[u8], overlay: &[u8; MOST]) {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has AVX2, as was just found.
+            unsafe { Self::merge_by_avx2(to, from, overlay) };
+            return;
         }
+        Self::merge(to, from, overlay);
     }
 
-    /// Sets the leading digits of the number at `start`. Where they are fewer than a word but the
-    /// line is not, the word is stored as a whole: digits of odd lengths would take two stores.
+    /// The same in registers that are twice as long as those of every x86-64 processor.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn merge_by_avx2(to: &mut [u8], from: &[u8], overlay: &[u8; MOST]) {
+        Self::merge(to, from, overlay);
+    }
+
+    /// The same in whatever registers the caller may use. The overlay is to stay in them: hence pieces, and
+    /// a loop that the compiler can unroll.
     #[inline(always)]
-    fn set_number(block: &mut [u8], start: usize, leading: &[u8; N]) {
-        if N < WORD && N + FIXED >= WORD {
-            let place = &mut block[start..start + WORD];
-            let mut word = [0; WORD];
-            word.copy_from_slice(place);
-            word[..N].copy_from_slice(leading);
-            place.copy_from_slice(&word);
-        } else {
-            block[start..start + N].copy_from_slice(leading);
+    fn merge(to: &mut [u8], from: &[u8], overlay: &[u8; MOST]) {
+        let mut pieces = [[0; WIDTH]; MOST / WIDTH];
+        for (index, piece) in pieces.iter_mut().enumerate() {
+            piece.copy_from_slice(&overlay[Self::start(index)..][..WIDTH]);
+        }
+        let blocks = to.chunks_exact_mut(Self::BLOCK).zip(from.chunks_exact(Self::BLOCK));
+        for (to, from) in blocks {
+            for (index, piece) in pieces.iter().enumerate() {
+                if index * WIDTH < Self::BLOCK {
+                    let at = Self::start(index);
+                    let (to, from) = (&mut to[at..at + WIDTH], &from[at..at + WIDTH]);
+                    for byte in 0..WIDTH {
+                        to[byte] = from[byte] | piece[byte];
+                    }
+                }
+            }
         }
     }
 
-    /// Sets the leading digits of a whole cycle and counts them on.
-    fn set_cycle(cycle: &mut [u8], leading: &mut [u8; N]) {
-        let mut rest = cycle;
-        let mut done = 0;
+    /// Where a piece of a block begins. The last ones end with the block and overlap those before.
+    const fn start(index: usize) -> usize {
+        let at = index * WIDTH;
+        if at + WIDTH <= Self::BLOCK { at } else { Self::BLOCK - WIDTH }
+    }
+
+    /// Writes a whole cycle, of which `from` has all but the leading digits, and counts them on.
+    fn write_cycle(to: &mut [u8], from: &[u8], leading: &mut [u8; N], overlay: &mut [u8; MOST]) {
+        let (mut at, mut old) = (0, *leading);
         for (turn, before) in TURNS {
-            let (blocks, behind) = rest.split_at_mut((turn - done) * Self::BLOCK);
-            Self::set_blocks(blocks, leading);
-            let (block, behind) = behind.split_at_mut(Self::BLOCK);
-            for (index, start) in Self::STARTS.into_iter().enumerate() {
-                if index == before {
-                    count(leading);
-                }
-                Self::set_number(block, start, leading);
+            count(leading);
+            // The blocks before the turn, and that in which it lies.
+            for (end, before) in [(turn, PLAIN), (turn + 1, before)] {
+                let part = at..end * Self::BLOCK;
+                Self::set(overlay, &old, before, leading);
+                Self::write_blocks(&mut to[part.clone()], &from[part], overlay);
+                at = end * Self::BLOCK;
             }
-            (rest, done) = (behind, turn + 1);
+            old = *leading;
         }
-        Self::set_blocks(rest, leading);
+        Self::set(overlay, &old, PLAIN, leading);
+        Self::write_blocks(&mut to[at..], &from[at..], overlay);
         count(leading);
+    }
+
+    /// The lines of a cycle with zeroes for the leading digits.
+    fn template(first: u64) -> io::Result<Vec<u8>> {
+        let mut cycle = format(first, first + CYCLE)?;
+        for block in cycle.chunks_exact_mut(Self::BLOCK) {
+            for start in Self::STARTS {
+                block[start..start + N].fill(0);
+            }
+        }
+        Ok(cycle)
     }
 
     /// Writes the lines of whole cycles from `first` up to `end`.
     fn write(first: u64, end: u64, to: &mut impl Output) -> io::Result<()> {
-        let cycle = format(first, first + CYCLE)?;
-        let mut leading = digits(first / THOUSAND);
+        let template = Self::template(first)?;
+        let (mut leading, mut overlay) = (digits(first / THOUSAND), [0; MOST]);
         for _ in 0..(end - first) / CYCLE {
-            to.cycle(&cycle, |lines| Self::set_cycle(lines, &mut leading))?;
+            to.fill(template.len(), |place| {
+                Self::write_cycle(place, &template, &mut leading, &mut overlay);
+            })?;
         }
         Ok(())
     }
@@ -209,8 +253,8 @@ trait Output {
     /// Writes lines that are formatted.
     fn lines(&mut self, lines: &[u8]) -> io::Result<()>;
 
-    /// Writes a cycle: `set` gets a place where `cycle` lies, with any leading digits.
-    fn cycle(&mut self, cycle: &[u8], set: impl FnOnce(&mut [u8])) -> io::Result<()>;
+    /// Writes `len` bytes, which `fill` sets, all of them.
+    fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> io::Result<()>;
 }
 
 /// A pipe that is given a region piece by piece.
@@ -221,28 +265,11 @@ struct Given {
     at: usize,
     /// The last of these, which were not given yet.
     held: usize,
-    /// Bytes from the region's start on which cycles lie one after the other, and those of one.
-    laid: usize,
-    cycle: usize,
 }
 
 impl Given {
     fn new(writer: Writer, region: Dropped) -> Self {
-        Self { writer, region, at: 0, held: 0, laid: 0, cycle: 0 }
-    }
-
-    /// The next bytes of the region.
-    fn place(&mut self, len: usize) -> &mut [u8] {
-        &mut self.region.as_mut_slice()[self.held..][..len]
-    }
-
-    /// The next bytes of the region hold lines.
-    fn advance(&mut self, len: usize) -> io::Result<()> {
-        (self.at, self.held) = (self.at + len, self.held + len);
-        match self.held >= PIECE {
-            true => self.give(self.held - self.at % PAGE),
-            false => Ok(()),
-        }
+        Self { writer, region, at: 0, held: 0 }
     }
 
     fn give(&mut self, len: usize) -> io::Result<()> {
@@ -250,46 +277,28 @@ impl Given {
         self.held -= len;
         Ok(())
     }
-
-    /// Starts again at the region's beginning.
-    fn restart(&mut self) -> io::Result<()> {
-        self.give(self.held)?;
-        self.at = 0;
-        Ok(self.region.renew()?)
-    }
 }
 
 impl Output for Given {
-    fn lines(&mut self, mut lines: &[u8]) -> io::Result<()> {
-        self.cycle = 0;
-        while !lines.is_empty() {
-            if self.at == self.region.capacity() {
-                self.restart()?;
-            }
-            let (some, rest) = lines.split_at(lines.len().min(self.region.capacity() - self.at));
-            self.place(some.len()).copy_from_slice(some);
-            self.advance(some.len())?;
-            lines = rest;
+    fn lines(&mut self, lines: &[u8]) -> io::Result<()> {
+        for some in lines.chunks(self.region.capacity()) {
+            self.fill(some.len(), |place| place.copy_from_slice(some))?;
         }
         Ok(())
     }
 
-    fn cycle(&mut self, cycle: &[u8], set: impl FnOnce(&mut [u8])) -> io::Result<()> {
-        let len = cycle.len();
-        if self.cycle != len {
-            (self.laid, self.cycle) = (0, len);
-            self.restart()?;
-        } else if self.at + len > self.region.capacity() {
-            self.restart()?;
+    fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        if self.at + len > self.region.capacity() {
+            self.give(self.held)?;
+            self.region.renew()?;
+            self.at = 0;
         }
-        let is_new = self.at == self.laid;
-        let place = self.place(len);
-        if is_new {
-            place.copy_from_slice(cycle);
+        fill(&mut self.region.as_mut_slice()[self.held..][..len]);
+        (self.at, self.held) = (self.at + len, self.held + len);
+        match self.held >= PIECE {
+            true => self.give(self.held - self.at % PAGE),
+            false => Ok(()),
         }
-        set(place);
-        self.laid = self.laid.max(self.at + len);
-        self.advance(len)
     }
 }
 
@@ -314,10 +323,10 @@ mod tests {
             self.write_all(lines)
         }
 
-        fn cycle(&mut self, cycle: &[u8], set: impl FnOnce(&mut [u8])) -> io::Result<()> {
+        fn fill(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> io::Result<()> {
             let start = self.len();
-            self.write_all(cycle)?;
-            set(&mut self[start..]);
+            self.resize(start + len, 0);
+            fill(&mut self[start..]);
             Ok(())
         }
     }
