@@ -1,6 +1,7 @@
 /* Uses of glibc's malloc whose cost is known.
  *
  *   mallocs spin ROUNDS        user time that is nearly all in malloc and free
+ *   mallocs grow MIB           the heap of the only thread grows to MIB by small blocks
  *   mallocs arenas THREADS MIB each of THREADS threads that live at once takes MIB in blocks, keeps the
  *                              last one and frees the others, one thread after the other: with an arena
  *                              for each thread the freed memory stays with it, with one arena the
@@ -27,6 +28,11 @@ static void spin(long rounds) {
     }
 }
 
+static void grow(size_t mib) {
+    for (size_t bytes = mib << 20; bytes > BLOCK; bytes -= BLOCK)
+        memset(malloc(BLOCK - 16), 1, BLOCK - 16);
+}
+
 static void *take(void *kept) {
     /* All have an arena before the first takes its turn. */
     free(malloc(BLOCK));
@@ -47,6 +53,10 @@ static void *take(void *kept) {
 int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "spin")) {
         spin(atol(argv[2]));
+        return 0;
+    }
+    if (argc == 3 && !strcmp(argv[1], "grow")) {
+        grow((size_t)atoi(argv[2]));
         return 0;
     }
     if (argc != 4 || strcmp(argv[1], "arenas"))

@@ -35,10 +35,7 @@ fn a_heap_has_small_folios_for_the_time_of_the_run() {
     let shown = "cat /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled; exec \"$@\"";
     let words_of = |with: &[&str]| {
         let mut run = place.pagewise(&["run"]);
-        run.args(with)
-            .args(["--", "sh", "-c", shown, "sh"])
-            .arg(&program)
-            .args(["arenas", "1", "64"]);
+        run.args(with).args(["--", "sh", "-c", shown, "sh"]).arg(&program).args(["grow", "64"]);
         let faults = || thp::folio_faults(SmallFolios::SIZE).unwrap();
         let counted = faults();
         let done = run.output().unwrap();
