@@ -164,7 +164,7 @@ fn a_peak_before_a_release_is_found() {
 
 #[test]
 fn children_of_a_fork_show_what_they_copied() {
-    const SCRIPT: &str = "$x = 'a' x (32 << 20); if (!fork) { substr($x, 0, 8 << 20) =~ tr/a/b/; sleep 1; exit } wait";
+    const SCRIPT: &str = "$x = 'a' x (32 << 20); if (!fork) { substr($x, $_ << 12, 1, 'b') for 0 .. 2047; exit } wait";
     let dir = open_place("pagewise-memory-");
     if Command::new("perl").args(["-e", ""]).status().is_err() {
         return println!("SKIP children_of_a_fork_show_what_they_copied: no perl");
@@ -176,7 +176,8 @@ fn children_of_a_fork_show_what_they_copied() {
     let account = account(&done.stdout);
     let copied = account.processes.iter().find_map(|process| process.copied_bytes).unwrap();
     assert!(copied >= Bytes::mib(8), "{account:#?}");
-    assert!(account.pss() < Bytes::mib(64), "shared pages count once: {account:#?}");
+    // perl holds the text twice, and so does the child, which shares most of it.
+    assert!(account.pss() < Bytes::mib(96), "shared pages count once: {account:#?}");
 }
 
 #[test]
