@@ -75,6 +75,7 @@ pub fn process() -> ProcessSeen {
         churn: MapChurn::default(),
         forks: 0,
         forked_bytes: Bytes(0),
+        inherited_bytes: Bytes(0),
         incomplete: None,
     }
 }

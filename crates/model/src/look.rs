@@ -101,6 +101,9 @@ pub struct ProcessSeen {
     /// Anonymous memory that was resident in it at those moments, their sum.
     #[serde(default)]
     pub forked_bytes: Bytes,
+    /// Anonymous memory that it had from its parent when it was forked; none once it has called exec.
+    #[serde(default)]
+    pub inherited_bytes: Bytes,
     /// Its memory cannot be described at exit (for example: it was killed), and why.
     pub incomplete: Option<String>,
 }

@@ -81,9 +81,12 @@ pub(super) fn split(
     let page = base_page.bytes() as f64;
     let huge_bytes = sum(|p| p.anon_huge_bytes);
     let cow_bytes = sum(|p| p.file_cow_bytes);
-    // At its peak, not at its end: what a program frees before it ends was no second touch.
-    let anon_peak =
-        sum(|p| p.anon_bytes.max(Bytes(p.peak_rss_bytes.0.saturating_sub(p.file_bytes.0))));
+    // At its peak, not at its end: what a program frees before it ends was no second touch. What it had from
+    // its parent was no touch of its own.
+    let anon_peak = sum(|p| {
+        let peak = p.anon_bytes.max(Bytes(p.peak_rss_bytes.0.saturating_sub(p.file_bytes.0)));
+        Bytes(peak.0.saturating_sub(p.inherited_bytes.0))
+    });
     let anon_bytes = (anon_peak - huge_bytes - cow_bytes).max(0.0);
     let given_back = traced.processes.iter().map(|p| &p.churn).fold(0.0, |bytes, churn| {
         bytes + (churn.munmap_bytes + churn.brk_shrink_bytes + churn.dontneed_bytes).0 as f64
@@ -102,7 +105,9 @@ pub(super) fn split(
     let file = take(sum(|p| p.file_bytes) / page / window);
     let again = take(given_back / page);
     let mut anon = first + again;
-    let shared = if traced.processes.len() > 1 { left } else { 0.0 };
+    // Children that only ended, or were gone before they were seen, are no images.
+    let has_forked = traced.processes.iter().any(|process| process.forks > 0);
+    let shared = if has_forked || traced.processes.len() > 1 { left } else { 0.0 };
     cow += shared;
     anon += left - shared;
     Split { anon, again, huge, cow, shared, file }

@@ -69,6 +69,7 @@ impl Image {
             churn: MapChurn::default(),
             forks: 0,
             forked_bytes: Bytes(0),
+            inherited_bytes: if is_forked { resident(pid) } else { Bytes(0) },
             incomplete: Some("it ended before its memory could be read".to_owned()),
         };
         Self {
@@ -94,9 +95,8 @@ impl Image {
 
     /// It has made a process of its own memory.
     pub(super) fn add_fork(&mut self) {
-        let resident = status::read(self.seen.pid).ok().and_then(|status| status.rss_anon);
         self.seen.forks += 1;
-        self.seen.forked_bytes += resident.unwrap_or(Bytes(0));
+        self.seen.forked_bytes += resident(self.seen.pid);
     }
 
     /// Reads what it uses, while it still has its memory.
@@ -155,6 +155,11 @@ impl Image {
         self.seen.churn = self.churn;
         (self.order, self.seen)
     }
+}
+
+/// Anonymous memory of process `pid` now; none where that cannot be read.
+fn resident(pid: i32) -> Bytes {
+    status::read(pid).ok().and_then(|status| status.rss_anon).unwrap_or(Bytes(0))
 }
 
 /// Minor faults of process `pid` so far.

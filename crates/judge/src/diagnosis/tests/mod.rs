@@ -200,10 +200,24 @@ fn forks_copy_an_entry_for_each_small_page_that_was_touched() {
 }
 
 #[test]
+fn pages_that_a_child_had_from_its_parent_are_no_touches_of_its_own() {
+    let [mut parent, mut child] = [process(1), process(2)];
+    (parent.forks, parent.anon_bytes) = (1, Bytes(1000 * 4096));
+    (child.anon_bytes, child.inherited_bytes) = (Bytes(1000 * 4096), Bytes(1000 * 4096));
+    let run = Usage { minor_faults: 1800, ..usage(1000, 400, 600) };
+    let cow = judge(&look(run, vec![parent, child]));
+    let evidence = &cow.cost(CostKind::CowFaults).unwrap().evidence;
+    assert!(evidence.starts_with("800 faults"), "{evidence}");
+}
+
+#[test]
 fn copies_after_a_fork_are_named() {
-    let mut run = usage(1000, 400, 600);
-    run.minor_faults = 1000;
-    let cow = judge(&look(run, vec![process(1), process(2)]));
+    let cow_run = || Usage { minor_faults: 1000, ..usage(1000, 400, 600) };
+    let cow = judge(&look(cow_run(), vec![process(1), process(2)]));
+    let mut parent = process(1);
+    parent.forks = 1;
+    let unseen = judge(&look(cow_run(), vec![parent]));
+    assert_eq!(ns(&unseen, CostKind::CowFaults), ns(&cow, CostKind::CowFaults));
     let evidence = &cow.cost(CostKind::CowFaults).unwrap().evidence;
     assert_eq!(evidence, "1000 faults x 0.80 us, 1000 of them on pages that a fork had shared");
 }
