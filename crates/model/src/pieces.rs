@@ -122,7 +122,8 @@ pub struct Workload {
     pub weight: f64,
     /// Functions by place, in the order of their first calls.
     pub calls: Vec<usize>,
-    /// Addresses of the pages that the run touched, in today's layout; empty where that is not known.
+    /// Addresses of the pages that the run touched in today's layout, by first touch; empty where that is
+    /// not known.
     pub touched: Vec<Range<u64>>,
 }
 

@@ -108,7 +108,7 @@ impl Plan {
                 }
                 Ok(open) => {
                     taken = with;
-                    plan.files.push((open, file.ranges.clone()));
+                    plan.files.push((open, joined(&file.ranges)));
                 }
                 Err(why) => plan.left_out.push(format!("{}: {why}", file.path)),
             }
@@ -180,6 +180,20 @@ fn unchanged(recorded: &WorkingFile) -> Result<File, String> {
     if is_same { Ok(file) } else { Err("it has changed since".to_owned()) }
 }
 
+/// Ranges that meet as one: fewer calls read them.
+fn joined(ranges: &[WorkingRange]) -> Vec<WorkingRange> {
+    let mut all: Vec<WorkingRange> = Vec::new();
+    for range in ranges {
+        match all.last_mut() {
+            Some(last) if last.offset_bytes + last.length_bytes == range.offset_bytes => {
+                last.length_bytes += range.length_bytes;
+            }
+            _ => all.push(*range),
+        }
+    }
+    all
+}
+
 /// A range in pieces: offset and length of each.
 fn pieces(range: &WorkingRange) -> impl Iterator<Item = (u64, u64)> + use<> {
     let start = range.offset_bytes.0;
@@ -227,6 +241,12 @@ mod tests {
         };
         let command = vec!["x".to_owned()];
         WorkingSet { working_set_schema: WORKING_SET_SCHEMA, command, files: vec![recorded] }
+    }
+
+    #[test]
+    fn ranges_that_meet_are_read_as_one() {
+        let ranges = [range(0, 10), range(10, 5), range(20, 1), range(21, 4)];
+        assert_eq!(joined(&ranges), [range(0, 15), range(20, 5)]);
     }
 
     #[test]

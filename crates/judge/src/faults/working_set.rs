@@ -67,7 +67,7 @@ impl FirstTouches {
         }
     }
 
-    /// The parts of each file in its order, those that meet put together.
+    /// The parts of each file in its order, those that overlap put together.
     #[must_use]
     pub fn ranges(self) -> Vec<(String, Vec<WorkingRange>)> {
         self.files.into_iter().map(|(path, parts)| (path, merged(parts))).collect()
@@ -88,7 +88,10 @@ fn merged(parts: BTreeMap<u64, (u64, Nanos)>) -> Vec<WorkingRange> {
     let mut all: Vec<(u64, u64, Nanos)> = Vec::new();
     for (start, (end, at)) in parts {
         match all.last_mut() {
-            Some(last) if start <= last.1 => *last = (last.0, last.1.max(end), last.2.min(at)),
+            // What only meets is kept apart: `order predict` asks in which order pages are touched.
+            Some(last) if start < last.1 || (start == last.1 && at == last.2) => {
+                *last = (last.0, last.1.max(end), last.2.min(at))
+            }
             _ => all.push((start, end, at)),
         }
     }
@@ -161,10 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_meet_are_one_with_the_earlier_touch() {
-        let pages = [(9, 8), (3, 4), (7, 20), (8, 4)];
+    fn parts_are_one_if_touched_at_once_and_keep_the_earlier_touch() {
+        let pages = [(9, 8), (3, 4), (7, 20), (8, 4), (9, 12)];
         let faults = pages.map(|(at, kib)| fault(at, 0x10_0000 + kib * KIB, kib * KIB, 0));
-        assert_eq!(ranges(true, &faults), [(4 * KIB, 8 * KIB, 3), (20 * KIB, 4 * KIB, 7)]);
+        let want = [(4 * KIB, 4 * KIB, 3), (8 * KIB, 8 * KIB, 9), (20 * KIB, 4 * KIB, 7)];
+        assert_eq!(ranges(true, &faults), want);
     }
 
     #[test]
@@ -182,7 +186,7 @@ mod tests {
             ("/tmp/b (deleted)".to_owned(), vec![read(1, 0, KIB)]),
             ("pipe:[1]".to_owned(), vec![read(1, 0, KIB)]),
         ]);
-        let want = vec![read(2, 0, KIB), read(3, 40 * KIB, 12 * KIB)];
+        let want = vec![read(2, 0, KIB), read(5, 40 * KIB, 4 * KIB), read(3, 44 * KIB, 8 * KIB)];
         assert_eq!(touches.ranges(), [("/lib/a".to_owned(), want)]);
     }
 

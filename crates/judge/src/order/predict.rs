@@ -86,10 +86,13 @@ pub fn best(build: &Build, count: &CountFaults<'_>) -> Vec<usize> {
     if let [one] = &workloads[..] {
         return one.calls.clone();
     }
+    // `order emit` knows no touched pages and has to find the same order.
+    let untouched = |one: &Workload| Workload { touched: Vec::new(), ..one.clone() };
+    let plain = Build { workloads: workloads.iter().map(untouched).collect(), ..build.clone() };
     let arranged = WIDTHS.map(|window| arrange(functions, workloads, window));
     let orders = arranged.into_iter().chain([first_calls(workloads)]);
     let cost = |order: &Vec<usize>| -> f64 {
-        let touched = layout("", build, Some(order), count).touched;
+        let touched = layout("", &plain, Some(order), count).touched;
         touched.iter().zip(workloads).map(|(one, workload)| one.faults * workload.weight).sum()
     };
     // Of equals the first.
@@ -108,7 +111,7 @@ fn layout(
         let called = workload.calls.iter().filter_map(|at| placed.get(*at));
         let parts = parts(build, workload, &placed);
         let chances = match order {
-            None if !workload.touched.is_empty() => as_seen(&parts, &workload.touched),
+            None if !workload.touched.is_empty() => as_seen(&workload.touched),
             _ => chances(&parts),
         };
         let likely: Vec<u64> =
@@ -137,9 +140,13 @@ struct Part {
     is_whole: bool,
     /// The function begins there.
     is_entry: bool,
+    /// When it is touched at the earliest: the place among the touches of today.
+    at: usize,
 }
 
-/// What a workload touches where the functions lie at `placed`, about in the order of first touches.
+/// What a workload touches where the functions lie at `placed`, about in the order of first touches: a part
+/// comes no earlier than the page that it is on today, nor than the call of its function, which comes no
+/// earlier than the calls before it.
 fn parts(build: &Build, workload: &Workload, placed: &[Range<u64>]) -> Vec<Part> {
     let is_start = |at: &usize| START.contains(&build.functions[*at].name.as_str());
     let start = (0..placed.len()).filter(is_start);
@@ -147,7 +154,7 @@ fn parts(build: &Build, workload: &Workload, placed: &[Range<u64>]) -> Vec<Part>
         let (today, now) = (today(&build.functions[at]), placed[at].start);
         let mut parts = touched_of(&today, &workload.touched);
         if parts.is_empty() {
-            parts.push(Part { range: today.clone(), is_whole: true, is_entry: true });
+            parts.push(Part::whole(&today));
         }
         let moved = move |at: u64| at - today.start + now;
         parts
@@ -156,24 +163,46 @@ fn parts(build: &Build, workload: &Workload, placed: &[Range<u64>]) -> Vec<Part>
     };
     let frame = build.frame.iter().flat_map(|part| touched_of(part, &workload.touched));
     let calls = workload.calls.iter().copied().filter(|at| *at < placed.len());
-    start.flat_map(of_function).chain(frame).chain(calls.flat_map(of_function)).collect()
+    let mut called = 0;
+    let called = calls.flat_map(|at| {
+        let parts: Vec<Part> = of_function(at).collect();
+        let entry = parts.iter().filter(|part| part.is_entry).map(|part| part.at).max();
+        called = called.max(entry.unwrap_or_default());
+        parts.into_iter().map(move |part| Part { at: part.at.max(called), ..part })
+    });
+    let mut all: Vec<Part> = start.flat_map(of_function).chain(frame).chain(called).collect();
+    all.sort_by_key(|part| part.at);
+    all
+}
+
+impl Part {
+    /// All of `range`, of whose pages nothing is known.
+    fn whole(range: &Range<u64>) -> Self {
+        Self { range: range.clone(), is_whole: true, is_entry: true, at: 0 }
+    }
 }
 
 /// What of `range` lies on these pages, page by page; all of it where they are not known.
 fn touched_of(range: &Range<u64>, touched: &[Range<u64>]) -> Vec<Part> {
     if touched.is_empty() {
-        return vec![Part { range: range.clone(), is_whole: true, is_entry: true }];
+        return vec![Part::whole(range)];
     }
     let page = PageSize::BASE_4K.bytes();
-    let common = |part: &Range<u64>| part.start.max(range.start)..part.end.min(range.end);
-    let pieces = touched.iter().map(common).filter(|part| part.start < part.end);
-    let by_page = pieces.flat_map(|part| {
+    let common = |(at, part): (usize, &Range<u64>)| {
+        (at, part.start.max(range.start)..part.end.min(range.end))
+    };
+    let pieces = touched.iter().enumerate().map(common).filter(|(_, part)| part.start < part.end);
+    let by_page = pieces.flat_map(|(at, part)| {
         let first = part.start / page;
-        (first..part.end.div_ceil(page))
-            .map(move |number| (number * page).max(part.start)..((number + 1) * page).min(part.end))
+        (first..part.end.div_ceil(page)).map(move |number| {
+            (at, (number * page).max(part.start)..((number + 1) * page).min(part.end))
+        })
     });
     by_page
-        .map(|part| Part { is_entry: part.start == range.start, is_whole: false, range: part })
+        .map(|(at, part)| {
+            let is_entry = part.start == range.start;
+            Part { range: part, is_whole: false, is_entry, at }
+        })
         .collect()
 }
 
@@ -183,7 +212,7 @@ fn touched_of(range: &Range<u64>, touched: &[Range<u64>]) -> Vec<Part> {
 fn chances(parts: &[Part]) -> Vec<(u64, f64)> {
     let page = PageSize::BASE_4K.bytes();
     let (mut found, mut places) = (Vec::new(), HashMap::new());
-    for Part { range, is_whole, is_entry } in parts {
+    for Part { range, is_whole, is_entry, .. } in parts {
         let (first, end) = (range.start / page, range.end.max(range.start + 1).div_ceil(page));
         let share = |number: u64| {
             let within = ((number + 1) * page).min(range.end) - (number * page).max(range.start);
@@ -207,14 +236,13 @@ fn chances(parts: &[Part]) -> Vec<(u64, f64)> {
     found
 }
 
-/// The pages that were touched, those of the parts first and in their order.
-fn as_seen(parts: &[Part], touched: &[Range<u64>]) -> Vec<(u64, f64)> {
-    let is_touched = |page: u64| touched.iter().any(|range| range.contains(&page));
-    let whole = |range: &Range<u64>| Part { range: range.clone(), is_whole: true, is_entry: false };
-    let rest: Vec<Part> = touched.iter().map(whole).collect();
+/// The pages that were touched, in their order.
+fn as_seen(touched: &[Range<u64>]) -> Vec<(u64, f64)> {
+    let page = PageSize::BASE_4K.bytes();
+    let pages = |range: &Range<u64>| range.start / page..range.end.div_ceil(page);
     let mut seen = HashSet::new();
-    let all = chances(parts).into_iter().chain(chances(&rest)).map(|(page, _)| page);
-    all.filter(|page| is_touched(*page) && seen.insert(*page)).map(|page| (page, 1.0)).collect()
+    let all = touched.iter().flat_map(pages).filter(|number| seen.insert(*number));
+    all.map(|number| (number * page, 1.0)).collect()
 }
 
 fn today(function: &Function) -> Range<u64> {
@@ -337,6 +365,22 @@ mod tests {
         assert_eq!(ordered.pages, 3, "{ordered:?}");
         assert!(ordered.is_counted && ordered.faults >= 2.0, "{ordered:?}");
         assert_eq!(seen.sizes[0].today_pages, 3);
+    }
+
+    #[test]
+    fn pages_come_in_the_order_of_their_touches() {
+        let page = PageSize::BASE_4K.bytes();
+        let mut build = sparse(4);
+        // The second page of the first function is touched after the call of the second one.
+        build.functions[0].bytes = Bytes(2 * page);
+        build.functions[1].address = 3 * page;
+        build.functions[1].bytes = Bytes(page);
+        let touched = [page..2 * page, 3 * page..4 * page, 2 * page..3 * page].to_vec();
+        build.workloads[0] = Workload { calls: vec![0, 1], touched, ..build.workloads[0].clone() };
+        let seen = forecast(&build, &[], &|_, _| None);
+        let [today, ordered] = [0, 1].map(|at| seen.layouts[at].pages[0].clone());
+        assert_eq!(today, [page, 3 * page, 2 * page]);
+        assert_eq!(ordered, [page, 3 * page, 2 * page]);
     }
 
     #[test]

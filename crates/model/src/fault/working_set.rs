@@ -28,7 +28,7 @@ pub struct WorkingFile {
     pub modified_unix_ns: u64,
     /// What its linker has named it, in hexadecimal digits; absent where it has no such name.
     pub build_id: Option<String>,
-    /// The parts, in the order of the file; none touches another.
+    /// The parts, in the order of the file; none overlaps another.
     pub ranges: Vec<WorkingRange>,
 }
 

@@ -14,7 +14,7 @@ use pagewise_kernel::error::SysError;
 use pagewise_kernel::file_view::FileView;
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
-use pagewise_model::fault::WorkingSet;
+use pagewise_model::fault::{WorkingRange, WorkingSet};
 use pagewise_model::text::{Placement, Segment};
 use std::fs::File;
 use std::ops::Range;
@@ -54,14 +54,17 @@ impl Code {
         Some(Self { file, path, segment, places: (0..count).map(place).collect() })
     }
 
-    /// The addresses of the code that `set` has of this program; none where it does not have the program.
+    /// The addresses of the code that `set` has of this program, by first touch; none where it does not have
+    /// the program.
     #[must_use]
     pub fn touched(&self, set: &WorkingSet) -> Vec<Range<u64>> {
         let segment = self.part();
         let address = |offset: u64| offset - segment.start + self.first_page();
         let file = set.files.iter().filter(|file| Path::new(&file.path) == self.path);
-        let ranges = file.flat_map(|file| &file.ranges);
+        let mut ranges: Vec<&WorkingRange> = file.flat_map(|file| &file.ranges).collect();
+        ranges.sort_by_key(|range| range.first_touch_ns);
         ranges
+            .into_iter()
             .map(|range| {
                 let end = range.offset_bytes.0.saturating_add(range.length_bytes.0);
                 range.offset_bytes.0.max(segment.start)..end.min(segment.end)
@@ -100,7 +103,7 @@ impl Code {
 mod tests {
     use super::*;
     use pagewise_model::Nanos;
-    use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange};
+    use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile};
 
     fn own() -> Code {
         Code::open(&std::env::current_exe().unwrap()).unwrap()
@@ -132,7 +135,10 @@ mod tests {
             size_bytes: Bytes(0),
             modified_unix_ns: 0,
             build_id: None,
-            ranges: vec![range(0, part.start + page), range(part.start + 3 * page, page)],
+            ranges: vec![
+                WorkingRange { first_touch_ns: Nanos(9), ..range(0, part.start + page) },
+                range(part.start + 3 * page, page),
+            ],
         };
         let set = |path: &Path| WorkingSet {
             working_set_schema: WORKING_SET_SCHEMA,
@@ -140,7 +146,7 @@ mod tests {
             files: vec![file(path)],
         };
         let first = code.first_page();
-        let want = [first..first + page, first + 3 * page..first + 4 * page];
+        let want = [first + 3 * page..first + 4 * page, first..first + page];
         assert_eq!(code.touched(&set(&code.path)), want);
         assert_eq!(code.touched(&set(Path::new("/elsewhere"))), []);
     }
