@@ -266,3 +266,34 @@ fn without_rights_buckets_without_a_figure_are_named() {
         }
     }
 }
+
+#[test]
+fn samples_go_out_as_folded_stacks_and_come_in_again() {
+    let place = Place::new();
+    let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; cat /dev/zero | head -c 50000000 > /dev/null";
+    let mut command = place.pagewise(&["profile", "--format", "folded", "--", "sh", "-c", spin]);
+    let out = command.output().unwrap();
+    if out.status.code() == Some(3) {
+        return println!("SKIP samples_go_out: {}", said(&out.stderr));
+    }
+    let folded = said(&out.stdout);
+    let count = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
+    let total: u64 = folded.lines().map(count).sum();
+    assert!(total > 0 && folded.lines().any(|line| line.starts_with("sh")), "{folded}");
+    let file = place.path().join("app.folded");
+    std::fs::write(&file, &folded).unwrap();
+    let name = file.to_str().unwrap();
+    let again = place.pagewise(&["profile", "--json", "--import", name]).output().unwrap();
+    let again: serde_json::Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(again["profile"]["sorted"]["known"]["samples"], total, "{again:#}");
+    let script = "app 1/1 [0] 1.0: 250000 cpu-clock:\n\tffffffff81000007 clear_page_erms+0x7 ([kernel.kallsyms])\n\
+                  \tffffffff81000009 do_anonymous_page+0x9 ([kernel.kallsyms])\n\
+                  \tffffffff82000010 asm_exc_page_fault+0x26 ([kernel.kallsyms])\n\t55d4 main+0x24 (/app)\n\n";
+    std::fs::write(&file, script).unwrap();
+    let shown = place.pagewise(&["profile", "--import", name]).output().unwrap();
+    assert!(said(&shown.stdout).contains("zeroing"), "{shown:?}");
+    std::fs::write(&file, "PERFILE2").unwrap();
+    let refused = place.pagewise(&["profile", "--import", name]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused.stderr).contains("perf script"), "{refused:?}");
+}

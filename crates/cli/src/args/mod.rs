@@ -40,7 +40,7 @@ pub(crate) use links::Links;
 pub(crate) use metrics::ExportMetrics;
 pub(crate) use order::{CheckOrder, Close, Emit, Hooks, Order, OrderVerb, Predict, Record};
 pub(crate) use page::Page;
-pub(crate) use profile::Profile;
+pub(crate) use profile::{Profile, SampleFormat};
 pub(crate) use recheck::Recheck;
 pub(crate) use text::{Collapse, Explain, Fold, Keep, Status, System, Text, TextVerb, Undo, Warm};
 pub(crate) use top::Top;

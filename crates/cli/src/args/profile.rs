@@ -1,8 +1,9 @@
 //! `pagewise profile`
 
 use super::Files;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use pagewise_model::Nanos;
+use pagewise_report::ProfileForm;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ Examples:
   pagewise profile --memory -p 1234 --for 10s    held now, used within 10 s
   pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
   pagewise profile --json -- xz -k big > profile.json
+  pagewise profile --format folded -- ./app > app.folded     for a flame graph
   perf script | pagewise profile --import -      samples of another machine
 
 A bucket has two names, WHAT was done and WHY. --graph takes either or both:
@@ -61,6 +63,9 @@ pub(crate) struct Profile {
     /// Print JSON, as saved, on standard output instead of text on standard error
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print the samples in this form on standard output, for another tool
+    #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "memory", "graph"])]
+    pub(crate) format: Option<SampleFormat>,
     #[command(flatten)]
     pub(crate) files: Files,
     /// Time each page fault, to show fault time by kind; each fault takes about 1 us longer, and the
@@ -85,4 +90,22 @@ pub(crate) struct Profile {
     /// The program and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// The form in which samples are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SampleFormat {
+    /// Folded stacks weighted by samples; frames of the kernel end in _[k]
+    Folded,
+    /// A profile for Firefox Profiler, each stack once
+    Firefox,
+}
+
+impl From<SampleFormat> for ProfileForm {
+    fn from(format: SampleFormat) -> Self {
+        match format {
+            SampleFormat::Folded => Self::Folded,
+            SampleFormat::Firefox => Self::Firefox,
+        }
+    }
 }

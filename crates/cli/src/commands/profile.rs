@@ -8,7 +8,7 @@ use super::experiment::{environment, identity, input, keep};
 use super::helper::{self, own_exe};
 use super::progress::Display;
 use super::signals::stop_flag;
-use crate::args::{Part, Profile};
+use crate::args::{Part, Profile, SampleFormat};
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::profile::Facts;
@@ -84,7 +84,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     (run.look, run.prices, run.machine) = (Some(look), Some(prices), Some(machine));
     conclude(&mut run, start);
     // The program has run: its status is passed on, whatever becomes of our report.
-    if let Err(error) = report(&run, args) {
+    if let Err(error) = shown(&run, &samples, args) {
         terminal::report(&error);
     }
     passthrough::end_like(ended)
@@ -138,10 +138,18 @@ fn launch(args: &Profile) -> Result<Launch, Failure> {
     Ok(Launch {
         recorder,
         stdin: args.input.clone().map_or(Input::Inherit, Input::File),
-        stdout: if args.json { Sink::Stderr } else { Sink::Inherit },
+        stdout: if args.json || args.format.is_some() { Sink::Stderr } else { Sink::Inherit },
         observe: Observe { profile: true, walks: true, ..Observe::default() },
         ..Launch::passthrough(args.command.clone())
     })
+}
+
+/// The report, or the samples alone where another tool is to have them.
+fn shown(run: &Run, samples: &Fact<StackSamples>, args: &Profile) -> Result<(), Failure> {
+    let Some(format) = args.format else { return report(run, args) };
+    let saved = args.files.write(run);
+    terminal::print(&exported(run, samples, format)?)?;
+    saved
 }
 
 fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
@@ -157,6 +165,19 @@ fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
         text.lines().for_each(terminal::complain);
     }
     saved
+}
+
+/// The samples for another tool.
+fn exported(
+    run: &Run,
+    samples: &Fact<StackSamples>,
+    format: SampleFormat,
+) -> Result<String, Failure> {
+    match samples {
+        Fact::Known(samples) => Ok(pagewise_report::profile_export(samples, run, format.into())),
+        Fact::Missing(why) => Err(Failure::unfit(format!("there are no samples: {why}"))
+            .with_help("pagewise doctor says what allows them")),
+    }
 }
 
 /// The times of the faults that were recorded, if asked for, beside a probe that runs as the

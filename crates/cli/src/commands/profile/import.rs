@@ -1,6 +1,6 @@
 //! `pagewise profile --import`
 
-use super::conclude;
+use super::{conclude, exported};
 use crate::args::Profile;
 use crate::commands::experiment::identity;
 use crate::failure::Failure;
@@ -34,7 +34,11 @@ pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
     run.profile = Some(pagewise_judge::profile::judge(&facts, None));
     conclude(&mut run, start);
     let saved = args.files.write(&run);
-    terminal::print(&text(&run, args))?;
+    let text = match args.format {
+        Some(format) => exported(&run, &samples, format)?,
+        None => text(&run, args),
+    };
+    terminal::print(&text)?;
     saved.map(|()| ExitCode::SUCCESS)
 }
 

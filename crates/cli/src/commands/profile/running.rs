@@ -1,6 +1,6 @@
 //! `pagewise profile -p PID`
 
-use super::{conclude, judged, kernel_only, named, report};
+use super::{conclude, judged, kernel_only, named, shown};
 use crate::args::Profile;
 use crate::commands::experiment::{environment, identity};
 use crate::commands::faults::running::{begun_line, refusal};
@@ -51,6 +51,6 @@ pub(super) fn run(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
     });
     run.machine = Some(machine);
     conclude(&mut run, start);
-    report(&run, args)?;
+    shown(&run, &samples, args)?;
     Ok(ExitCode::SUCCESS)
 }
