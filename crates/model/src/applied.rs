@@ -1,9 +1,10 @@
 //! A receipt that was written to a file: what is needed to show it and to take it back.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A file as it is to be, and what makes it take effect.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Identifier of the run whose receipt it is.
     pub run: String,
@@ -21,7 +22,7 @@ pub struct Change {
 }
 
 /// A change that was made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Applied {
     /// Its number in `apply --list`.
     pub number: u32,
@@ -36,7 +37,7 @@ pub struct Applied {
 }
 
 /// A file as it was.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Before {
     pub content: Vec<u8>,
     /// Permission bits.

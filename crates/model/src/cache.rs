@@ -7,10 +7,12 @@
 
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos, PageSize};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheVerb {
     /// To be shown.
@@ -73,6 +75,18 @@ impl SlotMap {
     }
 }
 
+impl JsonSchema for SlotMap {
+    fn schema_name() -> Cow<'static, str> {
+        String::schema_name()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        String::json_schema(generator)
+    }
+    fn inline_schema() -> bool {
+        true
+    }
+}
+
 impl Serialize for SlotMap {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         out.collect_str(&self.0.iter().map(|slot| slot.letter()).collect::<String>())
@@ -91,7 +105,7 @@ impl<'de> Deserialize<'de> for SlotMap {
 }
 
 /// What `cachestat(2)` counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheCounts {
     pub cached_bytes: Bytes,
     /// Of it, written and not yet on disk.
@@ -103,7 +117,7 @@ pub struct CacheCounts {
 }
 
 /// How much of a file is in folios of one size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FolioShare {
     pub folio_bytes: Bytes,
     /// All of them together.
@@ -111,7 +125,7 @@ pub struct FolioShare {
 }
 
 /// What the cache holds of a file at one moment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheState {
     pub cached_bytes: Fact<Bytes>,
     /// Of it, mapped by one entry for each huge page in a fresh mapping of the file.
@@ -124,7 +138,7 @@ pub struct CacheState {
 }
 
 /// A process that maps a file.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     pub pid: i32,
     pub name: String,
@@ -133,7 +147,7 @@ pub struct Holder {
 }
 
 /// The processes that map a file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holders {
     /// Those that could be seen, by number.
     pub seen: Vec<Holder>,
@@ -142,7 +156,7 @@ pub struct Holders {
 }
 
 /// What came of an attempt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum CacheOutcome {
     /// It is as asked.
@@ -163,7 +177,7 @@ pub enum CacheOutcome {
     },
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CachedFile {
     pub path: String,
     pub size_bytes: Bytes,
@@ -190,7 +204,7 @@ impl CachedFile {
 }
 
 /// What `pagewise cache` found and did.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheReport {
     pub verb: CacheVerb,
     /// The size of a slot.
@@ -199,7 +213,9 @@ pub struct CacheReport {
 }
 
 /// On what the cache holds bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum FolioClass {
     /// Single pages, or a few.

@@ -6,16 +6,18 @@
 
 use crate::measured::Fact;
 use crate::units::{Bytes, PageSize};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error as _;
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Version of the saved form.
 pub const CACHE_LIST_SCHEMA: u32 = 1;
 
 /// What the page cache held of some files.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheList {
     /// Version of this form.
     pub cache_list_schema: u32,
@@ -28,7 +30,7 @@ pub struct CacheList {
 }
 
 /// One file of it, as it was when it was saved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedFile {
     /// From the root directory on.
     pub path: String,
@@ -99,6 +101,18 @@ impl PageRanges {
         let ends = other.0.iter().map(|range| range.start).chain([u64::MAX]);
         let gaps = starts.zip(ends).map(|(start, end)| start..end);
         self.shared_with(&Self::merged(gaps))
+    }
+}
+
+impl JsonSchema for PageRanges {
+    fn schema_name() -> Cow<'static, str> {
+        Vec::<u64>::schema_name()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<u64>::json_schema(generator)
+    }
+    fn inline_schema() -> bool {
+        true
     }
 }
 
@@ -190,7 +204,7 @@ impl CacheList {
 }
 
 /// What became of one file of a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RestoredFile {
     pub path: String,
     /// How much of it was to be brought back.
@@ -204,7 +218,7 @@ pub struct RestoredFile {
 }
 
 /// What `pagewise cache restore` did.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheRestore {
     pub files: Vec<RestoredFile>,
     /// How much was asked of the devices.

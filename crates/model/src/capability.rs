@@ -1,9 +1,10 @@
 //! What this machine, kernel and account allow, found by trying.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The answer of a probe.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Works.
@@ -15,7 +16,7 @@ pub enum Answer {
 }
 
 /// One thing that pagewise can use when it is there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Capability {
     /// Group it is shown under.
     pub group: String,
@@ -27,7 +28,7 @@ pub struct Capability {
 }
 
 /// Something that spoils measurements on this machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Spoiler {
     /// What, in one sentence.
     pub what: String,
@@ -36,7 +37,7 @@ pub struct Spoiler {
 }
 
 /// A plain fact shown by `doctor` ("L1 dTLB 4K as claimed" -> "96 entries").
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trait {
     /// Group it is shown under.
     pub group: String,
@@ -45,7 +46,7 @@ pub struct Trait {
 }
 
 /// Everything `doctor` found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Checkup {
     pub machine: crate::machine::Machine,
     /// Facts about it.

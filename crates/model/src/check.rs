@@ -2,6 +2,7 @@
 
 use crate::fault::Budgets;
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a program may take.
@@ -18,7 +19,7 @@ pub struct CheckLimits {
 }
 
 /// A quantity that has a budget.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Budgeted {
     Faults,
@@ -33,7 +34,7 @@ pub enum Budgeted {
 }
 
 /// A figure with its unit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     Count(u64),
@@ -48,7 +49,7 @@ pub enum Figure {
 }
 
 /// How one budget came out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
     Passed,
@@ -58,7 +59,7 @@ pub enum Kept {
 }
 
 /// One budget.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckItem {
     pub what: Budgeted,
     /// What is allowed; for time the ratio.
@@ -69,7 +70,7 @@ pub struct CheckItem {
 }
 
 /// One program with its budgets.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
     /// Its name in the file.
     pub name: String,

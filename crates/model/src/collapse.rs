@@ -6,17 +6,18 @@
 
 use crate::text::{Area, coverage};
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Slots that were refused for one reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedSlots {
     pub why: String,
     pub slots: u64,
 }
 
 /// One file of a process, or the memory of no file that it executes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CollapsedPart {
     /// The file; absent for generated code.
     pub path: Option<String>,
@@ -47,7 +48,7 @@ impl CollapsedPart {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CollapsedProcess {
     pub pid: i32,
     pub name: String,

@@ -1,9 +1,10 @@
 //! What a session's runs depend on beside the command: saved with it, so that it can be continued.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How each run was made, and the files that it depended on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Conditions {
     /// The directory that the runs were made in.
     pub directory: String,
@@ -23,7 +24,7 @@ pub struct Conditions {
 }
 
 /// What tells whether a file is still the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileMark {
     /// Its path, without links.
     pub path: String,

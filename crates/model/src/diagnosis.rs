@@ -2,11 +2,14 @@
 
 use crate::measured::Fact;
 use crate::units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Kinds of page cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CostKind {
     /// First touches of anonymous memory, without the zeroing.
@@ -60,7 +63,7 @@ impl CostKind {
 }
 
 /// How a cost was obtained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// Counted events times unit price.
@@ -76,7 +79,7 @@ pub enum Basis {
 }
 
 /// One page cost of the program.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     pub kind: CostKind,
     /// CPU time it takes (all CPUs together).
@@ -92,7 +95,9 @@ pub struct Cost {
 }
 
 /// Activities into which kernel samples are sorted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Activity {
     /// Copying bytes between user and kernel memory.
@@ -143,7 +148,7 @@ impl Activity {
 }
 
 /// Where in the kernel the CPU samples fell. Shares (0..1) are of all samples, user mode included.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelTime {
     pub activity_share: BTreeMap<Activity, f64>,
     /// Share of each symbol at the leaf of a stack, the largest first; the rare ones are left out.
@@ -151,7 +156,7 @@ pub struct KernelTime {
 }
 
 /// The diagnosis of one program.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
     /// Costs, largest first.
     pub costs: Vec<Cost>,

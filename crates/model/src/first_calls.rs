@@ -1,11 +1,12 @@
 //! The functions that a run called, in the order of their first calls.
 
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The first call of a function in a tree of processes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FirstCall {
     /// Its symbol; of a stripped file its address.
     pub name: String,
@@ -20,7 +21,7 @@ pub struct FirstCall {
 }
 
 /// A file whose functions were watched.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CalledObject {
     pub path: String,
     pub functions: u64,
@@ -31,7 +32,7 @@ pub struct CalledObject {
 }
 
 /// What was seen of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallSource {
     /// Each function at its first call.
@@ -45,7 +46,7 @@ pub enum CallSource {
 }
 
 /// What a run called.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallRecord {
     pub command: Vec<String>,
     pub source: CallSource,

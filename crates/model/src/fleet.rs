@@ -1,13 +1,14 @@
 //! One answer from runs of many hosts: what `merge` reads and says.
 
 use crate::trial::Word;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the lines that `merge --ndjson` writes.
 pub const LINES_SCHEMA: u32 = 1;
 
 /// One arm on one host: a line of NDJSON.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostArm {
     pub schema: u32,
     /// Name of the host, by the file's name; else the run.
@@ -36,7 +37,7 @@ pub struct HostArm {
 }
 
 /// What all hosts together say of an arm, or those of one class.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pooled {
     pub hosts: u32,
     /// Arm over control on an average host, with its 95% interval.
@@ -50,7 +51,7 @@ pub struct Pooled {
 }
 
 /// What is to be done with an arm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetWord {
     /// A gain over 1% is proven on an average host.
@@ -63,7 +64,9 @@ pub enum FleetWord {
 }
 
 /// By what hosts are put into classes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum ClassKey {
     Processor,
@@ -72,7 +75,7 @@ pub enum ClassKey {
 }
 
 /// The hosts that have a property alike.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Class {
     pub key: ClassKey,
     pub value: String,
@@ -81,7 +84,7 @@ pub struct Class {
 }
 
 /// One arm of one command on all hosts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetArm {
     pub command: String,
     pub arm: String,

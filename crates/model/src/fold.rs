@@ -5,17 +5,18 @@
 
 use crate::text::{Segment, TextFile};
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A part of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileRange {
     pub offset_bytes: Bytes,
     pub length_bytes: Bytes,
 }
 
 /// A part that is loaded, before and after.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoldedSegment {
     /// The place of its header in the table.
     pub header: u64,
@@ -28,7 +29,7 @@ pub struct FoldedSegment {
 }
 
 /// What became of the last slot of a part, which it fills only in part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum TailOutcome {
     /// The part reaches to the end of the slot now.
@@ -48,7 +49,7 @@ pub enum TailOutcome {
 }
 
 /// The last slot of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tail {
     /// The address of the slot.
     pub address: u64,
@@ -59,7 +60,7 @@ pub struct Tail {
 }
 
 /// What is changed in the copy.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Changes {
     /// The parts that are loaded.
     pub segments: Vec<FoldedSegment>,
@@ -84,7 +85,7 @@ impl Changes {
 }
 
 /// How a linker lays out the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkAdvice {
     /// Options of the compiler driver for GNU ld.
     pub gnu: String,
@@ -95,7 +96,7 @@ pub struct LinkAdvice {
 }
 
 /// A copy that was made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Folded {
     /// Neighbours were to become one.
     pub is_merged: bool,

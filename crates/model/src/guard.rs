@@ -1,10 +1,11 @@
 //! Bounds that an arm of an experiment may not pass, whatever it gains.
 
 use crate::trial::Quantity;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A bound.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Guard {
     /// What is bounded; none: requests that failed.
     pub quantity: Option<Quantity>,
@@ -13,7 +14,7 @@ pub struct Guard {
 }
 
 /// What a guard showed of an arm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Guarded {
     pub arm: String,
     pub guard: Guard,

@@ -7,6 +7,7 @@
 use crate::address::Scanned;
 use crate::text::Standing;
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A program's advice for a mapping (`madvise`).
@@ -46,7 +47,7 @@ pub struct HeapSeen {
 }
 
 /// Slots next to each other that stand alike, or the part of one that a mapping has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stretch {
     pub address: u64,
     pub length_bytes: Bytes,
@@ -55,7 +56,7 @@ pub struct Stretch {
     pub standing: Standing,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeapArea {
     /// Its name; empty where it has none.
     pub name: String,

@@ -9,10 +9,13 @@ use crate::plan::FileKind;
 use crate::text::Layout;
 use crate::units::{Bytes, Nanos};
 use crate::usage::{Ended, Usage};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Who serves `malloc` in a process, from its ELF files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Allocator {
     /// glibc, dynamic or static.
@@ -47,7 +50,7 @@ impl std::fmt::Display for Allocator {
 }
 
 /// One process image of the tree (a new `exec` starts a new one), as the traced look saw it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessSeen {
     /// Process id in that run.
     pub pid: i32,
@@ -109,7 +112,7 @@ pub struct ProcessSeen {
 }
 
 /// Calls that change the address space, counted over a process' life.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MapChurn {
     /// Anonymous private mmap calls.
     pub mmap_calls: u64,
@@ -142,7 +145,7 @@ pub struct MapChurn {
 }
 
 /// A pipe that carried data between processes of the tree.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PipeSeen {
     /// Inode of the pipe in that run.
     pub inode: u64,
@@ -157,7 +160,9 @@ pub struct PipeSeen {
 }
 
 /// A call that makes the capacity of pipes the program's own affair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum PipeCall {
     /// vmsplice(2): pages of a process were passed to a pipe by reference.
@@ -169,7 +174,7 @@ pub enum PipeCall {
 }
 
 /// Something the program did to the world outside itself that a second run may not repeat safely.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SideEffect {
     /// What was done, as a phrase: "opened for writing", "removed", "renamed", "connected to".
     pub action: String,
@@ -193,7 +198,7 @@ pub fn sentence(effects: &[SideEffect]) -> String {
 }
 
 /// Pattern of data accesses in short single-stepped bursts of user code.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccessPattern {
     /// Bursts taken.
     pub bursts: u32,
@@ -214,7 +219,7 @@ pub struct AccessPattern {
 
 /// How fast programs of the tree come to use other base pages than the TLB keeps, by the accessed
 /// bits of their page tables while they run at full speed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Footprint {
     /// Moments from which on the pages used were counted.
     pub probes: u32,
@@ -224,7 +229,7 @@ pub struct Footprint {
 }
 
 /// A file of the tree that is large enough for a huge page, as it lay in the page cache after the look.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsedFile {
     pub path: String,
     /// What it was to the tree.
@@ -241,7 +246,7 @@ pub struct UsedFile {
 }
 
 /// The traced look: what the tree did, seen with tracing on. Its times are never shown.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Traced {
     /// Every process image, in order of appearance.
     pub processes: Vec<ProcessSeen>,
@@ -276,7 +281,7 @@ fn not_recorded() -> Fact<Footprint> {
 pub const UNKNOWN_SYMBOL: &str = "[unknown]";
 
 /// Equal kernel stacks among the samples.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelStack {
     /// Symbol names, leaf first; [`UNKNOWN_SYMBOL`] where none is known.
     pub symbols: Vec<String>,
@@ -285,7 +290,7 @@ pub struct KernelStack {
 }
 
 /// CPU-clock samples over the tree, as they were taken.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Samples {
     /// Samples in user mode.
     pub user: u64,
@@ -314,7 +319,7 @@ impl Samples {
 }
 
 /// CPU-clock samples over the tree in user mode.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UserSamples {
     /// All of them.
     pub all: u64,
@@ -323,7 +328,7 @@ pub struct UserSamples {
 }
 
 /// Everything the look found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Look {
     /// Plain timed runs, in order.
     pub runs: Vec<Usage>,
@@ -354,7 +359,7 @@ fn not_timed() -> Fact<TimedFaults> {
 /// Page faults of one run, each timed from its beginning to its end. The times hold what recording
 /// costs: they mean something only beside those of the probe, a program that touches fresh
 /// anonymous base pages and does nothing else.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimedFaults {
     /// Those that were served, by what a diagnosis counts them as; zeroing lies within.
     pub by_cost: Vec<GroupTally<CostKind>>,
@@ -381,7 +386,7 @@ impl TimedFaults {
 }
 
 /// Hardware counts of address translation.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WalkCounts {
     /// Core cycles in user mode.
     pub cycles: u64,

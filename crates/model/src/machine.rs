@@ -4,10 +4,11 @@
 use crate::look::Allocator;
 use crate::measured::Fact;
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Machine, kernel and account, as far as they bear on page costs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
     /// `uname -r`.
     pub kernel: String,
@@ -44,7 +45,7 @@ pub struct Machine {
 
 /// For whom anonymous memory is on folios of two sizes (`/sys/kernel/mm/transparent_hugepage/hugepages-*/enabled`, Linux
 /// 6.8): `always`, `inherit`, `madvise` or `never`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SmallFolios {
     /// Those of [`Self::SIZE`].
     pub small: String,
@@ -65,7 +66,7 @@ fn not_recorded() -> Fact<SmallFolios> {
 }
 
 /// An allocator that the system has as a shared library.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocatorLibrary {
     pub allocator: Allocator,
     pub path: String,

@@ -1,9 +1,10 @@
 //! A number with where it came from, or the reason why there is none.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Either a value or the reason why it could not be had.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact<T> {
     /// The value as it was read.
@@ -71,7 +72,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// The median of repeated measurements of one quantity with its spread.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
     /// Median of the repeats, in the unit that the field's name says.
     pub median: f64,

@@ -5,6 +5,7 @@
 
 use crate::trial::Verdict;
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -128,7 +129,7 @@ pub struct Workload {
 }
 
 /// What a workload touches of a program's code in one layout.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Touched {
     /// Bytes of the functions that are called.
     pub called_bytes: Bytes,
@@ -141,7 +142,7 @@ pub struct Touched {
 }
 
 /// A layout with what each workload touches, in the order of the workloads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayoutForecast {
     pub layout: String,
     /// One for each workload.
@@ -153,7 +154,7 @@ pub struct LayoutForecast {
 }
 
 /// What all workloads touch with pages of another size.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeForecast {
     pub page_bytes: Bytes,
     /// Pages in today's layout.
@@ -175,7 +176,7 @@ impl OrderForecast {
 }
 
 /// What orders come to, predicted from one recording of each workload.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderForecast {
     /// Names of the workloads.
     pub workloads: Vec<String>,
@@ -187,7 +188,7 @@ pub struct OrderForecast {
 }
 
 /// How well a build follows an order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Conformance {
     /// Names of the order.
     pub names: u64,
@@ -203,7 +204,7 @@ pub struct Conformance {
 }
 
 /// What starts of one build touched of its code; one figure a start.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartSeen {
     pub path: String,
     /// Executable parts of the file: offset and length.
@@ -219,7 +220,7 @@ pub struct StartSeen {
 }
 
 /// Two builds by their starts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderCheck {
     /// How the second follows the order.
     pub conformance: Conformance,

@@ -2,11 +2,12 @@
 //! that starts the program, and into the receipt: the arm that is tested runs exactly this.
 
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// One environment variable to set, merged with what the user already has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvMerge {
     /// Name of the variable.
     pub name: String,
@@ -21,7 +22,7 @@ pub struct EnvMerge {
 pub const LD_PRELOAD: &str = "LD_PRELOAD";
 
 /// How transparent huge pages are restricted for the tree (`prctl(PR_SET_THP_DISABLE)`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThpRestriction {
     /// Off altogether, inherited over fork and exec.
@@ -29,7 +30,7 @@ pub enum ThpRestriction {
 }
 
 /// A tool of pipelines of which pagewise has its own, with the same options (docs/tools.md).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tool {
     /// `cat`.
@@ -52,7 +53,9 @@ impl Tool {
 }
 
 /// What a file is to a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
     /// An ELF file with code that it runs.
@@ -62,7 +65,7 @@ pub enum FileKind {
 }
 
 /// A file whose page cache is to lie in huge folios when the program starts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugeFile {
     pub path: String,
     /// What it is to the program.
@@ -82,7 +85,7 @@ impl HugeFile {
 }
 
 /// Something done to the running tree from outside, by the supervising process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "watch", rename_all = "snake_case")]
 pub enum Watch {
     /// Grow every pipe that the tree creates.
@@ -109,7 +112,7 @@ pub enum Watch {
 }
 
 /// What has to be free in the pool of reserved huge pages when a program starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolNeed {
     pub bytes: Bytes,
     /// On pages of this size.
@@ -125,7 +128,7 @@ impl PoolNeed {
 }
 
 /// All that makes one arm different from a plain run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
     /// Environment.
     pub env: Vec<EnvMerge>,
@@ -201,7 +204,7 @@ impl Settings {
 }
 
 /// A remedy with its parameters chosen, ready to be tried: `name` or `name=parameter`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dose {
     /// Name of the remedy.
     pub remedy: String,
@@ -224,7 +227,7 @@ impl Dose {
 }
 
 /// Whether a remedy fits what was seen.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Candidate {
     /// Name of the remedy.
     pub remedy: String,
@@ -247,7 +250,7 @@ impl Candidate {
 }
 
 /// An environment as those who start containers write it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerLines {
     /// `docker run` with its options; podman takes the same.
     pub docker_run: String,
@@ -258,7 +261,7 @@ pub struct ContainerLines {
 }
 
 /// How to keep a remedy, and how to go back.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Receipt {
     /// The command that starts the program with the remedy on.
     pub command: String,

@@ -5,10 +5,11 @@
 //! user. A *reserved* page is still free and already promised to a mapping.
 
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The pool of one page size at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugePool {
     /// The size of its pages.
     pub page_bytes: PageSize,

@@ -5,10 +5,11 @@
 
 use crate::measured::{Fact, Measured};
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One point of the random pointer chase: the same working set on base and on huge pages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChasePoint {
     /// Working set walked at random, one access per base page-independent cache line.
     pub set_bytes: Bytes,
@@ -19,14 +20,14 @@ pub struct ChasePoint {
 }
 
 /// The price of one size of transfer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferPoint {
     pub transfer_bytes: Bytes,
     pub transfer_ns: Measured,
 }
 
 /// Prices of one session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Prices {
     /// First touch of one anonymous base page on demand: entry, allocation, zeroing, mapping,
     /// with its share of unmapping and freeing. Memory that the host already backs.

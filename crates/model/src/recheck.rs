@@ -1,9 +1,10 @@
 //! A gain that was proven once, measured again.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What has become of a gain.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// It is proven again.
@@ -15,7 +16,7 @@ pub enum Standing {
 }
 
 /// A ratio of an arm to the plain program, with the bounds of its interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gain {
     pub ratio: f64,
     pub low: f64,
@@ -23,7 +24,7 @@ pub struct Gain {
 }
 
 /// A gain then and now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recheck {
     /// When it was measured again, nanoseconds since 1970.
     pub at_unix_ns: u64,

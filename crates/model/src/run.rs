@@ -32,13 +32,14 @@ use crate::text_trial::TextTrial;
 use crate::trial::Experiment;
 use crate::units::Nanos;
 use crate::usage::Usage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved form.
 pub const SCHEMA: u32 = 4;
 
 /// Which command made the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunKind {
     /// `pagewise tune`.
@@ -62,7 +63,7 @@ pub enum RunKind {
 }
 
 /// Where standard output went in timed runs, the same for all arms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum StdoutTo {
     /// /dev/null.
@@ -74,7 +75,7 @@ pub enum StdoutTo {
 }
 
 /// What a comparison of outputs found for one arm.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputCheck {
     pub arm: String,
     /// Equal in all that was compared.
@@ -84,7 +85,7 @@ pub struct OutputCheck {
 }
 
 /// How a session ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
     /// At least one remedy is proven.
@@ -115,7 +116,7 @@ pub enum Outcome {
 }
 
 /// A saved run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Version of this form.
     pub schema: u32,
@@ -322,6 +323,16 @@ impl Run {
             return Err(RunError::Older { found: head.schema });
         }
         Ok(serde_json::from_slice(text)?)
+    }
+
+    /// The form of saved runs as a JSON Schema (draft 2020-12). Readers accept keys that it does not name.
+    #[must_use]
+    pub fn json_schema() -> String {
+        let mut schema = schemars::schema_for!(Self);
+        let address = format!("run-{SCHEMA}.json");
+        schema.insert("$id".to_owned(), address.into());
+        let text = serde_json::to_string_pretty(&schema);
+        text.unwrap_or_else(|error| unreachable!("a schema is plain JSON: {error}")) + "\n"
     }
 
     /// The run as a JSON document.

@@ -4,10 +4,11 @@
 //! Times of a load are seconds, as generators differ in theirs. What a generator does not report is `None`.
 
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a load generator reported of one run.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Load {
     /// Requests (transactions, events, operations) that it counts as done; some count failed ones too.
     pub requests: f64,
@@ -26,7 +27,7 @@ pub struct Load {
 }
 
 /// How long requests took. A figure that the generator rounded to 0 is `None`.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
     /// Of all on average.
     #[serde(rename = "mean_seconds")]
@@ -46,7 +47,7 @@ pub struct Latency {
 }
 
 /// How two servers are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Both at once, each on half of the CPUs, which they swap.
@@ -70,7 +71,7 @@ impl Mode {
 }
 
 /// One run of the load against one server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
     /// CPU time of the server's processes meanwhile.
     pub cpu_ns: Nanos,
@@ -92,7 +93,7 @@ impl Window {
 }
 
 /// Memory of a server's processes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holding {
     /// Proportional set size (`Pss` of smaps_rollup), summed.
     pub pss_bytes: Bytes,
@@ -106,7 +107,7 @@ pub struct Holding {
 
 /// One start of a server, with all runs of the load against it; or what a running one did in one block
 /// with a remedy off, or on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Side {
     /// From the start to readiness; what switching took where it ran already.
     pub ready_ns: Nanos,
@@ -122,7 +123,7 @@ pub struct Side {
 
 /// A fresh start of the plain server and one of an arm, compared with each other; or a block of windows of
 /// one server, with the remedy off and on in random order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pair {
     /// The arm.
     pub arm: String,
@@ -135,7 +136,7 @@ pub struct Pair {
 }
 
 /// A service that was tuned under its load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
     /// The command that starts it, as typed; or how a running one was started, as far as it shows.
     pub serve: String,
@@ -171,7 +172,7 @@ impl Service {
 }
 
 /// How servers are started and judged beside their commands.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Asked {
     /// When a server is ready, as typed.
     pub ready: String,

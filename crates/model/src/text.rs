@@ -9,10 +9,11 @@
 use crate::cache::CachedFile;
 use crate::measured::Fact;
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How the base of an image is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
     /// At the addresses in its headers (`ET_EXEC`).
@@ -27,7 +28,7 @@ pub enum Placement {
 }
 
 /// A part of an ELF file that is loaded (`PT_LOAD`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Segment {
     /// Where it begins in the file.
     pub offset_bytes: Bytes,
@@ -43,7 +44,7 @@ pub struct Segment {
 }
 
 /// How an ELF file is mapped.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Layout {
     /// How its base is chosen.
     pub placement: Placement,
@@ -52,7 +53,9 @@ pub struct Layout {
 }
 
 /// What a piece of an image is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum AreaKind {
     /// Executable.
@@ -72,7 +75,7 @@ impl AreaKind {
 }
 
 /// Where a piece of an image is, or why it is not on a huge page.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Standing {
     /// Mapped by one entry; of a file that is not running, that it will be.
@@ -120,7 +123,7 @@ pub enum Standing {
 }
 
 /// One slot, or the part of it that a mapping has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Piece {
     pub address: u64,
     /// Where it begins in the file.
@@ -132,7 +135,7 @@ pub struct Piece {
 }
 
 /// One mapping of text or read-only data.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Area {
     pub kind: AreaKind,
     /// Its pieces, by address.
@@ -154,7 +157,7 @@ impl Area {
 }
 
 /// How much of the text and of the read-only data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Coverage {
     pub text_bytes: Bytes,
     /// Of the read-only data.
@@ -170,7 +173,7 @@ impl Coverage {
 }
 
 /// A way to bring more of a file on huge pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
     /// Its page cache filled again in huge folios; the file stays as it is.
@@ -198,7 +201,7 @@ impl Method {
 }
 
 /// What a method reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reach {
     pub method: Method,
     /// What is on huge pages with it.
@@ -206,7 +209,7 @@ pub struct Reach {
 }
 
 /// An ELF file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextFile {
     /// Its page cache, and what became of warming it.
     pub cache: CachedFile,
@@ -236,7 +239,7 @@ impl TextFile {
 }
 
 /// The text and read-only data of one file in a process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MappedFile {
     pub path: String,
     /// Its mappings.
@@ -270,7 +273,7 @@ pub fn coverage(areas: &[Area], part: impl Fn(&Area) -> Bytes) -> Coverage {
 }
 
 /// Huge pages of the whole machine, from `/proc/meminfo`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugeTotals {
     /// Page cache in huge folios (`FileHugePages`).
     pub file_huge_bytes: Option<Bytes>,

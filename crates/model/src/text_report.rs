@@ -7,10 +7,11 @@ use crate::heap::HeapArea;
 use crate::text::{Area, Coverage, HugeTotals, MappedFile, TextFile, coverage};
 use crate::text_system::TextSystem;
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A process, slot by slot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedProcess {
     pub pid: i32,
     pub name: String,
@@ -46,7 +47,7 @@ impl ExplainedProcess {
 }
 
 /// Executable mappings and what of them is huge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TextCount {
     /// A process, or a file of one.
     pub name: String,
@@ -70,7 +71,7 @@ impl TextCount {
 }
 
 /// What is on huge pages at a moment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TextStatus {
     /// The process that was asked for; absent for all.
     pub pid: Option<i32>,
@@ -82,7 +83,7 @@ pub struct TextStatus {
 }
 
 /// What `pagewise text` found and did.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum TextReport {
     /// Files brought on huge pages.

@@ -9,10 +9,11 @@ use crate::collapse::CollapsedProcess;
 use crate::measured::Fact;
 use crate::text::{HugeTotals, TextFile};
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which code hugetext puts on huge pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// None; what is there stays.
@@ -68,7 +69,9 @@ impl Mode {
 }
 
 /// A setting of hugetext.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Setting {
     /// Which code.
@@ -89,7 +92,7 @@ impl Setting {
 }
 
 /// A setting that was changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     pub setting: Setting,
     pub before: u64,
@@ -98,7 +101,7 @@ pub struct Change {
 }
 
 /// What removes huge pages that are there, on the whole machine and for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cleaner {
     /// The page cache dropped (`drop_caches`).
@@ -142,7 +145,7 @@ impl Cleaner {
 }
 
 /// A way to remove huge pages, and whether this account can take it here.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Offered {
     pub cleaner: Cleaner,
     /// Whether it may be used; the reason why that is unknown.
@@ -150,7 +153,7 @@ pub struct Offered {
 }
 
 /// The settings of hugetext.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hugetext {
     /// Which code.
     pub mode: Fact<Mode>,
@@ -159,7 +162,7 @@ pub struct Hugetext {
 }
 
 /// The pace of khugepaged, which does what hugetext asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pace {
     /// How much it looks at in a round.
     pub round_bytes: Bytes,
@@ -168,7 +171,7 @@ pub struct Pace {
 }
 
 /// What the kernel has, and what was done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextSystem {
     /// The settings of hugetext; absent where the kernel has none.
     pub hugetext: Option<Hugetext>,

@@ -6,6 +6,7 @@
 use crate::look::WalkCounts;
 use crate::measured::Fact;
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Name of the arm whose code is on base pages.
@@ -14,7 +15,7 @@ pub const OFF: &str = "off";
 pub const ON: &str = "on";
 
 /// A file of the program's code in the two arms.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileInArms {
     pub path: String,
     /// How much text it has.
@@ -26,7 +27,7 @@ pub struct FileInArms {
 }
 
 /// A file of the program's code that is left as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftFile {
     pub path: String,
     /// Why its code does not come on huge pages.
@@ -34,7 +35,7 @@ pub struct LeftFile {
 }
 
 /// The two arms.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextTrial {
     /// Pairs asked for: a run of on and one of off.
     pub pairs: u32,

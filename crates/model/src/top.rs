@@ -1,10 +1,11 @@
 //! Which processes of a host pay for pages: one sample over an interval.
 
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One process over the interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopProcess {
     pub pid: i32,
     /// Name of its main thread.
@@ -37,7 +38,7 @@ impl TopProcess {
 }
 
 /// Counters of the host since boot (/proc/vmstat); absent where this kernel has none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HostCounts {
     /// Page faults (`pgfault`).
     pub faults: Option<u64>,
@@ -50,7 +51,7 @@ pub struct HostCounts {
 }
 
 /// The whole host over the interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopHost {
     /// Counters at its end.
     pub counts: HostCounts,
@@ -71,7 +72,7 @@ pub struct TopHost {
 }
 
 /// A sample.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Top {
     pub interval_ns: Nanos,
     /// Processes that were there at its end.

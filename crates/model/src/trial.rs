@@ -3,10 +3,11 @@
 use crate::guard::{Guard, Guarded};
 use crate::units::{Bytes, Nanos};
 use crate::usage::Usage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One timed run of one arm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// Name of the arm.
     pub arm: String,
@@ -27,7 +28,7 @@ pub struct Point {
 }
 
 /// One block: each arm that still raced, equally often, and the control, in random order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Block {
     /// Points in the order they were run.
     pub points: Vec<Point>,
@@ -38,7 +39,7 @@ pub struct Block {
 }
 
 /// What the machine did during a block.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Weather {
     /// CPU time stolen by the hypervisor during the block.
     pub steal_ns: Nanos,
@@ -51,7 +52,7 @@ pub struct Weather {
 }
 
 /// The word of a verdict, strongest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Word {
     /// A gain is proven: keep it.
@@ -71,7 +72,7 @@ pub enum Word {
 }
 
 /// A time ratio (arm / control; below 1 is faster) with the ends of its 95% interval.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// The estimate.
     pub ratio: f64,
@@ -82,7 +83,7 @@ pub struct Ratio {
 }
 
 /// The effect of an arm against the control, as time ratios (arm / control; below 1 is faster).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
     /// Estimate of the ratio: mean of the logarithms, block by block.
     pub ratio: f64,
@@ -114,7 +115,7 @@ pub struct Effect {
 }
 
 /// The verdict on one arm.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Name of the arm.
     pub arm: String,
@@ -140,7 +141,7 @@ pub struct Verdict {
 }
 
 /// What the runs of an experiment are compared by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
     /// Wall time of a run.
@@ -188,7 +189,7 @@ impl Quantity {
 }
 
 /// What an experiment set out with.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
     /// What decides.
     #[serde(default)]
@@ -207,7 +208,7 @@ pub struct Design {
 }
 
 /// Time and memory of an arm side by side: medians over its runs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeAndMemory {
     pub arm: String,
     pub time_ns: Nanos,
@@ -223,7 +224,7 @@ pub struct TimeAndMemory {
 }
 
 /// A whole experiment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
     /// What it set out with.
     pub design: Design,

@@ -2,10 +2,11 @@
 
 use crate::measured::median;
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How fast CPU and memory were during a run, as threads of ours beside it sampled them.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Speed {
     /// Time of one round of arithmetic in registers, ns.
     pub round_ns: f64,
@@ -14,7 +15,7 @@ pub struct Speed {
 }
 
 /// How a program ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
     /// By `exit` with this status (0..=255).
@@ -48,7 +49,7 @@ impl std::fmt::Display for Ended {
 }
 
 /// Memory of all processes of a program together, sampled while it ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryUse {
     /// Proportional set size, as the mean over time.
     pub mean_pss_bytes: Bytes,
@@ -66,7 +67,7 @@ pub struct MemoryUse {
 /// Sources: clock around fork and reap; `wait4(2)` rusage; `/proc/PID/io` of the unreaped zombie
 /// (which includes reaped children). Not seen: descendants that outlive the program, and work of
 /// kernel threads on its behalf.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
     /// From the moment the program may start to its end.
     pub wall_ns: Nanos,

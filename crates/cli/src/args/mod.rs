@@ -276,6 +276,9 @@ pub(crate) struct Show {
     /// Write one HTML page to FILE and print nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "markdown", "csv"])]
     pub(crate) html: Option<PathBuf>,
+    /// Print the JSON Schema of saved runs; reads no run
+    #[arg(long, conflicts_with_all = ["run", "json", "markdown", "csv", "html"])]
+    pub(crate) schema: bool,
 }
 
 /// `pagewise compare`

@@ -3,10 +3,15 @@
 use crate::args::Show;
 use crate::failure::Failure;
 use crate::{store, terminal};
+use pagewise_model::run::Run;
 use std::process::ExitCode;
 
 /// Prints a saved run in the form asked for.
 pub(super) fn run(args: &Show) -> Result<ExitCode, Failure> {
+    if args.schema {
+        terminal::print(&Run::json_schema())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let run = store::load(args.run.as_deref())?;
     if let Some(file) = &args.html {
         store::write_whole(file, &pagewise_report::html(&run))?;

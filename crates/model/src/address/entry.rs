@@ -6,13 +6,14 @@
 //! is on its way from one frame to another counts as swapped for that moment.
 
 use super::Address;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entry(pub u64);
 
 /// A place in swap space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwapSlot {
     /// Number of the swap space, in the order in which they were added.
     pub space: u64,

@@ -19,6 +19,7 @@ pub use mapping_flags::describe_mapping_flag;
 
 use crate::measured::Fact;
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,7 +27,9 @@ use std::fmt;
 pub const ADDRESS_SCHEMA: u32 = 1;
 
 /// An address in memory. Shown as `0x7f1200034000`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(transparent)]
 pub struct Address(pub u64);
 
@@ -66,7 +69,7 @@ impl std::str::FromStr for Address {
 }
 
 /// How the page tables of a machine divide an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Layout {
     pub base_page_bytes: PageSize,
     /// Bits of an address that are translated.
@@ -95,7 +98,7 @@ impl Layout {
 }
 
 /// Whose an address is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Half {
     /// A process may have it.
@@ -107,7 +110,7 @@ pub enum Half {
 }
 
 /// What the entry of a level does in the walk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Leads to the table of the next level.
@@ -121,7 +124,7 @@ pub enum Role {
 }
 
 /// One level of the page table.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
     /// Linux's name: PGD, P4D, PUD, PMD, PTE.
     pub name: String,
@@ -137,7 +140,7 @@ pub struct Level {
     pub role: Role,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mapping {
     /// First address.
     pub start_address: Address,
@@ -164,7 +167,7 @@ impl Mapping {
 }
 
 /// What `/proc/PID/smaps` says of a mapping.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Residence {
     /// The page that it is made for: larger than the base page for a reserved pool alone.
     pub kernel_page_bytes: Option<PageSize>,
@@ -231,7 +234,7 @@ pub struct Entries {
 }
 
 /// The state of one page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// Mapped: a touch that its permissions allow needs no kernel.
@@ -245,7 +248,7 @@ pub enum State {
 }
 
 /// The page that an address is in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PageView {
     pub state: State,
     /// Its size: what one entry of the page table maps.
@@ -267,7 +270,7 @@ pub struct PageView {
 }
 
 /// The folio of a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Folio {
     pub first_frame: u64,
     /// How many frames it has.
@@ -276,7 +279,7 @@ pub struct Folio {
 }
 
 /// The frame under an address.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Frame {
     pub number: u64,
     /// What it is and what state it is in ([`FrameFlags::names`]).
@@ -287,7 +290,7 @@ pub struct Frame {
 }
 
 /// The pages under the same entry of the table above base pages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Around {
     pub start_address: Address,
     /// A character for each base page: `H` present and mapped huge, `#` present, `z` the zero page, `s`
@@ -305,7 +308,7 @@ pub struct Around {
 }
 
 /// The mapping that an address is in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Within {
     pub mapping: Mapping,
     /// Where the address is in its file; absent for memory of no file.
@@ -315,7 +318,7 @@ pub struct Within {
 }
 
 /// What a process has at an address.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
     /// The mapping that it is in; absent where there is none.
     pub within: Option<Within>,
@@ -328,7 +331,7 @@ pub struct Memory {
 }
 
 /// What is known of one address.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct View {
     pub address: Address,
     /// Whose it is.
@@ -342,7 +345,7 @@ pub struct View {
 }
 
 /// A process that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
     pub pid: i32,
     /// Program and arguments.
@@ -350,7 +353,7 @@ pub struct Process {
 }
 
 /// Addresses, taken through the page table.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AddressReport {
     /// Version of this form.
     pub schema: u32,

@@ -9,10 +9,13 @@ use crate::bench::tlb::{ClaimedTlb, Knee, Steadiness, Unavailable};
 use crate::bench::{Claim, PageKind, Series};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The order in which a chain goes through its elements, each once in a lap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// By chance, the same in each lap: each element always leads to the same one, which branch predictors
@@ -46,7 +49,7 @@ impl Order {
 }
 
 /// One fresh mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
@@ -62,7 +65,7 @@ pub struct Sample {
 }
 
 /// So many elements at one distance on one kind of page, in one order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     pub order: Order,
     /// The pages asked for.
@@ -114,7 +117,7 @@ impl Point {
 }
 
 /// All jumps of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Jumps {
     /// Seed of all random orders.
     pub seed: u64,
@@ -174,7 +177,7 @@ impl Jumps {
 }
 
 /// Larger pages against base pages, for code of one size in one order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     pub order: Order,
     /// The larger pages.
@@ -189,7 +192,7 @@ pub struct Ratio {
     pub steadiness: Steadiness,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
     /// Larger pages against base pages, for every order and size with both.
     pub ratios: Vec<Ratio>,

@@ -8,10 +8,11 @@ use crate::bench::tlb::Unavailable;
 use crate::bench::{PageKind, Series};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One fresh mapping, forked once.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
@@ -26,7 +27,7 @@ pub struct Sample {
 }
 
 /// So much memory on one kind of page.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// The pages asked for.
     pub pages: PageKind,
@@ -69,7 +70,7 @@ impl Point {
 }
 
 /// All measurements of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forks {
     /// Seed of the order of the mappings.
     pub seed: u64,
@@ -101,7 +102,7 @@ impl Forks {
 }
 
 /// What memory on one kind of page costs a parent that forks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     pub pages: PageKind,
     /// Time of a fork for each GiB that was touched: from the smallest size to the largest.
@@ -113,7 +114,7 @@ pub struct Price {
 }
 
 /// Larger pages against base pages, at the largest size that both have.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// The larger pages.
     pub pages: PageKind,
@@ -128,7 +129,7 @@ pub struct Ratio {
     pub writes_interval: Fact<(f64, f64)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
     /// A price for every kind of page.
     pub prices: Vec<Price>,

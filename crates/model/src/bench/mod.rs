@@ -10,10 +10,13 @@ pub mod pipe;
 pub mod tlb;
 
 use crate::measured::Measured;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The pages asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum PageKind {
     /// Base pages.
@@ -56,7 +59,7 @@ impl PageKind {
 }
 
 /// A way that was asked for and is not to be had.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingWay<W> {
     pub way: W,
     /// What the kernel said.
@@ -66,7 +69,7 @@ pub struct MissingWay<W> {
 }
 
 /// How the machine answers a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// It holds here.
@@ -96,7 +99,7 @@ impl Answer {
 }
 
 /// A claim, set beside what this machine says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Claim {
     pub claim: String,
     pub answer: Answer,

@@ -9,10 +9,13 @@ use crate::bench::tlb;
 use crate::bench::{Claim, PageKind, Series};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A way to have memory pinned, or what the same costs without pinning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// vmsplice(2) into a pipe, which is then emptied into /dev/null by splice(2).
@@ -85,7 +88,7 @@ impl Way {
 }
 
 /// One fresh mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
@@ -108,7 +111,7 @@ impl Sample {
 }
 
 /// A way with pieces of one size on one kind of page.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     pub way: Way,
     /// The pages asked for.
@@ -148,7 +151,7 @@ impl Point {
 pub type MissingWay = crate::bench::MissingWay<Way>;
 
 /// All measurements of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pins {
     /// Seed of the order of the mappings.
     pub seed: u64,
@@ -208,7 +211,7 @@ impl Pins {
 }
 
 /// What pinning costs by one way on one kind of page.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     pub way: Way,
     pub pages: PageKind,
@@ -219,7 +222,7 @@ pub struct Price {
 }
 
 /// How much of a transfer through a pipe by vmsplice and splice is pinning.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
     pub pages: PageKind,
     /// Bytes of a call.
@@ -233,7 +236,7 @@ pub struct Share {
 }
 
 /// Larger pages against base pages, by one way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     pub way: Way,
     /// The larger pages.
@@ -245,7 +248,7 @@ pub struct Ratio {
     pub interval: Fact<(f64, f64)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
     /// Prices by way and kind of page.
     pub prices: Vec<Price>,

@@ -9,10 +9,13 @@ pub use crate::bench::PageKind;
 use crate::bench::{Claim, Series};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The order in which a list goes through its elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// By chance, each element once in a lap.
@@ -36,7 +39,9 @@ impl Order {
 }
 
 /// Where the elements of a walk lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Path {
     /// List elements side by side: a pointer and `npad` words of padding each.
@@ -71,7 +76,7 @@ impl Path {
 }
 
 /// One fresh mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
@@ -84,7 +89,7 @@ pub struct Sample {
 }
 
 /// A path through so many elements on one kind of page.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// Where the elements lie.
     pub path: Path,
@@ -128,7 +133,9 @@ impl Point {
 }
 
 /// What a TLB translates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum TlbSide {
     /// Loads and stores.
@@ -169,7 +176,7 @@ impl TlbSide {
 }
 
 /// A TLB as the processor, or a hypervisor in its place, claims it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimedTlb {
     /// 1 or 2.
     pub level: u8,
@@ -184,7 +191,7 @@ pub struct ClaimedTlb {
 }
 
 /// A data cache of the CPU that walked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cache {
     /// 1, 2, ...
     pub level: u8,
@@ -192,7 +199,7 @@ pub struct Cache {
 }
 
 /// Pages that were asked for and are not to be had.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unavailable {
     pub pages: PageKind,
     /// What the kernel said.
@@ -202,7 +209,7 @@ pub struct Unavailable {
 }
 
 /// Rates over buffers larger than the caches, in GiB/s; of a copy the bytes are counted once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
     /// Every byte read.
     pub read_gib_per_s: Fact<Measured>,
@@ -235,7 +242,7 @@ impl Rates {
 }
 
 /// What the memory gives to one CPU and to all that may be used.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bandwidth {
     pub buffer_bytes: Bytes,
     /// CPUs of `all`.
@@ -247,7 +254,7 @@ pub struct Bandwidth {
 }
 
 /// All walks of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Walks {
     /// Seed of all random orders.
     pub seed: u64,
@@ -313,7 +320,7 @@ impl Walks {
 }
 
 /// Whether a figure of one run is that of the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Steadiness {
     /// It is.
@@ -326,7 +333,7 @@ pub enum Steadiness {
 }
 
 /// Larger pages against base pages, for one list over one set.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     pub path: Path,
     /// The larger pages.
@@ -341,7 +348,7 @@ pub struct Ratio {
 }
 
 /// Where a growing number of pages begins to cost more.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Knee {
     pub pages: PageKind,
     /// From one line to the next.
@@ -358,7 +365,7 @@ pub struct Knee {
     pub to_ns: f64,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
     /// Larger pages against base pages, for every list and set with both.
     pub ratios: Vec<Ratio>,

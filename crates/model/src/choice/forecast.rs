@@ -4,10 +4,11 @@ use super::{Calibration, Demand, FileState, Phase, PriceList, Sharing, Term, amo
 use crate::bench::file::Arm;
 use crate::cache::FolioClass;
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a time goes into, in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeParts {
     /// Opening, advising, mapping, and all pages that a populating call maps.
     pub set_up_ns: f64,
@@ -50,7 +51,7 @@ impl TimeParts {
 }
 
 /// What a way should take.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forecast {
     pub arm: Arm,
     /// From opening to closing.

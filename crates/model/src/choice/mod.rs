@@ -24,6 +24,7 @@ use crate::bench::tlb::Order;
 use crate::cache::FolioClass;
 use crate::machine::Machine;
 use crate::units::{Bytes, Nanos, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Raised with every change of what a calibration holds or of what its terms mean.
@@ -35,7 +36,7 @@ pub const BLOCK_UNIT: Bytes = Bytes(512);
 pub const LARGEST_BLOCK: Bytes = Bytes::mib(1);
 
 /// What a program does with a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Demand {
     /// The order of the blocks, each once in a pass.
     pub order: Order,
@@ -87,7 +88,9 @@ pub struct FileReadings {
 }
 
 /// A piece of the time of a reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Opening, advising, mapping.
@@ -122,7 +125,7 @@ impl Phase {
 }
 
 /// What one unit of a [`Term`] costs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     pub term: Term,
     /// Nanoseconds; never negative.
@@ -130,7 +133,7 @@ pub struct Price {
 }
 
 /// The prices of a phase of a way.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PriceList {
     pub phase: Phase,
     /// The way, or the one that stands for it ([`Phase::stand_in`]).
@@ -149,7 +152,7 @@ pub struct PriceList {
 ///
 /// Of work that does not get in its own way one of `n` CPUs does the nth part. A share of 0 says that
 /// it is so, one of 1, the most, that a second CPU gains nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sharing {
     /// The way. One that stands for others ([`Phase::stand_in`]) speaks for their passes, and with
     /// its first pass for itself alone.
@@ -168,7 +171,7 @@ pub struct Sharing {
 }
 
 /// Where and on what a calibration holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CalibrationKey {
     format: u32,
     kernel: String,
@@ -208,7 +211,7 @@ impl CalibrationKey {
 }
 
 /// What reading costs on a machine and a file system.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calibration {
     /// What it holds for.
     pub key: CalibrationKey,
@@ -231,7 +234,7 @@ pub struct Calibration {
 }
 
 /// A way as it was measured beside its forecast.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     pub arm: Arm,
     /// Wall time of each process, in the order of their rounds.
@@ -241,7 +244,7 @@ pub struct Trial {
 }
 
 /// What is predicted for a file, and what is chosen.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
     /// The file, as it was given.
     pub path: String,

@@ -4,13 +4,14 @@ use super::residency;
 use crate::bench::file::Residency;
 use crate::cache::{CacheState, FolioClass, Slot};
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Folios from so many base pages on count as pieces: what copying tools leave behind.
 const PIECE_PAGES: u64 = 8;
 
 /// How much of what is cached lies so.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FolioPart {
     pub folios: FolioClass,
     /// As a share of it.
@@ -18,7 +19,7 @@ pub struct FolioPart {
 }
 
 /// A file in the page cache.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileState {
     pub size_bytes: Bytes,
     /// How much of it is cached.

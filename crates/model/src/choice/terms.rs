@@ -3,6 +3,7 @@
 use super::Demand;
 use crate::bench::tlb::Order;
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A file of this size stays in the caches near a core from one pass to the next.
@@ -15,7 +16,9 @@ pub const RAMP: Bytes = Bytes::kib(16);
 pub const SPILL: Bytes = Bytes::kib(256);
 
 /// Something that has a price.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Term {
     /// Whatever comes once.

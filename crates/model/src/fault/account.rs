@@ -7,10 +7,11 @@ use super::Attached;
 use crate::measured::Fact;
 use crate::units::Nanos;
 use crate::usage::Usage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Faults that the kernel had counted for a process at the moment its program had been executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecCounts {
     /// Minor faults until then.
     pub minor_faults: u64,
@@ -19,7 +20,9 @@ pub struct ExecCounts {
 }
 
 /// What a system call does that takes faults in the kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
     /// Makes a process or a thread, or executes a program: stack, arguments, image.
@@ -31,7 +34,7 @@ pub enum CallKind {
 }
 
 /// Faults that threads took inside one kind of system call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallTally {
     /// Name of the call.
     pub call: String,
@@ -41,7 +44,9 @@ pub struct CallTally {
 }
 
 /// A time in which the counter of a thread rose inside a call, or before its first stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Inside {
     pub tid: i32,
     /// The call began, by the monotonic clock.
@@ -51,7 +56,7 @@ pub struct Inside {
 }
 
 /// What the counters of all threads said at each of their calls.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadCalls {
     /// By call, the most faults first.
     pub calls: Vec<CallTally>,
@@ -69,7 +74,7 @@ impl ThreadCalls {
 }
 
 /// How a recording ended.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ending {
     /// From the start of the program, or of the recording, to the end.
     pub wall_ns: Nanos,
@@ -108,7 +113,7 @@ impl Ending {
 
 /// The kernel's count, term by term. Faults that failed are in none of them: the kernel does not
 /// count them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
     /// Minor and major faults of the program and the descendants it waited for.
     pub rusage_faults: Fact<u64>,

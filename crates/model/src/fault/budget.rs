@@ -1,10 +1,11 @@
 //! Limits on faults that a build can enforce.
 
 use crate::units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is allowed; absent limits allow everything.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Budgets {
     /// Faults recorded.
     pub most_faults: Option<u64>,
@@ -26,7 +27,7 @@ impl Budgets {
 }
 
 /// A budget that was not kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
     /// Too many faults.

@@ -1,10 +1,11 @@
 //! Who called the function that touched a page.
 
 use super::{FunctionTally, GroupTally, Tally};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which user stacks are recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stacks {
     None,
@@ -17,7 +18,9 @@ pub enum Stacks {
 }
 
 /// Why a stack has no further frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum StackEnd {
     /// It was not recorded.
@@ -47,7 +50,7 @@ impl StackEnd {
 }
 
 /// The callers of an instruction that faulted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stack {
     /// Innermost first, without the instruction itself: indexes into the frames of the names.
     pub frames: Vec<u32>,
@@ -56,7 +59,7 @@ pub struct Stack {
 }
 
 /// Who is behind the faults: the first function outside the C library, the loader and allocators.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Callers {
     /// Which stacks were asked for.
     pub asked: Stacks,

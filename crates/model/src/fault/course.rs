@@ -3,10 +3,13 @@
 
 use super::{FunctionTally, GroupTally};
 use crate::units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A part of a program's life, from its exec on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// The kernel builds the image.
@@ -39,7 +42,9 @@ impl Phase {
 }
 
 /// Why a process faults on a page that it has faulted on before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Again {
     /// Something was mapped there again.
@@ -78,7 +83,7 @@ impl Again {
 }
 
 /// Faults on pages that the process had faulted on before.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Churn {
     pub by_reason: Vec<GroupTally<Again>>,
     /// Who touched pages again that had gone, the most time first: the first function outside the
@@ -87,7 +92,7 @@ pub struct Churn {
 }
 
 /// What a remedy could save.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Saving {
     /// Its name on the command line.
     pub remedy: String,

@@ -4,10 +4,11 @@
 //! end; a thread has at most one under way.
 
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// User registers that tell apart the operands of instructions with two; 0 where not recorded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Registers {
     /// Source of string instructions (RSI).
     pub source: u64,
@@ -18,7 +19,7 @@ pub struct Registers {
 }
 
 /// A fault has begun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Begin {
     pub pid: i32,
     pub tid: i32,
@@ -35,7 +36,7 @@ pub struct Begin {
 }
 
 /// What the processor said about the fault that is about to begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorCode {
     pub tid: i32,
     /// Address touched.
@@ -45,7 +46,7 @@ pub struct ErrorCode {
 }
 
 /// The registers by which a stack is walked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameRegisters {
     /// Instruction pointer.
     pub ip_address: u64,
@@ -58,7 +59,7 @@ pub struct FrameRegisters {
 }
 
 /// The user stack of a thread, as it was recorded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Chain {
     /// Instruction and return addresses that the kernel found by frame pointers, innermost first.
@@ -72,7 +73,7 @@ pub enum Chain {
 }
 
 /// Who called the instruction of a fault that is under way.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallStack {
     pub pid: i32,
     pub tid: i32,
@@ -89,7 +90,7 @@ pub struct CallStack {
 }
 
 /// A fault has been served.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct End {
     pub tid: i32,
     /// Address touched.
@@ -101,7 +102,7 @@ pub struct End {
 }
 
 /// A mapping was made or changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Map {
     pub pid: i32,
     /// First address.
@@ -118,7 +119,7 @@ pub struct Map {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
     /// A fault has begun.
@@ -148,7 +149,7 @@ pub enum What {
 }
 
 /// What happened, and when.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Monotonic clock.
     pub at_ns: Nanos,

@@ -28,10 +28,13 @@ pub use working_set::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet}
 
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What the program did to the page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     Read,
@@ -57,7 +60,9 @@ impl Access {
 }
 
 /// Why the page could not be used as it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// It was not mapped.
@@ -81,7 +86,9 @@ impl Cause {
 }
 
 /// How the kernel served it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Served {
     /// Without waiting for a device.
@@ -108,7 +115,9 @@ impl Served {
 }
 
 /// What lives in a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum MappingKind {
     /// Executable part of a file, or executable memory that a program made.
@@ -149,7 +158,9 @@ impl MappingKind {
 }
 
 /// What else is to be known about a fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Label {
     /// This process has faulted on this page before.
@@ -177,7 +188,9 @@ impl Label {
 }
 
 /// A source of mappings: all mappings of one kind and path.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Place {
     /// What lives there.
     pub kind: MappingKind,
@@ -185,7 +198,7 @@ pub struct Place {
     pub path: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceLine {
     /// The file, as the compiler was given it.
     pub file: String,
@@ -194,7 +207,7 @@ pub struct SourceLine {
 }
 
 /// An instruction that faulted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Site {
     /// The function it is in, where the file names it.
     pub function: Option<String>,
@@ -208,7 +221,7 @@ pub struct Site {
 }
 
 /// One page fault.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fault {
     /// From 0, by the time it began.
     pub order: u64,
@@ -241,7 +254,7 @@ pub struct Fault {
 }
 
 /// What the faults of a list refer to.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Names {
     /// Sources of mappings.
     pub places: Vec<Place>,

@@ -8,10 +8,11 @@ use crate::diagnosis::CostKind;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
 use crate::usage::Usage;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Which way of recording was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Beginning and end of each fault in user mode, from perf events.
@@ -21,7 +22,7 @@ pub enum Step {
 }
 
 /// How many, and what they took.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
     /// Faults, served or not.
     pub faults: u64,
@@ -36,14 +37,14 @@ pub struct Tally {
 }
 
 /// The faults of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupTally<K> {
     pub kind: K,
     pub tally: Tally,
 }
 
 /// The faults on one source of mappings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceTally {
     /// What was touched.
     pub place: Place,
@@ -51,7 +52,7 @@ pub struct PlaceTally {
 }
 
 /// The faults of one function.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionTally {
     /// Who touched: of the function's instructions the one that took the most time.
     pub site: Site,
@@ -59,7 +60,7 @@ pub struct FunctionTally {
 }
 
 /// How long faults took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Latencies {
     /// Faults with a known latency.
     pub faults: u64,
@@ -76,7 +77,7 @@ pub struct Latencies {
 }
 
 /// A process that was running already.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attached {
     pub pid: i32,
     /// Its threads when all were followed.
@@ -86,7 +87,7 @@ pub struct Attached {
 }
 
 /// The faults of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FaultReport {
     /// How they were recorded.
     pub step: Step,

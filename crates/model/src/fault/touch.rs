@@ -2,10 +2,11 @@
 //! pages of files, and what the touches of a recording would come to with pages of another size.
 
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What was done so that no page of a file is mapped along with another (fault-around off).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExactTouch {
     /// Mappings of files without fault-around.
     pub mappings: u64,
@@ -16,7 +17,7 @@ pub struct ExactTouch {
 }
 
 /// Programs that kept their fault-around for one reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftProgram {
     pub why: String,
     pub programs: u64,
@@ -34,7 +35,7 @@ impl ExactTouch {
 
 /// What the kernel maps along with the pages of files that are read or executed (fault-around).
 /// Where each touch is a fault of its own (`--exact`): what it maps in a run without that.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FaultAround {
     /// Faults that map others along.
     pub faults: u64,
@@ -46,7 +47,7 @@ pub struct FaultAround {
 }
 
 /// What the touches of a recording come to with pages of one size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PageForecast {
     pub page_bytes: Bytes,
     pub faults: u64,

@@ -1,10 +1,11 @@
 //! What a recording of page faults is to hold, and what it holds.
 
 use super::Stacks;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What to record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wanted {
     /// Keep every fault, not only what they add up to.
     pub list: bool,

@@ -2,13 +2,14 @@
 //! saved once and read ahead before later starts.
 
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved form. Readers refuse newer ones.
 pub const WORKING_SET_SCHEMA: u32 = 1;
 
 /// A saved working set.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkingSet {
     /// Version of this form.
     pub working_set_schema: u32,
@@ -19,7 +20,7 @@ pub struct WorkingSet {
 }
 
 /// One file of it, as it was when it was recorded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkingFile {
     pub path: String,
     /// How long it is.
@@ -33,7 +34,7 @@ pub struct WorkingFile {
 }
 
 /// A part of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkingRange {
     /// Its first byte.
     pub offset_bytes: Bytes,

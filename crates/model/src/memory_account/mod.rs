@@ -11,10 +11,13 @@ pub use seen::{Blocks, Claim, HugeSeen, MappingSeen, Mark, ProcessSeen, Resident
 use crate::address::Address;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What a piece of memory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Blocks of malloc in use.
@@ -72,7 +75,9 @@ impl Kind {
 }
 
 /// By what a part is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
     /// The kernel's own name for the mapping.
@@ -87,7 +92,7 @@ pub enum Evidence {
 }
 
 /// Memory of one kind and name in one process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     pub kind: Kind,
     /// Its file, library, thread or allocator.
@@ -103,7 +108,7 @@ pub struct Part {
 }
 
 /// glibc's malloc in one process; sizes are resident bytes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Malloc {
     /// Arenas with a heap, the main one included.
     pub arenas: u64,
@@ -124,7 +129,7 @@ pub struct Malloc {
 }
 
 /// Huge pages of one process that hold base pages of zeros.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HalfUsed {
     pub huge_bytes: Bytes,
     /// How much of it was read.
@@ -134,7 +139,7 @@ pub struct HalfUsed {
 }
 
 /// Which pages of a mapping are resident: a mapping in equal parts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Strip {
     pub start_address: Address,
     pub size_bytes: Bytes,
@@ -147,14 +152,14 @@ pub struct Strip {
 }
 
 /// What the kernel holds for a process beside its proportional set size.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Beside {
     pub page_table_bytes: Option<Bytes>,
     /// One for each thread, by the size that the architecture has.
     pub kernel_stack_bytes: Bytes,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessAccount {
     pub pid: i32,
     pub name: String,
@@ -175,7 +180,7 @@ pub struct ProcessAccount {
 }
 
 /// What a remedy could give back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GiveBack {
     pub remedy: String,
     /// At most.
@@ -184,7 +189,7 @@ pub struct GiveBack {
 }
 
 /// When an account was taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
     /// While the processes ran.
@@ -196,7 +201,7 @@ pub enum Moment {
 }
 
 /// How the moment was found.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Watched {
     /// How often all resident sets were added up.
     pub looks: u64,
@@ -208,7 +213,7 @@ pub struct Watched {
     pub cpu_ns: Nanos,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryAccount {
     pub moment: Moment,
     /// Absent for a process that was running already.

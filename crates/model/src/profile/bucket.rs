@@ -3,11 +3,14 @@
 use super::sample::{Clock, FollowedProcess};
 use crate::measured::Fact;
 use crate::units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
 /// What was done at a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
     /// Code of the program itself.
@@ -132,7 +135,9 @@ impl What {
 }
 
 /// What it was done for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     /// The program's own work.
@@ -237,7 +242,7 @@ impl Why {
 
 /// One line of a call graph, from the outermost caller on: a line's callees follow it, one deeper, the
 /// most frequent first.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphLine {
     /// Callers above it.
     pub depth: u32,
@@ -250,7 +255,7 @@ pub struct GraphLine {
 }
 
 /// The samples of one what and one why.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
     pub what: What,
     pub why: Why,
@@ -264,7 +269,7 @@ pub struct Bucket {
 }
 
 /// A stack that no rule knows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrequentStack {
     /// Functions of the kernel, leaf first.
     pub symbols: Vec<String>,
@@ -272,7 +277,7 @@ pub struct FrequentStack {
 }
 
 /// One sum by counts times prices beside the same by samples.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
     /// Of which buckets.
     pub name: String,
@@ -285,7 +290,7 @@ pub struct Compared {
 }
 
 /// A rule that can recognise nothing on the running kernel although it should.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadRule {
     /// What it would recognise.
     pub name: String,
@@ -294,7 +299,7 @@ pub struct DeadRule {
 }
 
 /// Samples in buckets.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sorted {
     pub samples: u64,
     /// Of them in the kernel.
@@ -342,7 +347,7 @@ impl Sorted {
 }
 
 /// What a profile says of a program.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
     /// The buckets; missing without the right to sample the kernel, and what gives it.
     pub sorted: Fact<Sorted>,

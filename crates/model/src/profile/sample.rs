@@ -2,6 +2,7 @@
 
 use crate::look::{KernelStack, Samples};
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use std::collections::HashMap;
 pub const MOST_LISTED: usize = 400;
 
 /// A place in the code of a program.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct UserFrame {
     /// The file it was mapped from; empty for code of no file.
     pub path: String,
@@ -20,7 +21,7 @@ pub struct UserFrame {
 }
 
 /// Equal stacks of one program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledStack {
     /// Name of the process as the kernel has it.
     pub process: String,
@@ -33,7 +34,7 @@ pub struct ProfiledStack {
 }
 
 /// Whose clock the samples are by.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
     /// That of each CPU, whatever runs on it: all work of the program has samples, exec and exit too.
@@ -52,7 +53,7 @@ impl Default for Clock {
 }
 
 /// All samples of a program.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StackSamples {
     /// By stack, the most frequent first.
     pub stacks: Vec<ProfiledStack>,
@@ -99,7 +100,7 @@ impl Samples {
 }
 
 /// The course of a profile of a process that was running already.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FollowedProcess {
     pub pid: i32,
     /// Threads that were followed at the beginning, those of its children included.

@@ -2,10 +2,13 @@
 
 use crate::bench::tlb::Order;
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A way to get at the bytes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
     /// read(2), in random order with lseek(2) before each.
@@ -143,7 +146,9 @@ impl Arm {
 }
 
 /// Where the bytes are before the first is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Residency {
     /// All of the file is in the page cache.
@@ -164,7 +169,9 @@ impl Residency {
 }
 
 /// What a cell is measured for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// Every way over every block, order and residency.
@@ -201,7 +208,7 @@ impl Part {
 }
 
 /// A way to read, with everything that may differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// What it is measured for.
     pub part: Part,
@@ -265,7 +272,9 @@ impl Cell {
 }
 
 /// An error of the published benchmark, repeated to show what it did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Slip {
     /// The loop over a mapping counted bytes in 32 bits: at 4 GiB it ended half way, and the time was

@@ -2,10 +2,13 @@
 
 use crate::measured::{Fact, Measured};
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What copies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyWay {
     /// pread(2) out of the page cache.
@@ -39,7 +42,7 @@ impl CopyWay {
 }
 
 /// One way at each offset.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyRow {
     pub way: CopyWay,
     /// GiB/s at each offset, in their order.
@@ -47,7 +50,7 @@ pub struct CopyRow {
 }
 
 /// Copies of the same cached bytes to the same place.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Copies {
     /// Bytes of one copy.
     pub block_bytes: Bytes,

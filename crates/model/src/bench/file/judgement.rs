@@ -2,10 +2,11 @@
 
 use crate::bench::pipe::Claim;
 use crate::measured::Fact;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A cell that did other work than it was asked for: it is compared with nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
     /// Which point, from 0.
     pub point: usize,
@@ -14,7 +15,7 @@ pub struct Refusal {
 }
 
 /// The time of one point over that of another with the same work.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// Which point, from 0.
     pub point: usize,
@@ -27,7 +28,9 @@ pub struct Ratio {
 }
 
 /// Work that reading costs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     /// Into the kernel and back.
@@ -79,7 +82,7 @@ impl Work {
 }
 
 /// One kind of work of one point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkPart {
     pub work: Work,
     pub per_gib_ns: f64,
@@ -88,7 +91,7 @@ pub struct WorkPart {
 }
 
 /// Where the time of one point goes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
     /// Which point, from 0.
     pub point: usize,
@@ -125,7 +128,7 @@ impl Account {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
     /// Cells that did other work.
     pub refusals: Vec<Refusal>,

@@ -21,10 +21,11 @@ use crate::bench::Series;
 use crate::cache::FolioClass;
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One cell with its processes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// What is read in which way.
     pub cell: Cell,
@@ -87,7 +88,7 @@ fn rate(bytes: Bytes, ns: f64) -> f64 {
 }
 
 /// The file that was read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Source {
     /// Its path, as it was given; none for a file of our own, which has no name.
     pub path: Option<String>,
@@ -101,7 +102,7 @@ pub struct Source {
 }
 
 /// All readings of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Readings {
     /// Seed of all random orders.
     pub seed: u64,

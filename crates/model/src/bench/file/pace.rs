@@ -7,10 +7,11 @@
 //! cell met one in the same slice. More processes give a smaller sum, by some percent.
 
 use crate::units::Nanos;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The least CPU time of each step, over all processes of a cell with one thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pace {
     /// Opening, advising and mapping.
     pub set_up_ns: Nanos,

@@ -3,10 +3,11 @@
 use super::cell::Cell;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What was really read. Cells whose ledgers differ from the work that was asked for are refused.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
     /// Bytes of all blocks that were taken.
     pub bytes: Bytes,
@@ -35,7 +36,7 @@ impl Ledger {
 }
 
 /// What the words of one pass over a span add up to, read apart from all cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Truth {
     /// The size of the blocks.
     pub block_bytes: Bytes,
@@ -45,7 +46,7 @@ pub struct Truth {
 }
 
 /// What the page cache held of the whole file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Proof {
     /// Base pages of the file.
     pub file_pages: u64,
@@ -57,7 +58,7 @@ pub struct Proof {
 }
 
 /// One fresh process.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,

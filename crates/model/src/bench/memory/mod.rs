@@ -13,6 +13,7 @@ pub use way::Way;
 use crate::bench::{Claim, MissingWay, Series};
 use crate::measured::{Fact, Measured, median};
 use crate::units::{Bytes, Nanos, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Faults that may come on top whatever is touched: the stack, the clock's page, the C library.
@@ -47,7 +48,7 @@ impl Part {
 }
 
 /// One fresh mapping.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
@@ -83,7 +84,7 @@ impl Sample {
 }
 
 /// One way, by so many threads.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     pub way: Way,
     /// One base page in so many is used.
@@ -188,7 +189,7 @@ pub type Unavailable = MissingWay<Way>;
 
 /// What a first touch costs more where a virtual machine's host must back the memory again. Such chunks
 /// are met while memory is touched and freed before the mappings that are timed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// Whether the chunks were touched on huge pages.
     pub is_huge: bool,
@@ -203,7 +204,7 @@ pub struct Host {
 
 /// A huge page of which one base page is made read-only and writable again, against the same calls on base
 /// pages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Split {
     /// Huge pages of each repeat.
     pub huge_pages: u64,
@@ -222,7 +223,7 @@ pub struct Split {
 }
 
 /// What two processes see of one file on hugetlbfs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedPool {
     /// Where hugetlbfs is mounted.
     pub mount: String,
@@ -237,7 +238,7 @@ pub struct SharedPool {
 }
 
 /// What came of a file that was mapped with `MAP_POPULATE` and not cached before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Populated {
     /// Mapping and filling it.
     pub setup_ns: Nanos,
@@ -250,7 +251,7 @@ pub struct Populated {
 }
 
 /// The same file populated by a process alone, and by one whose cgroup may not hold all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pressure {
     pub file_bytes: Bytes,
     /// What the group may hold.
@@ -261,7 +262,7 @@ pub struct Pressure {
 }
 
 /// All first touches of one run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FirstTouch {
     /// Seed of the order of the mappings.
     pub seed: u64,
@@ -318,7 +319,7 @@ impl FirstTouch {
 
 /// One way against its baseline ([`Way::baseline`]), with as many threads, all of it together: making,
 /// touching, giving back.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     pub way: Way,
     /// It used one base page in so many.
@@ -331,7 +332,7 @@ pub struct Ratio {
     pub interval: Fact<(f64, f64)>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
     /// Every way against its baseline.
     pub ratios: Vec<Ratio>,

@@ -1,10 +1,13 @@
 //! The ways to get memory.
 
 use crate::units::PageSize;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How a program gets memory and has it filled with pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Way {
     /// Private memory on base pages (`MADV_NOHUGEPAGE`), each mapped by the fault of its first touch.

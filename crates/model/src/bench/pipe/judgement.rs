@@ -10,10 +10,13 @@ use super::Consumption;
 use crate::look::Samples;
 use crate::measured::Fact;
 use crate::units::Bytes;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Work that bytes cost on their way through a pipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
     /// The kernel copies bytes into the pipe, out of it, or on to a file.
@@ -77,7 +80,7 @@ impl Work {
 }
 
 /// How a part was obtained.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PartBasis {
     /// Counted events times a price that was taken before.
@@ -87,7 +90,7 @@ pub enum PartBasis {
 }
 
 /// One kind of work of one point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     pub work: Work,
     /// Time of both ends for each GiB.
@@ -99,7 +102,7 @@ pub struct Part {
 }
 
 /// Where the time of one point goes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
     /// Which point of the ladder, from 0.
     pub point: usize,
@@ -126,7 +129,7 @@ impl Account {
 }
 
 /// Which of two points is faster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
     Faster,
@@ -136,7 +139,7 @@ pub enum Pace {
 }
 
 /// One point against another.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// Rate of the second over rate of the first.
     pub ratio: f64,
@@ -147,7 +150,7 @@ pub struct Comparison {
 }
 
 /// From one rung to the next under the same consumption.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
     /// Point that it starts from, from 0.
     pub from: usize,
@@ -164,7 +167,7 @@ pub struct Step {
 }
 
 /// Sizes that suit, from a grid over buffer and pipe sizes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
     /// The technique, by name of a rung.
     pub rung: String,
@@ -183,7 +186,7 @@ pub struct Advice {
 }
 
 /// Prices that only a ladder needs, taken before it. Nanoseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReferencePrices {
     /// One slot filled by reference, emptied into /dev/null and let go.
     pub slot_ns: Fact<f64>,
@@ -214,7 +217,7 @@ pub struct ReferencePrices {
 
 /// What a slot costs more when another core empties it, by what is in it. Nanoseconds of CPU time of
 /// both sides.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApartPrices {
     /// A page of the kernel's own, by reference.
     pub slot_ns: Fact<f64>,
@@ -293,7 +296,7 @@ impl ReferencePrices {
 }
 
 /// All conclusions from one ladder.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
     /// Prices that only a ladder needs.
     pub prices: ReferencePrices,

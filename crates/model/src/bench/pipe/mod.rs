@@ -25,10 +25,13 @@ pub use sample::{EndUsage, Sample};
 pub use crate::bench::{Answer, Claim};
 use crate::measured::{Fact, Measured};
 use crate::units::{Bytes, Nanos, PageSize};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What becomes of the bytes at the far end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Consumption {
     /// Nobody looks at them: a splicing reader throws references away, a copying one does not read
@@ -60,7 +63,7 @@ impl Consumption {
 }
 
 /// One rung under one consumption.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     /// The technique and its settings, as asked for.
     pub rung: Rung,
@@ -122,7 +125,7 @@ impl Point {
 }
 
 /// What the memory itself gives, taken in between the repeats of the ladder, in GiB/s.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Yardsticks {
     /// One core copies a buffer larger than the caches to another (bytes copied, once counted).
     pub memcpy_gib_per_s: Fact<Measured>,
@@ -147,7 +150,7 @@ impl Yardsticks {
 }
 
 /// A measured ladder.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ladder {
     /// Seed of the order in which the repeats were run.
     pub seed: u64,

@@ -1,10 +1,11 @@
 //! One repeat: one fresh pair of processes.
 
 use crate::units::{Bytes, Nanos};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What one end of the pipe did and used between the start and its last byte.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EndUsage {
     /// Bytes that it moved.
     pub bytes: Bytes,
@@ -45,7 +46,7 @@ impl EndUsage {
 }
 
 /// One repeat of a point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
