@@ -8,7 +8,7 @@ use pagewise_model::Bytes;
 const LENGTH: u32 = 1;
 const FLAGS: u32 = 3;
 /// Releases below this are not stopped at.
-pub(super) const LEAST: Bytes = Bytes::mib(1);
+pub(super) const LEAST: Bytes = Bytes::kib(64);
 
 /// A stop at mmap(2) of anonymous memory, at mremap(2) and brk(2), and at munmap(2) and madvise(2) of much.
 pub(crate) fn filter() -> Vec<sock_filter> {

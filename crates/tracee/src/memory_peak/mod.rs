@@ -1,7 +1,7 @@
 //! When a tree of programs holds most, and which code mapped its memory.
 //!
 //! Memory shrinks when it is unmapped or given back, at the end of a heap, and when a process ends. So the tree is
-//! traced, and before each of these (of 1 MiB and more) all resident sets are added up. Where the sum is the largest so
+//! traced, and before each of these (of 64 KiB and more) all resident sets are added up. Where the sum is the largest so
 //! far, an account is taken while the thread that would give back stands still. Between two such moments memory only
 //! grows, so no peak is missed but by small steps back.
 //!
