@@ -71,6 +71,13 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Prints a document as JSON.
+pub(crate) fn print_json(document: &(impl serde::Serialize + ?Sized)) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))?;
+    print(&(text + "\n"))
+}
+
 /// Standard output takes no more.
 pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
     Failure::usage(format!("cannot write standard output: {error}"))

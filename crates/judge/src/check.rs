@@ -77,18 +77,25 @@ fn kept(found: Option<u64>, most: u64, is_sure: bool) -> Kept {
     }
 }
 
-/// The time beside the baseline, which may be longer by the share `limit`: broken where the whole interval lies
-/// beyond, kept where none of it does.
+/// Whether an arm stays within this loss, a share: it does not where it was rejected or its whole interval lies
+/// beyond, and does where none of that does.
+#[must_use]
+pub fn loss(verdict: &Verdict, limit: f64) -> Kept {
+    let most = 1.0 + limit;
+    match &verdict.effect {
+        _ if verdict.word == Word::Reject => Kept::Broken,
+        Some(effect) if effect.ratio_low > most => Kept::Broken,
+        Some(effect) if effect.ratio_high <= most => Kept::Passed,
+        _ => Kept::CannotTell,
+    }
+}
+
+/// The time beside the baseline, which may be longer by the share `limit`.
 #[must_use]
 pub fn time(verdict: Option<&Verdict>, limit: f64) -> CheckItem {
     let most = 1.0 + limit;
     let effect = verdict.and_then(|verdict| verdict.effect.as_ref());
-    let kept = match (verdict, effect) {
-        (Some(verdict), _) if verdict.word == Word::Reject => Kept::Broken,
-        (_, Some(effect)) if effect.ratio_low > most => Kept::Broken,
-        (_, Some(effect)) if effect.ratio_high <= most => Kept::Passed,
-        _ => Kept::CannotTell,
-    };
+    let kept = verdict.map_or(Kept::CannotTell, |verdict| loss(verdict, limit));
     let found = effect.map(|effect| Figure::Ratio {
         ratio: effect.ratio,
         low: effect.ratio_low,

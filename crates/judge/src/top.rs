@@ -11,7 +11,7 @@ const LEAST_TABLES: Bytes = Bytes::mib(32);
 const LARGE_HEAP: Bytes = Bytes::mib(256);
 /// A process that computes: a share of one CPU.
 const BUSY: f64 = 0.2;
-/// A share of its CPU time that faults cost before anything is said of them.
+/// A hint names faults when they cost more than this share of its CPU time.
 const FAULTS_SHARE: f64 = 0.03;
 /// Waits for the disk per second.
 const MAJOR: f64 = 10.0;

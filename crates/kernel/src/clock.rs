@@ -19,6 +19,12 @@ pub fn thread_cpu() -> Nanos {
     read(ClockId::ThreadCPUTime)
 }
 
+/// Since 1970, by `CLOCK_REALTIME`.
+#[must_use]
+pub fn unix_now() -> Nanos {
+    read(ClockId::Realtime)
+}
+
 fn read(clock: ClockId) -> Nanos {
     let time = clock_gettime(clock);
     nanos(time.tv_sec, time.tv_nsec)

@@ -214,6 +214,12 @@ pub struct Dose {
     pub settings: Settings,
 }
 
+/// Doses as one list, as `run --with` takes it.
+#[must_use]
+pub fn list(doses: &[Dose]) -> String {
+    doses.iter().map(Dose::spec).collect::<Vec<_>>().join(",")
+}
+
 impl Dose {
     /// `name` or `name=parameter`, as `run --with` takes it.
     #[must_use]

@@ -115,6 +115,17 @@ pub enum Outcome {
     Interrupted,
 }
 
+impl Outcome {
+    /// The best arm that is proven or likely.
+    #[must_use]
+    pub fn best(&self) -> Option<&str> {
+        match self {
+            Self::Proven { keep: arms } | Self::Likely { arms } => arms.first().map(String::as_str),
+            _ => None,
+        }
+    }
+}
+
 /// A saved run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
@@ -333,6 +344,12 @@ impl Run {
         schema.insert("$id".to_owned(), address.into());
         let text = serde_json::to_string_pretty(&schema);
         text.unwrap_or_else(|error| unreachable!("a schema is plain JSON: {error}")) + "\n"
+    }
+
+    /// The remedies of an arm; none where it is a command of the user's.
+    #[must_use]
+    pub fn doses_of(&self, arm: &str) -> Option<&[Dose]> {
+        self.doses.iter().find(|(name, _)| name == arm).map(|(_, doses)| &doses[..])
     }
 
     /// The run as a JSON document.

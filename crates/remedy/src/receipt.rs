@@ -6,7 +6,7 @@
 
 use crate::registry::find;
 use crate::systemd;
-use pagewise_model::plan::{Dose, FileKind, Receipt, Settings};
+use pagewise_model::plan::{self, Dose, FileKind, Receipt, Settings};
 use pagewise_tracee::environment::{Variables, merge};
 use pagewise_tracee::jvm;
 use pagewise_tracee::launch::Launch;
@@ -248,7 +248,7 @@ impl Start<'_> {
 #[must_use]
 pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
     let settings = all_of(doses);
-    let list = doses.iter().map(Dose::spec).collect::<Vec<_>>().join(",");
+    let list = plan::list(doses);
     let mut notes: Vec<String> = Vec::new();
     for dose in doses {
         notes.extend(find(&dose.remedy).map(|r| r.notes(dose)).unwrap_or_default());

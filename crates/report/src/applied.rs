@@ -2,6 +2,7 @@
 
 use crate::number::{counted, date};
 use crate::page::Document;
+use crate::receipt::exact_lines;
 use crate::style::Tone;
 use crate::table::{Align, Table};
 use pagewise_model::applied::{Applied, Change};
@@ -27,7 +28,7 @@ pub fn applied_page(applied: &Applied) -> Document {
         format!(" (it replaced {})", counted(before.content.len() as u64, "byte", "bytes"))
     });
     page.para(&format!("written as change {}{replaced}", applied.number), 0, Tone::Good);
-    commands(&mut page, "to make it take effect", &applied.change.next);
+    exact_lines(&mut page, "to make it take effect", &applied.change.next);
     page.heading("to go back");
     page.exact(&format!("pagewise apply --undo {}", applied.number));
     page
@@ -38,17 +39,8 @@ pub fn applied_page(applied: &Applied) -> Document {
 pub fn undone_page(applied: &Applied, what: &str) -> Document {
     let mut page = Document::default();
     page.para(&format!("{what} {}", applied.change.file), 0, Tone::Plain);
-    commands(&mut page, "to make it take effect", &applied.change.next_after_undo);
+    exact_lines(&mut page, "to make it take effect", &applied.change.next_after_undo);
     page
-}
-
-fn commands(page: &mut Document, heading: &str, lines: &[String]) {
-    if !lines.is_empty() {
-        page.heading(heading);
-        for line in lines {
-            page.exact(line);
-        }
-    }
 }
 
 /// The changes that stand.

@@ -35,7 +35,8 @@ pub fn receipt_section(receipt: &Receipt, is_proven: bool) -> Document {
     page
 }
 
-fn exact_lines(page: &mut Document, heading: &str, lines: &[String]) {
+/// Lines to be copied, under a heading; nothing without any.
+pub(crate) fn exact_lines(page: &mut Document, heading: &str, lines: &[String]) {
     if !lines.is_empty() {
         page.heading(heading);
         for line in lines {

@@ -380,7 +380,7 @@ impl<'a> Session<'a> {
 
     /// How to keep an arm: the remedies on the program, or the user's own command.
     fn receipt(&self, arm: &str) -> Option<Receipt> {
-        if let Some((_, doses)) = self.run.doses.iter().find(|(name, _)| name == arm) {
+        if let Some(doses) = self.run.doses_of(arm) {
             return Some(pagewise_remedy::receipt::write(doses, &self.request.start()));
         }
         let own = self.request.own_arms.iter().find(|own| own.name == arm)?;

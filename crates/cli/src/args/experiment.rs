@@ -6,9 +6,10 @@ use pagewise_model::Nanos;
 use std::path::PathBuf;
 
 /// Where the program's standard output goes during timed runs, the same for all arms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StdoutKind {
     /// /dev/null.
+    #[default]
     Null,
     /// A pipe that is read at once.
     Pipe,
@@ -17,7 +18,7 @@ pub(crate) enum StdoutKind {
 }
 
 /// Options that every experiment takes.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct ExperimentArgs {
     /// Time for the whole session, such as 90s or 5m [default: until the answer is clear, at most
     /// the larger of 60 s and 40 runs]

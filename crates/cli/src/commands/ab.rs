@@ -6,6 +6,8 @@ use super::progress::Display;
 use super::signals;
 use crate::args::{Ab, Part};
 use crate::failure::{Failure, UNFIT};
+use pagewise_judge::check::loss;
+use pagewise_model::check::Kept;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_model::trial::{Verdict, Word};
 use pagewise_tracee::launch::Launch;
@@ -78,16 +80,17 @@ pub(super) fn race(
 /// The exit status that the options ask for: 1 where an arm is slower than it may be, or was refused
 /// before times could be compared; with a limit 3 where its interval reaches beyond it, and 0 where none does.
 fn exit(verdicts: &[Verdict], limit: Option<f64>) -> Option<u8> {
-    let is_refused = |v: &Verdict| v.word == Word::Reject;
-    let beyond = |v: &Verdict, limit: f64| {
-        v.effect.as_ref().map(|e| (e.ratio_low > 1.0 + limit, e.ratio_high > 1.0 + limit))
+    let Some(limit) = limit else {
+        let is_bad = |v: &Verdict| matches!(v.word, Word::Reject | Word::Slower);
+        return verdicts.iter().any(is_bad).then_some(1);
     };
-    match limit {
-        _ if verdicts.iter().any(is_refused) => Some(1),
-        None => verdicts.iter().any(|v| v.word == Word::Slower).then_some(1),
-        Some(limit) if verdicts.iter().any(|v| beyond(v, limit).is_some_and(|b| b.0)) => Some(1),
-        Some(limit) if verdicts.iter().all(|v| beyond(v, limit).is_some_and(|b| !b.1)) => Some(0),
-        Some(_) => Some(UNFIT),
+    let kept: Vec<Kept> = verdicts.iter().map(|verdict| loss(verdict, limit)).collect();
+    if kept.contains(&Kept::Broken) {
+        Some(1)
+    } else if kept.iter().all(|kept| *kept == Kept::Passed) {
+        Some(0)
+    } else {
+        Some(UNFIT)
     }
 }
 

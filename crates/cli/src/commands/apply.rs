@@ -29,15 +29,15 @@ pub(super) fn run(args: &Apply) -> Result<ExitCode, Failure> {
         terminal::print(&page.text(&terminal::style()))?;
     }
     if args.dry_run {
-        return print_json(args, &change);
+        return if args.json { print_json(&change) } else { Ok(ExitCode::SUCCESS) };
     }
     if !args.yes && !confirmed(args)? {
         return Err(Failure::usage("nothing was written").with_help("--yes writes it unasked"));
     }
     match record::apply(&change, args.replace).map_err(failure)? {
-        None if args.json => print_json(args, &change),
+        None if args.json => print_json(&change),
         None => done("nothing to do: the file holds this already\n"),
-        Some(applied) if args.json => print_json(args, &applied),
+        Some(applied) if args.json => print_json(&applied),
         Some(applied) => {
             let page = pagewise_report::applied_page(&applied);
             done(&page.text(&terminal::style()))
@@ -50,12 +50,8 @@ fn done(text: &str) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json(args: &Apply, what: &impl serde::Serialize) -> Result<ExitCode, Failure> {
-    if args.json {
-        let text = serde_json::to_string_pretty(what)
-            .map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))?;
-        terminal::print(&(text + "\n"))?;
-    }
+fn print_json(what: &impl serde::Serialize) -> Result<ExitCode, Failure> {
+    terminal::print_json(what)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -128,7 +124,7 @@ fn confirmed(args: &Apply) -> Result<bool, Failure> {
 fn list(args: &Apply) -> Result<ExitCode, Failure> {
     let all = record::all().map_err(failure)?;
     if args.json {
-        return print_json(args, &all);
+        return print_json(&all);
     }
     done(&pagewise_report::applied_list(&all).text(&terminal::style()))
 }
@@ -136,7 +132,7 @@ fn list(args: &Apply) -> Result<ExitCode, Failure> {
 fn undo(args: &Apply, number: Option<u32>) -> Result<ExitCode, Failure> {
     let (applied, undone) = record::undo(number, args.force).map_err(failure)?;
     if args.json {
-        return print_json(args, &applied);
+        return print_json(&applied);
     }
     let what = match undone {
         Undone::Restored => "restored",

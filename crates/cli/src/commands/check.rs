@@ -2,7 +2,7 @@
 
 use super::experiment;
 use super::{ab, faults};
-use crate::args::{self, ExperimentArgs, Files, StdoutKind};
+use crate::args::{self, ExperimentArgs};
 use crate::budget_file::{self, Baseline, Named};
 use crate::failure::{Failure, UNFIT, USAGE};
 use crate::{store, terminal};
@@ -133,17 +133,10 @@ fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<Ch
     let options = ExperimentArgs {
         budget: Some(baseline.budget),
         input: named.input.clone(),
-        stdout: StdoutKind::Null,
-        outputs: Vec::new(),
         rerun_safe: true,
-        prepare: None,
-        cleanup: None,
         ignore_failure: named.exit_status != 0,
-        wait: None,
-        seed: None,
-        files: Files::default(),
-        json: false,
         quiet: args.quiet,
+        ..ExperimentArgs::default()
     };
     let mut request = experiment::request_of(&options, baseline.command.clone(), Input::Null)?;
     if let Some(file) = &named.input {
@@ -167,9 +160,7 @@ fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<Ch
 
 fn conclude(done: &[Check], args: &args::Check) -> Result<ExitCode, Failure> {
     if args.json {
-        let text = serde_json::to_string_pretty(done)
-            .map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))?;
-        terminal::print(&(text + "\n"))?;
+        terminal::print_json(done)?;
     } else {
         terminal::print(&pagewise_report::check_summary(done).text(&terminal::style()))?;
     }

@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Environment variables that bear on page costs; a saved run holds these and no others.
 const LISTED: [&str; 9] = [
@@ -40,8 +40,7 @@ pub(super) fn environment() -> Vec<(String, String)> {
 
 /// Nanoseconds since 1970 and an identifier made of them and the program's name.
 pub(super) fn identity(command: &[OsString]) -> (u64, String) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let started = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    let started = clock::unix_now().0;
     let program = command.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
     let name: String = program
         .rsplit('/')

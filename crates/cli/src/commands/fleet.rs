@@ -5,7 +5,7 @@ use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use pagewise_judge::fleet::{lines, merge};
 use pagewise_model::fleet::{FleetWord, HostArm};
-use pagewise_model::plan::Dose;
+use pagewise_model::plan;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_model::trial::Quantity;
 use pagewise_report::{FleetTask, quote};
@@ -37,18 +37,13 @@ fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
         Failure::usage(format!("run `{}`: {why}", run.id))
             .with_help("give a session of tune with a remedy that was kept or is likely")
     };
-    let arm = match &run.outcome {
-        Some(Outcome::Proven { keep }) => keep.first(),
-        Some(Outcome::Likely { arms }) => arms.first(),
-        _ => None,
-    };
+    let arm = run.outcome.as_ref().and_then(Outcome::best);
     let arm = arm.ok_or_else(|| refused("it has no remedy to measure"))?;
-    let doses = run.doses.iter().find(|(name, _)| name == arm);
-    let (_, doses) = doses.ok_or_else(|| refused("its best arm is a command of yours"))?;
+    let doses = run.doses_of(arm).ok_or_else(|| refused("its best arm is a command of yours"))?;
     if run.service.is_some() {
         return Err(refused("it is a session of a service"));
     }
-    let list = doses.iter().map(Dose::spec).collect::<Vec<_>>().join(",");
+    let list = plan::list(doses);
     let mut front = format!("pagewise tune --only {} --wait {WAIT} --json --quiet", quote(&list));
     let mut option = |name: &str, value: Option<&str>| {
         if let Some(value) = value {
@@ -97,13 +92,11 @@ pub(super) fn pool(args: &Merge) -> Result<ExitCode, Failure> {
         store::write_whole(file, &ndjson(&all)?)?;
     }
     let arms = merge(&all);
-    let text = if args.json {
-        let text = serde_json::to_string_pretty(&arms);
-        text.map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))? + "\n"
+    if args.json {
+        terminal::print_json(&arms)?;
     } else {
-        pagewise_report::fleet_page(&arms).text(&terminal::style())
-    };
-    terminal::print(&text)?;
+        terminal::print(&pagewise_report::fleet_page(&arms).text(&terminal::style()))?;
+    }
     let has_answer = arms.iter().any(|arm| arm.word != FleetWord::CannotTell);
     Ok(ExitCode::from(if has_answer { 0 } else { UNFIT }))
 }

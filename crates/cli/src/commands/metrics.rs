@@ -6,12 +6,11 @@ use super::top::wait;
 use crate::args::ExportMetrics;
 use crate::failure::Failure;
 use crate::{store, terminal};
-use pagewise_kernel::SysError;
+use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
 use pagewise_observe::top::Sampler;
 use pagewise_remedy::apply::record;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Between the two looks of a sample.
 const INTERVAL: Nanos = Nanos::secs(1);
@@ -26,8 +25,8 @@ pub(super) fn run(args: &ExportMetrics) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let top = sampler.look(args.rows).map_err(failed)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let text = pagewise_report::metrics(&top, &applied, &rechecks, now.as_secs());
+    let now = clock::unix_now().0 / Nanos::secs(1).0;
+    let text = pagewise_report::metrics(&top, &applied, &rechecks, now);
     match &args.output {
         Some(file) => store::write_public(file, &text)?,
         None => terminal::print(&text)?,

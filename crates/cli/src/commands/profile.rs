@@ -22,7 +22,7 @@ use pagewise_model::profile::{self, FollowedProcess, StackSamples};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
 use pagewise_observe::profile::name_functions;
-use pagewise_report::graph_section;
+use pagewise_report::{Style, graph_section};
 use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
 use pagewise_tracee::passthrough;
 use pagewise_tracee::perf::user_samples;
@@ -157,14 +157,16 @@ fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
     if args.json {
         terminal::print(&(run.to_json() + "\n"))?;
     } else {
-        let style = terminal::error_style();
-        let graph = args.graph.as_deref().zip(run.profile.as_ref());
-        let graph = graph.map(|(bucket, profile)| graph_section(profile, bucket).text(&style));
-        let text = graph.map(|graph| graph + "\n").unwrap_or_default()
-            + &pagewise_report::render(run, &style);
-        text.lines().for_each(terminal::complain);
+        text(run, args, &terminal::error_style()).lines().for_each(terminal::complain);
     }
     saved
+}
+
+/// The graph that was asked for, and the report.
+fn text(run: &Run, args: &Profile, style: &Style) -> String {
+    let graph = args.graph.as_deref().zip(run.profile.as_ref());
+    let graph = graph.map(|(bucket, profile)| graph_section(profile, bucket).text(style));
+    graph.map(|graph| graph + "\n").unwrap_or_default() + &pagewise_report::render(run, style)
 }
 
 /// The samples for another tool.

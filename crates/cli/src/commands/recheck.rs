@@ -3,10 +3,11 @@
 use super::helper::own_exe;
 use super::signals::INTERRUPTED;
 use super::{apply, experiment, tune};
-use crate::args::{self, ExperimentArgs, Files, StdoutKind};
+use crate::args::{self, ExperimentArgs};
 use crate::failure::{Failure, UNFIT, USAGE};
 use crate::{store, terminal};
 use pagewise_judge::recheck::{gain, standing, verdict};
+use pagewise_kernel::clock;
 use pagewise_kernel::machine::machine;
 use pagewise_model::recheck::{Recheck, Standing};
 use pagewise_model::run::{Outcome, Run, RunKind};
@@ -36,9 +37,7 @@ pub(super) fn run(args: &args::Recheck) -> Result<ExitCode, Failure> {
         done.push(one);
     }
     if args.json {
-        let text = serde_json::to_string_pretty(&done)
-            .map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))?;
-        terminal::print(&(text + "\n"))?;
+        terminal::print_json(&done)?;
     }
     Ok(ExitCode::from(code(&done)))
 }
@@ -69,7 +68,7 @@ fn again(saved: &Run, args: &args::Recheck) -> Result<Recheck, Failure> {
             .with_help("pagewise history lists the runs with their outcome")
     })?;
     let mut one = Recheck {
-        at_unix_ns: experiment::identity(&[]).0,
+        at_unix_ns: clock::unix_now().0,
         run: saved.id.clone(),
         command: saved.command.clone(),
         arm: arm.clone(),
@@ -107,25 +106,15 @@ fn session(
     let conditions = conditions.ok_or_else(|| refused("its command cannot be repeated exactly"))?;
     let options = ExperimentArgs {
         budget: args.budget,
-        input: None,
-        stdout: StdoutKind::Null,
-        outputs: Vec::new(),
         rerun_safe: true,
-        prepare: None,
-        cleanup: None,
-        ignore_failure: false,
-        wait: None,
-        seed: None,
-        files: Files::default(),
-        json: false,
         quiet: args.quiet,
+        ..ExperimentArgs::default()
     };
     let mut request = tune::saved_request(saved, &conditions, &options)?;
     one.change = conditions::changed(saved, &conditions, &machine(), &request.here.program);
-    let doses = saved.doses.iter().find(|(name, _)| name == arm).map(|(_, doses)| doses.clone());
-    match doses {
+    match saved.doses_of(arm) {
         Some(doses) => {
-            request.only = Some(doses);
+            request.only = Some(doses.to_vec());
             request.own_arms = Vec::new();
         }
         None => {

@@ -56,13 +56,11 @@ fn text(top: &Top) -> String {
 }
 
 fn print(args: &args::Top, top: &Top) -> Result<ExitCode, Failure> {
-    let text = if args.json {
-        let text = serde_json::to_string_pretty(top);
-        text.map_err(|e| Failure::usage(format!("cannot write JSON: {e}")))? + "\n"
+    if args.json {
+        terminal::print_json(top)?;
     } else {
-        text(top)
-    };
-    terminal::print(&text)?;
+        terminal::print(&text(top))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -24,7 +24,7 @@ pub enum Kind {
     Live,
     /// Blocks of malloc that were freed and are kept by it.
     Freed,
-    /// Memory of an allocator whose blocks were not told apart.
+    /// Memory of an allocator whose blocks are not distinguished.
     Arena,
     /// The heap of a language's runtime.
     Runtime,

@@ -1,7 +1,7 @@
 //! Profiles of other tools and other machines: what `perf script` prints, and folded stacks.
 //!
 //! What comes out are samples as our own recorder takes them, so that the same buckets and pages are made of
-//! them. Frames of the kernel are told from those of programs by their file (`perf script`), by the mark `_[k]`
+//! them. Frames of the kernel are known by their file (`perf script`), by the mark `_[k]`
 //! (folded by stackcollapse-perf), or by the function through which the kernel is entered. Lines of another
 //! form are counted and reported, not guessed at. Cost: one pass over the text; equal stacks are kept once.
 
@@ -32,7 +32,7 @@ pub enum Form {
     Folded,
 }
 
-/// Reads a profile, whose form is told from its first lines. `period` is what a sample stands for where the
+/// Reads a profile; its first lines show its form. `period` is what a sample stands for where the
 /// profile does not say it.
 ///
 /// # Errors

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_told_by_the_file() {
+    fn the_kernel_is_known_by_the_file() {
         for kernel in ["[kernel.kallsyms]", "[ext4]", "/usr/lib/debug/vmlinux-6.1", "/x/nvme.ko"] {
             assert!(is_of_kernel(kernel), "{kernel}");
         }

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn live_and_freed_blocks_are_told_apart() {
+    fn live_and_freed_blocks_are_distinguished() {
         let page = page_size::base().bytes();
         let sizes = [
             (64, true),
@@ -267,7 +267,7 @@ mod tests {
         let sizes = [(64, true), (128, false), (64, true)];
         let (mut words, end) = laid(BASE, &sizes);
         assert!(found(&mut words, BASE, end + 64).is_err());
-        // The size that is told of a free block is another one.
+        // The size at the end of a free block is another one.
         words.0.insert(BASE + 64 + 128, 96);
         assert!(found(&mut words, BASE, end).is_err());
         assert!(found(&mut Laid::default(), BASE, BASE + LARGE).is_err());

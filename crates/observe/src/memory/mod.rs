@@ -1,10 +1,10 @@
 //! The memory of a process as of now: its mappings by `smaps`, and whose each piece of anonymous memory is, by marks
 //! in it that are checked ([`marks`], [`heap`]).
 //!
-//! Nothing is stopped here: a heap that changes while it is read is read again, and is not told apart if that does not
+//! Nothing is stopped here: a heap that changes while it is read is read again, and keeps no parts if that does not
 //! help. `smaps` is read first, because reading memory marks pages as referenced. Only resident pages are read.
 //! Needed: for mappings the right to look at the process, for marks the right to trace it (ptrace(2)); without that
-//! one, heaps and nameless memory are not told apart, and the reason is kept.
+//! one, heaps and nameless memory are not divided, and the reason is kept.
 //!
 //! Cost: `smaps` 1 us for each resident MiB on huge pages, some 10 us on small ones; heaps, Python's pools and huge
 //! pages are copied, a GiB in about 0.3 s.

@@ -11,7 +11,7 @@ use crate::receipt::{Here, Start, all_of, environment_alone};
 use crate::{containers, receipt};
 use pagewise_kernel::SysError;
 use pagewise_model::applied::Change;
-use pagewise_model::plan::Dose;
+use pagewise_model::plan::{self, Dose};
 use pagewise_model::run::{Outcome, Run};
 use pagewise_tracee::launch::Launch;
 use std::ffi::OsString;
@@ -137,8 +137,9 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
         _ => None,
     };
     let arm = arm.ok_or_else(|| nothing("it has no proven gain"))?;
-    let doses = run.doses.iter().find(|(name, _)| name == arm).map(|(_, doses)| &doses[..]);
-    let doses = doses.ok_or_else(|| nothing("its best arm is a command of yours, no remedy"))?;
+    let doses = run
+        .doses_of(arm)
+        .ok_or_else(|| nothing("its best arm is a command of yours, no remedy"))?;
     let command: Vec<OsString> = run.command.iter().map(OsString::from).collect();
     let directory = match &run.conditions {
         Some(conditions) => PathBuf::from(&conditions.directory),
@@ -151,7 +152,7 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
         program: program(&command, &directory),
         directory,
     };
-    let list = doses.iter().map(Dose::spec).collect::<Vec<_>>().join(",");
+    let list = plan::list(doses);
     Ok(Kept { run, arm, doses, list, command, here })
 }
 
@@ -301,7 +302,7 @@ fn container_lines(
     kept: &Kept<'_>,
     start: &Start<'_>,
     name: &str,
-) -> Result<pagewise_model::plan::ContainerLines, ApplyError> {
+) -> Result<plan::ContainerLines, ApplyError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || !name.chars().all(is_plain) {
         let help = "give it as your Compose file or pod names it";

@@ -7,13 +7,12 @@
 //! Not kept: times, owner, extended attributes and access lists of a file that is replaced.
 
 use super::ApplyError;
-use pagewise_kernel::{SysError, dirs, part_file};
+use pagewise_kernel::{SysError, clock, dirs, part_file};
 use pagewise_model::applied::{Applied, Before, Change};
 use std::fs::{self, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Largest file that is replaced: no drop-in and no script comes near it.
 const LARGEST: u64 = 1 << 20;
@@ -33,11 +32,6 @@ pub enum Undone {
 
 fn failed(call: &'static str, path: &Path) -> impl Fn(std::io::Error) -> SysError {
     move |error| SysError::new(call, path.display().to_string(), error)
-}
-
-fn now_unix_ns() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn records() -> Result<PathBuf, ApplyError> {
@@ -103,7 +97,7 @@ fn apply_in(
     let missing = missing_directories(file);
     let mut applied = Applied {
         number: 0,
-        at_unix_ns: now_unix_ns(),
+        at_unix_ns: clock::unix_now().0,
         change: change.clone(),
         before,
         directories: missing.iter().map(|path| path.display().to_string()).collect(),

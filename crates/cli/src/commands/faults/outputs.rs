@@ -5,14 +5,13 @@ use crate::args::{Faults, ListFormat};
 use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_judge::faults::working_set::FirstTouches;
-use pagewise_kernel::page_size;
+use pagewise_kernel::{clock, page_size};
 use pagewise_model::fault::{Fault, Names, WorkingRange};
 use pagewise_model::run::Run;
 use pagewise_observe::faults::working_set::identify;
 use pagewise_report::faults::Export;
 use pagewise_report::quote;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where the list goes.
 pub(super) struct Outputs {
@@ -93,11 +92,10 @@ struct Saved {
 impl Saved {
     /// For a recording that is `exact` or not, to be saved in `to`.
     fn new(to: &Path, exact: bool) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             to: to.to_owned(),
             touches: FirstTouches::new(page_size::base(), exact),
-            began_unix_ns: u64::try_from(now.as_nanos()).unwrap_or(u64::MAX),
+            began_unix_ns: clock::unix_now().0,
         }
     }
 

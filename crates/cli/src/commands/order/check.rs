@@ -1,7 +1,7 @@
 //! `pagewise order check`
 
 use super::{lists, touches};
-use crate::args::{CheckOrder, ExperimentArgs, Files, StdoutKind};
+use crate::args::{CheckOrder, ExperimentArgs};
 use crate::commands::{ab, experiment};
 use crate::failure::Failure;
 use crate::terminal;
@@ -79,17 +79,9 @@ fn time(
     let options = ExperimentArgs {
         budget: args.budget,
         input: args.input.clone(),
-        stdout: StdoutKind::Null,
-        outputs: Vec::new(),
         rerun_safe: args.rerun_safe,
-        prepare: None,
-        cleanup: None,
-        ignore_failure: false,
-        wait: None,
-        seed: None,
-        files: Files::default(),
-        json: false,
         quiet: args.quiet,
+        ..ExperimentArgs::default()
     };
     let request = experiment::request(&options, first, false)?;
     let others = vec![OwnArm { name: "after".to_owned(), command: second }];

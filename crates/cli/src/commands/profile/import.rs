@@ -1,6 +1,6 @@
 //! `pagewise profile --import`
 
-use super::{conclude, exported};
+use super::{conclude, exported, text};
 use crate::args::Profile;
 use crate::commands::experiment::identity;
 use crate::failure::Failure;
@@ -10,7 +10,6 @@ use pagewise_kernel::clock;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
 use pagewise_observe::import::{Imported, is_perf_data, read};
-use pagewise_report::graph_section;
 use pagewise_tune::request::run_of;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -36,20 +35,11 @@ pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
     let saved = args.files.write(&run);
     let text = match args.format {
         Some(format) => exported(&run, &samples, format)?,
-        None => text(&run, args),
+        None if args.json => run.to_json() + "\n",
+        None => text(&run, args, &terminal::style()),
     };
     terminal::print(&text)?;
     saved.map(|()| ExitCode::SUCCESS)
-}
-
-fn text(run: &Run, args: &Profile) -> String {
-    if args.json {
-        return run.to_json() + "\n";
-    }
-    let style = terminal::style();
-    let graph = args.graph.as_deref().zip(run.profile.as_ref());
-    let graph = graph.map(|(bucket, profile)| graph_section(profile, bucket).text(&style));
-    graph.map(|graph| graph + "\n").unwrap_or_default() + &pagewise_report::render(run, &style)
 }
 
 fn import(file: &Path, period: Nanos) -> Result<Imported, Failure> {
