@@ -31,6 +31,9 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+/// Where all keys are shown.
+const KEYS: &str = "pagewise check --help shows an example with every key";
+
 /// Where it is looked for when no other file is named: in the working directory.
 pub(crate) const NAME: &str = "pagewise.toml";
 
@@ -119,14 +122,11 @@ pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|e| {
         Failure::usage(format!("cannot read budgets `{shown}`: {e}"))
-            .with_help(format!("the file is {NAME} here, or the one that the options name"))
+            .with_help(format!("write {NAME} here, or name a file; {KEYS}"))
     })?;
-    let all = parse(&text).map_err(|why| Failure::usage(format!("`{shown}` {why}")))?;
-    all.into_iter()
-        .map(|(name, entry)| {
-            named(name, entry).map_err(|why| Failure::usage(format!("`{shown}` {why}")))
-        })
-        .collect()
+    let wrong = |why| Failure::usage(format!("`{shown}` {why}")).with_help(KEYS);
+    let all = parse(&text).map_err(wrong)?;
+    all.into_iter().map(|(name, entry)| named(name, entry).map_err(wrong)).collect()
 }
 
 /// The budgets called `name` in the file at `path`; without a name the only ones there.

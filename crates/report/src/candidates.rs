@@ -22,7 +22,7 @@ pub fn candidates_section(candidates: &[Candidate]) -> Document {
     for candidate in fit {
         page.item_tone(&candidate.remedy, &fitting(candidate), Tone::Good);
         page.para(
-            &format!("{} To try: {}.", candidate.sentence, doses(candidate)),
+            &format!("{}. To try: {}", candidate.sentence, doses(candidate)),
             16,
             Tone::Faint,
         );

@@ -9,6 +9,7 @@ use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use crate::text::escape;
 use pagewise_model::check::{Budgeted, Check, CheckItem, Figure, Kept};
+use std::collections::BTreeSet;
 
 const fn label(what: Budgeted) -> &'static str {
     match what {
@@ -36,6 +37,18 @@ const fn tone(kept: Kept) -> Tone {
         Kept::Passed => Tone::Good,
         Kept::Broken => Tone::Bad,
         Kept::CannotTell => Tone::Plain,
+    }
+}
+
+/// The command that shows what a budget is spent on.
+const fn shown_by(what: Budgeted) -> &'static str {
+    match what {
+        Budgeted::Faults | Budgeted::MajorFaults | Budgeted::TouchedPages | Budgeted::FaultTime => {
+            "faults"
+        }
+        Budgeted::Copied | Budgeted::Wakeups => "profile",
+        Budgeted::Resident => "profile --memory",
+        Budgeted::Time => "tune",
     }
 }
 
@@ -96,6 +109,12 @@ pub fn check_page(check: &Check) -> Document {
         ]);
     }
     page.table(table);
+    let broken = check.items.iter().filter(|item| item.kept == Kept::Broken);
+    let commands: BTreeSet<_> = broken.map(|item| shown_by(item.what)).collect();
+    for command in commands {
+        let line = format!("to see why: pagewise {command} -- {}", command_line(&check.command));
+        page.para(&line, 2, Tone::Faint);
+    }
     page
 }
 

@@ -47,11 +47,11 @@ pub(crate) fn as_nobody(program: &Path) -> Command {
     command
 }
 
-/// A directory that is open to everybody, with a copy of the program: where the original lies may be
-/// closed to others.
+/// A directory that is open to everybody as `/tmp` is, with a copy of the program: where the original lies
+/// may be closed to others. Without the sticky bit it would be refused as a home, and root's own used.
 pub(crate) fn open_place(prefix: &str) -> tempfile::TempDir {
     let dir = tempfile::Builder::new().prefix(prefix).tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
     install(Path::new(PROGRAM), &dir.path().join("pagewise"));
     dir
 }

@@ -101,7 +101,8 @@ fn tools_lie_where_no_other_account_can_rename() {
     }
     let place = open_place("pagewise-owners-");
     let home = home_of_nobody(place.path());
-    // The place is open to all (0777): whoever is there can rename the home.
+    // Without the sticky bit, whoever is there can rename the home.
+    std::fs::set_permissions(place.path(), Permissions::from_mode(0o777)).unwrap();
     let found = |command: &Command| {
         let done = behind(&["env"], command).output().unwrap();
         (said(&done.stdout), said(&done.stderr))
