@@ -9,10 +9,10 @@ INPUTS = HERE.parents[2] / "target" / "accept" / "inputs"
 SAVED = HERE.parents[2] / "target" / "accept" / "10-answers"
 
 
-def rows():
-    """Rows of programs.tsv: name, needed program, argv, options of tune."""
+def rows(table=HERE / "programs.tsv"):
+    """Rows of a list of programs: name, needed program, argv, options of tune."""
     found = []
-    for line in (HERE / "programs.tsv").read_text(encoding="utf-8").splitlines():
+    for line in table.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             name, needs, command, options = line.split("\t")
             found.append((name, needs, shlex.split(command), shlex.split(options)))

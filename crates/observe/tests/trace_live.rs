@@ -18,7 +18,7 @@ use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::trace::{TraceError, TraceOptions, traced_run};
 use pagewise_tracee::launch::{Input, Launch, LaunchError, Sink};
-use pagewise_tracee::supervise::{self, SuperviseError, Supervisor};
+use pagewise_tracee::supervise::{self, Looks, SuperviseError, Supervisor, TakeAccount};
 use pagewise_tracee::watcher::{Context, Watcher};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,9 @@ fn options_are_no_filter() {
 
 fn role_supervise(fd: &str) {
     let make = |_: &Watch, _: &Context| -> Box<dyn Watcher> { panic!("no watcher was asked for") };
-    supervise::serve(fd.parse().unwrap(), &make, &pagewise_observe::trace::look).unwrap();
+    let account: TakeAccount<'_> = &|_| panic!("no account was asked for");
+    let looks = Looks { trace: &pagewise_observe::trace::look, account };
+    supervise::serve(fd.parse().unwrap(), &make, looks).unwrap();
 }
 
 /// More than glibc's largest threshold: such a block is always a mapping of its own.

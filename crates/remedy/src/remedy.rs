@@ -5,6 +5,7 @@ use pagewise_model::Fact;
 use pagewise_model::diagnosis::{CostKind, Diagnosis};
 use pagewise_model::look::{Look, ProcessSeen, Traced};
 use pagewise_model::machine::Machine;
+use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
@@ -20,6 +21,8 @@ pub struct Evidence<'a> {
     pub prices: &'a Prices,
     /// The pool of reserved huge pages.
     pub pool: &'a Fact<HugePool>,
+    /// What its memory is at its peak, where that was looked at.
+    pub memory: Option<&'a MemoryAccount>,
     /// What it writes to standard error is a log, in which one more line does no harm.
     pub has_log: bool,
 }

@@ -10,11 +10,12 @@
 mod compiled;
 mod helper;
 
-use pagewise_model::units::Bytes;
+use pagewise_model::units::{Bytes, Nanos};
 use pagewise_model::usage::Ended;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::Supervisor;
+use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,6 +57,27 @@ impl Unmapped {
         let mut supervisor = Supervisor::start(&helper::agent(), &["supervise"]).unwrap();
         supervisor.run(&launch, &|| false).unwrap()
     }
+}
+
+#[test]
+fn a_run_for_an_account_ends_by_itself_or_by_its_limits() {
+    let mut supervisor = Supervisor::start(&helper::agent(), &["supervise"]).unwrap();
+    let sh =
+        |script: &str| Launch::experiment(["/bin/sh", "-c", script].map(OsString::from).to_vec());
+    let done = supervisor.accounted(&sh("(exit 2); kill -9 $$"), &|| false).unwrap();
+    assert_eq!(done.ended, Ended::Signaled(9));
+    let slow = Launch { timeout_ns: Some(Nanos::millis(300)), ..sh("sleep 600 & sleep 600") };
+    match supervisor.accounted(&slow, &|| false) {
+        Err(SuperviseError::Trace(why)) => {
+            assert!(why.starts_with("it did not end within"), "{why}")
+        }
+        other => panic!("{other:?}"),
+    }
+    let stopped = supervisor.accounted(&sh("sleep 600"), &|| true);
+    assert!(matches!(stopped, Err(SuperviseError::Interrupted)), "{stopped:?}");
+    let missing = Launch::experiment(vec!["/nosuch/program".into()]);
+    let refused = supervisor.accounted(&missing, &|| false);
+    assert!(matches!(refused, Err(SuperviseError::Launch(_))), "{refused:?}");
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use crate::request::Request;
 use crate::world::Arm;
+use pagewise_judge::memory_account::at_most;
+use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_model::trial::Quantity;
 use pagewise_remedy::{Evidence, Mechanism, all, find};
@@ -18,7 +20,7 @@ pub fn candidates(evidence: &Evidence<'_>, quantity: Quantity) -> Vec<Candidate>
         .iter()
         .map(|remedy| {
             let mut candidate = match quantity {
-                Quantity::Memory => remedy.fit_for_memory(evidence),
+                Quantity::Memory => bounded(remedy.fit_for_memory(evidence), evidence.memory),
                 _ => remedy.fit(evidence),
             };
             if candidate.fits() && candidate.ceiling_share < LEAST_REMEDY_CEILING {
@@ -32,6 +34,24 @@ pub fn candidates(evidence: &Evidence<'_>, quantity: Quantity) -> Vec<Candidate>
             candidate
         })
         .collect()
+}
+
+/// A candidate whose ceiling is no more than the account of the memory leaves it.
+fn bounded(candidate: Candidate, account: Option<&MemoryAccount>) -> Candidate {
+    let bound = account.and_then(|account| Some((account, at_most(account, &candidate.remedy)?)));
+    let Some((account, most)) = bound.filter(|_| candidate.fits()) else { return candidate };
+    let share = most.bytes.0 as f64 / account.pss().0.max(1) as f64;
+    Candidate {
+        why: format!(
+            "{}; of {} at the peak it could give back {} at most ({})",
+            candidate.why,
+            account.pss(),
+            most.bytes,
+            most.why
+        ),
+        ceiling_share: candidate.ceiling_share.min(share),
+        ..candidate
+    }
 }
 
 /// An arm for a set of doses.

@@ -1,6 +1,8 @@
 //! The real world of a session: programs run below the supervising process, prices come from
 //! `measure`, weather from /proc.
 
+mod runs;
+
 use crate::conditions;
 use crate::faults;
 use crate::files::{self, Mark};
@@ -18,6 +20,7 @@ use pagewise_kernel::{clock, limits};
 use pagewise_measure::{Options, PriceError, Speeds};
 use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::{Machine, SmallFolios};
+use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
@@ -27,7 +30,8 @@ use pagewise_remedy::reservation::{self, Reservation};
 use pagewise_remedy::warmth::{self, TextNow};
 use pagewise_tracee::launch::{Launch, LaunchError, Observe, Sink};
 use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::{SuperviseError, Supervisor};
+use pagewise_tracee::supervise::{Accounted, SuperviseError, Supervisor};
+use runs::Runs;
 use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -42,53 +46,6 @@ const MOST_KEPT: usize = 256;
 /// The traced look may take this long at least, or as long as the budget: nothing is known of the
 /// program before it.
 const TRACED_LEAST: Nanos = Nanos::secs(600);
-
-/// What runs programs: the supervising process. Asked often whether to stop.
-trait Runs {
-    fn run(
-        &mut self,
-        launch: &Launch,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Finished, SuperviseError>;
-    fn traced(
-        &mut self,
-        launch: &Launch,
-        scratch: &[PathBuf],
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Traced, SuperviseError>;
-    fn condition(
-        &mut self,
-        bytes: Bytes,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<(), SuperviseError>;
-}
-
-impl Runs for Supervisor {
-    fn run(
-        &mut self,
-        launch: &Launch,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Finished, SuperviseError> {
-        Self::run(self, launch, interrupted)
-    }
-
-    fn traced(
-        &mut self,
-        launch: &Launch,
-        scratch: &[PathBuf],
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Traced, SuperviseError> {
-        Self::traced(self, launch, scratch, interrupted)
-    }
-
-    fn condition(
-        &mut self,
-        bytes: Bytes,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<(), SuperviseError> {
-        Self::condition(self, bytes, interrupted).map(|_cost| ())
-    }
-}
 
 /// Told what happens.
 pub type Listener<'a> = &'a mut dyn FnMut(&Event<'_>);
@@ -436,6 +393,23 @@ impl World for Live<'_> {
             return Ok(Fact::Missing(format!("the recorded run failed: {ended}")));
         }
         commands.beside_probe(done.faults, false, &mut |launch| self.bounded(launch))
+    }
+
+    fn accounted(&mut self, arm: &Arm, limits: &Limits) -> Result<Fact<MemoryAccount>, Stop> {
+        let launch = self.launch(arm, limits);
+        let interrupted = raised(&self.stop);
+        let done = self.around(|live| match live.runs.accounted(&launch, &interrupted) {
+            Err(SuperviseError::Trace(why)) => Ok(Err(why)),
+            other => other.map(Ok).map_err(stopped),
+        })?;
+        Ok(match done {
+            Ok(Accounted { ended, .. }) if !ended.success() && !self.request.ignore_failure => {
+                Fact::Missing(format!("the run for it failed: {ended}"))
+            }
+            Ok(Accounted { account: Some(account), .. }) => Fact::Known(account),
+            Ok(_) => Fact::missing("the program ended before it could be looked at"),
+            Err(why) => Fact::Missing(why),
+        })
     }
 
     fn captured(&mut self, arm: &Arm, limits: &Limits) -> Result<Captured, Stop> {

@@ -27,6 +27,10 @@ use std::os::unix::ffi::OsStrExt;
 
 /// A further run only for the look is made where the budget still holds so many.
 const CHEAP_RUNS: u64 = 20;
+/// The account of the memory, which may spare whole arms, where it holds so many,
+const ACCOUNT_RUNS: u64 = 8;
+/// and it may take one in so many parts of the time that is left: calls that map memory are slow meanwhile.
+const ACCOUNT_PART: u64 = 4;
 
 /// Where a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,12 +199,33 @@ impl<'a> Session<'a> {
         } else {
             Fact::missing("the budget has no room for a separate run")
         };
-        let look::Plain { runs, samples, user, walks, cost_ns, .. } = timed;
+        let look::Plain { runs, samples, user, walks, cost_ns, leftovers } = timed;
         let look = Look { runs, traced, samples, user, walks, faults };
         self.cost_ns = cost_ns;
         self.limits = look::limits(&look);
         self.run.look = Some(look);
+        if self.request.quantity == Quantity::Memory && leftovers == 0 {
+            self.account(world)?;
+        }
         Ok(Step::Diagnose)
+    }
+
+    /// One more plain run whose memory is accounted for, where the budget has room for it.
+    fn account(&mut self, world: &mut dyn World) -> Result<(), Stop> {
+        let spent = world.now().0.saturating_sub(self.since.0);
+        let left = experiment::budget(self.request, self.cost_ns).0.saturating_sub(spent);
+        if self.cost_ns.0.saturating_mul(ACCOUNT_RUNS) > left {
+            return Ok(());
+        }
+        world.tell(&Event::Stage("account of its memory"));
+        let limits = Limits { time: Some(Nanos(left / ACCOUNT_PART)), ..self.limits };
+        match world.accounted(&Arm::plain(self.request), &limits)? {
+            Fact::Known(account) => self.run.memory = Some(account),
+            Fact::Missing(why) => {
+                self.run.warnings.push(format!("no account of its memory: {why}"));
+            }
+        }
+        Ok(())
     }
 
     /// One more plain run with each fault timed, where its faults cost enough.
@@ -232,8 +257,9 @@ impl<'a> Session<'a> {
         if let (Some(look), Some(diagnosis), Some(machine), Some(prices)) =
             (&self.run.look, &self.run.diagnosis, &self.run.machine, &self.run.prices)
         {
+            let memory = self.run.memory.as_ref();
             let evidence =
-                Evidence { look, diagnosis, machine, prices, pool: &pool, has_log: false };
+                Evidence { look, diagnosis, machine, prices, pool: &pool, memory, has_log: false };
             self.run.candidates = choose::candidates(&evidence, self.request.quantity);
         }
         self.run.pool = Some(pool);

@@ -6,6 +6,7 @@ use crate::request::{OwnArm, PLAIN, Request};
 use crate::stop::Stop;
 use pagewise_model::look::{Samples, TimedFaults, Traced, UserSamples, WalkCounts};
 use pagewise_model::machine::Machine;
+use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{Dose, HugeFile, Settings};
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
@@ -182,6 +183,11 @@ pub trait World {
     /// # Errors
     /// When the program cannot be started, breaks a limit, or the user interrupts.
     fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop>;
+    /// One untimed run whose memory is accounted for at its peak; missing where that cannot be.
+    ///
+    /// # Errors
+    /// When the program cannot be started, or the user interrupts.
+    fn accounted(&mut self, arm: &Arm, limits: &Limits) -> Result<Fact<MemoryAccount>, Stop>;
     /// One untimed run with its output kept.
     ///
     /// # Errors

@@ -66,7 +66,8 @@ fn judged(
     let pool = world.pool();
     let (look, diagnosis) = (&look, &diagnosis);
     let (machine, prices, pool) = (&machine, &prices, &pool);
-    let evidence = Evidence { look, diagnosis, machine, prices, pool, has_log };
+    let memory = None;
+    let evidence = Evidence { look, diagnosis, machine, prices, pool, memory, has_log };
     choose::candidates(&evidence, Quantity::Time)
 }
 

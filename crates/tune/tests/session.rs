@@ -3,10 +3,11 @@
 mod support;
 
 use pagewise_model::look::SideEffect;
+use pagewise_model::memory_account::{Beside, Malloc, MemoryAccount, Moment, ProcessAccount};
 use pagewise_model::run::Outcome;
-use pagewise_model::trial::{Block, Word};
+use pagewise_model::trial::{Block, Quantity, Word};
 use pagewise_model::usage::Ended;
-use pagewise_model::{Bytes, Nanos};
+use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_tracee::launch::Input;
 use pagewise_tune::request::OwnArm;
 use pagewise_tune::session::Session;
@@ -49,6 +50,61 @@ fn a_gain_beyond_the_ceiling_is_told() {
         run.warnings.iter().any(|warning| warning.contains("though the ceiling is"))
     };
     assert!(told(0.05) && !told(0.92));
+}
+
+/// An account of a program whose malloc holds `freed` beside as much that is live.
+fn holding(freed: Bytes) -> MemoryAccount {
+    let malloc = Malloc {
+        arenas: 1,
+        live_bytes: freed,
+        freed_bytes: freed,
+        whole_pages_bytes: freed,
+        ..Malloc::default()
+    };
+    let process = ProcessAccount {
+        pid: 10,
+        name: "prog".into(),
+        threads: 1,
+        pss_bytes: Bytes::mib(100),
+        rss_bytes: Bytes::mib(100),
+        swapped_bytes: Bytes(0),
+        parts: Vec::new(),
+        beside: Beside::default(),
+        map: Vec::new(),
+        malloc: Some(malloc),
+        half_used: Fact::missing("it has none"),
+        copied_bytes: None,
+        unread: None,
+    };
+    MemoryAccount {
+        moment: Moment::Running,
+        watched: None,
+        used_within_ns: None,
+        processes: vec![process],
+        unseen_processes: 0,
+        give_backs: Vec::new(),
+    }
+}
+
+#[test]
+fn what_could_not_give_back_one_percent_is_no_arm() {
+    let request = Request { quantity: Quantity::Memory, ..request() };
+    let trim = |memory| {
+        let mut world = Fake { memory, ..Fake::default() };
+        let (run, stop) = run(&request, &mut world);
+        assert!(stop.is_none() && world.accounted == 1, "{stop:?}");
+        let trim = run.candidates.into_iter().find(|c| c.remedy == "trim").unwrap();
+        (trim.why, world.timed_runs("trim=128K"), run.warnings.join("; "))
+    };
+    let (why, runs, _) = trim(Fact::Known(holding(Bytes::kib(900))));
+    assert_eq!(runs, 0, "{why}");
+    assert!(why.ends_with(
+        "of 100 MiB at the peak it could give back 900 KiB at most (whole freed pages), but it could gain at most 0.9%"
+    ), "{why}");
+    let (why, runs, _) = trim(Fact::Known(holding(Bytes::mib(30))));
+    assert!(runs > 0 && why.contains("30.0 MiB at most"), "{why}");
+    let (_, runs, warnings) = trim(Fact::missing("it cannot be traced"));
+    assert!(runs > 0 && warnings.contains("no account of its memory: it cannot"), "{warnings}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! `touch` takes first touches of base pages and does nothing else: it shows what recording adds to a fault.
 
 use crate::args::{Helper, Part};
+use crate::commands::profile::memory;
 use crate::failure::Failure;
 use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Walk};
 use pagewise_kernel::page_size;
@@ -16,7 +17,7 @@ use pagewise_observe::faults::Images;
 use pagewise_observe::trace::look;
 use pagewise_remedy::{live, watch};
 use pagewise_tracee::recorder::{self, Conclusion, Sink};
-use pagewise_tracee::supervise;
+use pagewise_tracee::supervise::{self, Looks};
 use pagewise_tune::faults::Commands;
 use std::ffi::OsString;
 use std::path::Path;
@@ -66,7 +67,13 @@ pub(super) fn run(args: &Helper) -> Result<ExitCode, Failure> {
 
 fn serve(part: Part, fd: i32) -> Result<(), PriceError> {
     match part {
-        Part::Supervise => supervise::serve(fd, &watch::build, &look)?,
+        Part::Supervise => {
+            supervise::serve(
+                fd,
+                &watch::build,
+                Looks { trace: &look, account: &memory::account_of },
+            )?;
+        }
         Part::Record => recorder::serve(fd, &analysed)?,
         Part::PipeEnd => pipe::serve_end(fd)?,
         Part::FileReader => file::serve_reader(fd)?,

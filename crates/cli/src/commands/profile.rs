@@ -1,7 +1,7 @@
 //! `pagewise profile`
 
 mod import;
-mod memory;
+pub(in crate::commands) mod memory;
 mod running;
 
 use super::experiment::{environment, identity, input, keep};

@@ -1,43 +1,79 @@
 //! What each remedy could give back at most. The bounds overlap: a freed block counts for each remedy that would
 //! not keep it.
+//!
+//! glibc's blocks are multiples of 16 bytes with a header of 8, and of 32 at least. Another allocator could serve a
+//! block in [`LEAST_SAVED`] bytes less and no more, whatever was asked for; and CPython's own pools are served by
+//! it too where they are switched off, so all of them count. Not counted: what threads keep for themselves
+//! (`tcache`), 0.2 MiB for a thread at most.
 
 use pagewise_model::Bytes;
-use pagewise_model::memory_account::{GiveBack, Malloc, ProcessAccount};
+use pagewise_model::memory_account::{
+    GiveBack, Malloc, MemoryAccount, PYTHON_OBJECTS, ProcessAccount,
+};
 
-/// A remedy, what of malloc it could give back, and why.
-type OfMalloc = (&'static str, fn(&Malloc) -> Bytes, &'static str);
+/// A block of 32 bytes in which 8 are used.
+const LEAST_SAVED: u64 = 24;
 
-const OF_MALLOC: [OfMalloc; 3] = [
-    (
-        "arenas",
-        |malloc| malloc.freed_elsewhere_bytes,
-        "freed blocks of other arenas than the main one",
-    ),
-    (
-        "trim",
-        |malloc| malloc.top_bytes + malloc.large_bytes,
-        "free ends of heaps, and large freed blocks",
-    ),
-    ("allocator", |malloc| malloc.freed_bytes, "all freed blocks"),
+/// The one that does nothing about malloc.
+const OF_HUGE_PAGES: &str = "heap-small";
+
+/// A remedy, what of a process it could give back, and why.
+type Bound = (&'static str, fn(&ProcessAccount) -> Bytes, &'static str);
+
+const BOUNDS: [Bound; 4] = [
+    ("arenas", |process| of_malloc(process, arenas), "freed blocks, of other arenas too"),
+    ("trim", |process| of_malloc(process, |malloc| malloc.whole_pages_bytes), "whole freed pages"),
+    ("allocator", allocator, "freed blocks, and what another one could save on each live block"),
+    (OF_HUGE_PAGES, zeros, "base pages of zeros in huge pages"),
 ];
+
+fn of_malloc(process: &ProcessAccount, of: impl Fn(&Malloc) -> Bytes) -> Bytes {
+    process.malloc.as_ref().map_or(Bytes(0), of)
+}
+
+/// With one arena, any thread could have used what is free in any.
+fn arenas(malloc: &Malloc) -> Bytes {
+    if malloc.arenas > 1 { malloc.freed_bytes } else { Bytes(0) }
+}
+
+fn allocator(process: &ProcessAccount) -> Bytes {
+    let blocks = of_malloc(process, |malloc| {
+        let saved = malloc.live_blocks.saturating_mul(LEAST_SAVED);
+        malloc.freed_bytes + Bytes(saved).min(malloc.live_bytes)
+    });
+    let pools = process.parts.iter().filter(|part| part.name == PYTHON_OBJECTS);
+    pools.fold(blocks, |sum, part| sum + part.rss_bytes)
+}
+
+fn zeros(process: &ProcessAccount) -> Bytes {
+    process.half_used.known().map_or(Bytes(0), |half| half.zero_bytes)
+}
+
+fn sum((remedy, of, why): Bound, processes: &[ProcessAccount]) -> GiveBack {
+    let bytes = processes.iter().fold(Bytes(0), |sum, process| sum + of(process));
+    GiveBack { remedy: remedy.to_owned(), bytes, why: why.to_owned() }
+}
 
 /// The remedies with something to give back, the largest first.
 pub(super) fn all(processes: &[ProcessAccount]) -> Vec<GiveBack> {
-    let sum = |of: &dyn Fn(&ProcessAccount) -> Bytes| {
-        processes.iter().fold(Bytes(0), |sum, process| sum + of(process))
-    };
-    let mallocs = OF_MALLOC.map(|(remedy, of, why)| {
-        let bytes = sum(&|process| process.malloc.as_ref().map_or(Bytes(0), of));
-        GiveBack { remedy: remedy.to_owned(), bytes, why: why.to_owned() }
-    });
-    let zeros = sum(&|process| process.half_used.known().map_or(Bytes(0), |half| half.zero_bytes));
-    let small = GiveBack {
-        remedy: "heap-small".to_owned(),
-        bytes: zeros,
-        why: "base pages of zeros in huge pages".to_owned(),
-    };
-    let mut all: Vec<GiveBack> = mallocs.into_iter().chain([small]).collect();
+    let mut all: Vec<GiveBack> = BOUNDS.map(|bound| sum(bound, processes)).into();
     all.retain(|one| one.bytes > Bytes(0));
     all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
     all
+}
+
+/// What `remedy` could give back at most; none where the account has no bound for it, or does not know all.
+#[must_use]
+pub fn at_most(account: &MemoryAccount, remedy: &str) -> Option<GiveBack> {
+    let bound = BOUNDS.into_iter().find(|(name, ..)| *name == remedy)?;
+    let is_known = |process: &ProcessAccount| {
+        let walked = |malloc: &Malloc| malloc.not_walked.is_empty();
+        process.unread.is_none()
+            && match remedy {
+                OF_HUGE_PAGES => process.half_used.known().is_some(),
+                _ => process.malloc.as_ref().is_none_or(walked),
+            }
+    };
+    let is_whole = account.unseen_processes == 0 && account.processes.iter().all(is_known);
+    is_whole.then(|| sum(bound, &account.processes))
 }

@@ -10,6 +10,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
+pub use give_back::at_most;
 use names::{MAIN, Named, OTHERS, mapped_by, named};
 use pagewise_model::address::Address;
 use pagewise_model::memory_account::{

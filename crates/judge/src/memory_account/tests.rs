@@ -1,6 +1,6 @@
 use super::*;
 use pagewise_model::PageSize;
-use pagewise_model::memory_account::Resident;
+use pagewise_model::memory_account::{PYTHON_OBJECTS, Resident};
 use proptest::prelude::*;
 
 const PAGE: u64 = PageSize::BASE_4K.bytes();
@@ -125,10 +125,39 @@ fn a_heap_is_live_and_freed_and_what_is_left_is_not_named() {
     assert_eq!((malloc.arenas, malloc.freed_elsewhere_bytes), (2, Bytes(20 * PAGE)));
     let back =
         |name: &str| account.give_backs.iter().find(|one| one.remedy == name).map(|one| one.bytes);
-    assert_eq!(back("arenas"), Some(Bytes(20 * PAGE)));
-    assert_eq!(back("trim"), Some(Bytes(2 * PAGE)));
-    assert_eq!(back("allocator"), Some(Bytes(25 * PAGE)));
+    for remedy in ["arenas", "trim", "allocator"] {
+        assert_eq!(back(remedy), Some(Bytes(25 * PAGE)), "{remedy}");
+    }
     assert_eq!(back("heap-small"), None);
+}
+
+#[test]
+fn a_bound_is_one_of_all_memory_or_none() {
+    let heap = |blocks| {
+        let mut main = mapping("[heap]", 30);
+        main.claims = vec![claim(30, Mark::Heap { arena: None, blocks })];
+        main
+    };
+    let live = Blocks { live_blocks: 100, ..blocks(30, 0) };
+    let known = account(&facts(vec![process(vec![heap(Fact::Known(live))])]));
+    let bytes = |account, remedy| at_most(account, remedy).map(|most| most.bytes);
+    assert_eq!(bytes(&known, "arenas"), Some(Bytes(0)), "one arena");
+    assert_eq!(bytes(&known, "trim"), Some(Bytes(0)));
+    assert_eq!(bytes(&known, "allocator"), Some(Bytes(100 * 24)));
+    assert_eq!(bytes(&known, "heap-huge"), None);
+
+    let mut python = mapping("", 8);
+    let pools = Mark::Runtime { name: PYTHON_OBJECTS, live_bytes: Some(Bytes(5 * PAGE)) };
+    python.claims = vec![claim(8, pools)];
+    let pools = account(&facts(vec![process(vec![python])]));
+    assert_eq!(bytes(&pools, "allocator"), Some(Bytes(8 * PAGE)));
+
+    let unwalked = process(vec![heap(Fact::missing("it changes"))]);
+    let partly = account(&facts(vec![process(vec![heap(Fact::Known(live))]), unwalked]));
+    assert_eq!(bytes(&partly, "trim"), None);
+    assert_eq!(bytes(&partly, "heap-small"), Some(Bytes(0)));
+    let unseen = Facts { unseen_processes: 1, ..facts(vec![process(vec![])]) };
+    assert_eq!(bytes(&account(&unseen), "heap-small"), None);
 }
 
 #[test]

@@ -14,6 +14,9 @@ use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The name of what CPython's own pools hold.
+pub const PYTHON_OBJECTS: &str = "Python's objects";
+
 /// What a piece of memory is.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,

@@ -7,7 +7,7 @@ use super::zeroed_data::ZeroedData;
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::smaps;
 use pagewise_model::address::Scanned;
-use pagewise_model::memory_account::{Claim, Mark};
+use pagewise_model::memory_account::{Claim, Mark, PYTHON_OBJECTS};
 use pagewise_model::{Bytes, Fact};
 use pagewise_tracee::memory_peak::MappedBy;
 use std::ops::Range;
@@ -296,7 +296,7 @@ impl<'a> Sorting<'a> {
 }
 
 fn python(start: u64, end: u64, resident: u64, live: u64) -> Claim {
-    let mark = Mark::Runtime { name: "Python's objects", live_bytes: Some(Bytes(live)) };
+    let mark = Mark::Runtime { name: PYTHON_OBJECTS, live_bytes: Some(Bytes(live)) };
     Claim { start, end, resident_bytes: Bytes(resident), mark }
 }
 

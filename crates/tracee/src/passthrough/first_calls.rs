@@ -1,5 +1,6 @@
 //! A program in our place, the first call of each of its functions recorded.
 
+use super::attend;
 use super::traced::{self, Purpose, Traced};
 use crate::child::SignalState;
 use crate::first_calls::{self, FindStarts, FirstCalls};
@@ -32,7 +33,8 @@ pub fn first_calls_through(
     let mut caught = Caught::block(before)?;
     let child = traced::spawn(launch, first_calls::filter(), before, PURPOSE)?;
     let pid = child.pid();
-    let Traced { usage, found } = traced::live(child, &mut caught, PURPOSE, |seized, reaped| {
+    let stay = |running: &_| attend(running, &mut caught, &mut []);
+    let Traced { usage, found } = traced::live(child, stay, PURPOSE, |seized, reaped| {
         first_calls::serve(pid, seized, reaped, starts)
     })?;
     let ended = usage?.ended;

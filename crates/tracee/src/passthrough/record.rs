@@ -123,8 +123,9 @@ fn spawn(launch: &Launch, signals: SignalState, reads: bool) -> Result<Suspended
 /// When it could not be traced or started, or cannot be seen page by page: it has not run then.
 fn live_traced(child: Suspended, caught: &mut Caught) -> Result<Lived, RecordError> {
     let pid = child.pid();
+    let stay = |running: &_| attend(running, caught, &mut []);
     let Traced { usage, found } =
-        traced::live(child, caught, EXACT, |seized, reaped| touch::serve(pid, seized, reaped))?;
+        traced::live(child, stay, EXACT, |seized, reaped| touch::serve(pid, seized, reaped))?;
     // The reason why it was not let begin comes before the way in which it ended by that.
     match found {
         Some(Touched { refusal: Some(refusal), .. }) => Err(refusal.into()),

@@ -1,15 +1,15 @@
 //! A program in our place whose whole tree a thread of ours traces. Only the tracing thread may serve its
 //! stops; both wait for the whole tree.
 
-use super::attend;
 use crate::child::SignalState;
-use crate::launch::{self, Launch, LaunchError, PreExec, Suspended};
+use crate::launch::{self, Launch, LaunchError, PreExec, Running, Suspended};
 use crate::perf::faults::Refusal;
 use crate::recorder::RecordError;
-use crate::signals::{Caught, QuietStops};
+use crate::signals::QuietStops;
 use crate::wait;
 use libc::sock_filter;
 use pagewise_kernel::error::SysError;
+use pagewise_model::units::Nanos;
 use pagewise_model::usage::Usage;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, ScopedJoinHandle};
@@ -46,14 +46,14 @@ pub(super) fn spawn(
         .map_err(|error| explain(error, purpose))
 }
 
-/// Lets `child` go under the eyes of a thread that runs `trace`, and stays until its whole tree has
-/// ended.
+/// Lets `child` go under the eyes of a thread that runs `trace`, has `stay` wait for its end, and returns when its
+/// whole tree has ended.
 ///
 /// # Errors
 /// When the tracing thread failed.
 pub(super) fn live<T: Send>(
     child: Suspended,
-    caught: &mut Caught,
+    stay: impl FnOnce(&Running) -> Nanos,
     purpose: Purpose,
     trace: impl FnOnce(&Sender<Result<(), SysError>>, &Receiver<()>) -> Result<Option<T>, SysError>
     + Send,
@@ -63,7 +63,7 @@ pub(super) fn live<T: Send>(
     let _quiet = QuietStops::begin();
     thread::scope(|scope| {
         let tracer = scope.spawn(move || trace(&seized, &is_reaped));
-        let usage = attend_traced(child, caught, &is_seized, purpose);
+        let usage = attend_traced(child, stay, &is_seized, purpose);
         drop(reaped);
         Ok(Traced { usage, found: join(tracer)? })
     })
@@ -72,7 +72,7 @@ pub(super) fn live<T: Send>(
 /// Stays beside the program itself and removes it when it has ended.
 fn attend_traced(
     child: Suspended,
-    caught: &mut Caught,
+    stay: impl FnOnce(&Running) -> Nanos,
     is_seized: &Receiver<Result<(), SysError>>,
     purpose: Purpose,
 ) -> Result<Usage, RecordError> {
@@ -86,7 +86,7 @@ fn attend_traced(
         let _gone = wait::reap(running.pid());
         return Err(explain(error, purpose));
     }
-    let wall = attend(&running, caught, &mut []);
+    let wall = stay(&running);
     Ok(wait::usage(running.pid(), wall, running.io())?)
 }
 

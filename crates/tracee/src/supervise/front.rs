@@ -1,6 +1,6 @@
 //! The front's side: starts the supervisor and asks it for runs.
 
-use super::{Conditioned, Request, Response, SuperviseError};
+use super::{Accounted, Conditioned, Request, Response, SuperviseError};
 use crate::launch::{Launch, LaunchError};
 use crate::run::Finished;
 use crate::wait;
@@ -93,6 +93,22 @@ impl Supervisor {
             Response::UsesInput { call, effects } => {
                 Err(SuperviseError::UsesInput { call, effects })
             }
+            other => Err(refusal(other)),
+        }
+    }
+
+    /// Runs `launch` to its end and accounts for its memory where it is largest.
+    ///
+    /// # Errors
+    /// [`SuperviseError::Trace`] when it cannot be traced; nothing of it is left alive then.
+    pub fn accounted(
+        &mut self,
+        launch: &Launch,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Accounted, SuperviseError> {
+        match self.ask(&Request::Account(Box::new(launch.clone())), interrupted)? {
+            Response::Accounted(accounted) => Ok(*accounted),
+            Response::NotTraced(why) => Err(SuperviseError::Trace(why)),
             other => Err(refusal(other)),
         }
     }

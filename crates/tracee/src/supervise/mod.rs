@@ -10,8 +10,8 @@
 //! SIGTERM, SIGHUP and SIGQUIT: only the front decides. When the supervisor itself is killed, its
 //! programs die with it (`PR_SET_PDEATHSIG`), and its guard ends what they started (`guard`).
 //!
-//! How a traced run is recorded is not known here: whoever starts the supervisor gives it a
-//! [`TakeLook`], as it gives it a maker of watchers.
+//! How a traced run is recorded, and what an account of memory is, is not known here: whoever starts the supervisor
+//! gives it [`Looks`], as it gives it a maker of watchers.
 //!
 //! Overhead: one round trip of about 0.1 ms per request, outside every measured time.
 
@@ -23,13 +23,15 @@ mod traced;
 
 pub use front::Supervisor;
 pub use server::serve;
-pub use traced::TakeLook;
+pub use traced::{Looks, TakeAccount, TakeLook};
 
 use crate::launch::{Launch, LaunchError, Survivor};
 use crate::launch_error::named;
 use crate::run::Finished;
 use pagewise_model::look::{SideEffect, Traced};
+use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::units::{Bytes, Nanos};
+use pagewise_model::usage::Ended;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 
@@ -45,6 +47,8 @@ pub enum Request {
         /// Directories in which nothing counts as an effect.
         scratch: Vec<OsString>,
     },
+    /// Run this to its end, and account for its memory where it is largest.
+    Account(Box<Launch>),
     /// Touch and free this much fresh memory.
     Condition { bytes: Bytes },
     /// Answer.
@@ -61,6 +65,8 @@ pub enum Response {
     Finished(Box<Finished>),
     /// The traced run came to its end.
     Traced(Box<Traced>),
+    /// The run for the account came to its end.
+    Accounted(Box<Accounted>),
     /// It could not be traced, and why.
     NotTraced(String),
     /// It was about to use a standard input that can be read only once.
@@ -89,6 +95,14 @@ pub enum Response {
         /// Processes that SIGKILL did not end.
         alive: Vec<Survivor>,
     },
+}
+
+/// A run whose memory was accounted for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Accounted {
+    pub ended: Ended,
+    /// None of a program that ended before anything could be looked at.
+    pub account: Option<MemoryAccount>,
 }
 
 /// What touching fresh memory took.

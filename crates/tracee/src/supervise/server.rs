@@ -2,7 +2,7 @@
 
 use super::condition;
 use super::guard::{self, Part};
-use super::traced::{self, TakeLook};
+use super::traced::{self, Looks};
 use super::{Request, Response};
 use crate::descendants::{self, Except};
 use crate::launch_error::{counted, named};
@@ -17,12 +17,12 @@ use std::os::unix::net::UnixStream;
 
 /// Serves the front at the other end of socket `fd`, a descriptor number this process was started
 /// with and that nothing else in it uses. Returns when the front is gone and nothing that was
-/// started here is left alive. `make` makes the watchers of a run, `look` records a traced run.
+/// started here is left alive. `make` makes the watchers of a run, `looks` record traced runs.
 /// The process, which must have one thread and no children, becomes two (`guard`); this returns in both.
 ///
 /// # Errors
 /// When `fd` is no socket, or this process cannot become a subreaper.
-pub fn serve(fd: RawFd, make: MakeWatcher<'_>, look: TakeLook<'_>) -> Result<(), SysError> {
+pub fn serve(fd: RawFd, make: MakeWatcher<'_>, looks: Looks<'_>) -> Result<(), SysError> {
     let socket = helper::adopt(fd)?;
     helper::leave_signals_to_starter();
     let part = guard::split()?;
@@ -32,7 +32,7 @@ pub fn serve(fd: RawFd, make: MakeWatcher<'_>, look: TakeLook<'_>) -> Result<(),
         guard::serve(supervisor, &socket);
         return Ok(());
     }
-    let served = talk(&socket, make, look);
+    let served = talk(&socket, make, looks);
     let left = descendants::end_all(&Except::default());
     served.map_err(|e| SysError::new("recv", "the front's socket", e))?;
     if left.alive.is_empty() {
@@ -43,9 +43,9 @@ pub fn serve(fd: RawFd, make: MakeWatcher<'_>, look: TakeLook<'_>) -> Result<(),
     Err(SysError::new("kill", subject, rustix::io::Errno::TIMEDOUT))
 }
 
-fn talk(socket: &UnixStream, make: MakeWatcher<'_>, look: TakeLook<'_>) -> io::Result<()> {
+fn talk(socket: &UnixStream, make: MakeWatcher<'_>, looks: Looks<'_>) -> io::Result<()> {
     while let Some(request) = helper::receive::<Request>(socket)? {
-        let is_traced = matches!(request, Request::Traced { .. });
+        let is_traced = matches!(request, Request::Traced { .. } | Request::Account(_));
         let response = match request {
             Request::Run(launch) => match run::run(&launch, make, Some(socket.as_fd())) {
                 Ok(Outcome::Finished(finished)) => Response::Finished(finished),
@@ -53,7 +53,10 @@ fn talk(socket: &UnixStream, make: MakeWatcher<'_>, look: TakeLook<'_>) -> io::R
                 Ok(Outcome::Stopped) => Response::Stopped,
                 Err(error) => Response::Failed(error),
             },
-            Request::Traced { launch, scratch } => traced::run(&launch, scratch, socket, look),
+            Request::Traced { launch, scratch } => {
+                traced::look(&launch, scratch, socket, looks.trace)
+            }
+            Request::Account(launch) => traced::account(&launch, socket, looks.account),
             Request::Condition { bytes } => {
                 match condition::touch_and_free(bytes, socket.as_fd()) {
                     Ok(Some(done)) => Response::Conditioned(done),

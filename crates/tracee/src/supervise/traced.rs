@@ -1,11 +1,11 @@
-//! The traced look below the supervisor, which must stop when the front says so or is gone, and
+//! Traced runs below the supervisor (the look, the account of memory), which must stop when the front says so or is gone, and
 //! keep its limits of time and memory.
 //!
 //! Tracing serves stops and cannot listen; a thread does, and kills the tree when something
 //! arrives or a limit is broken. It only kills: waiting for the ended ones is the tracer's. A look
 //! that broke a limit is no look, but the reason names what the program had done by then.
 
-use super::{Response, SuperviseError};
+use super::{Accounted, Response, SuperviseError};
 use crate::descendants::{self, Except};
 use crate::launch::Launch;
 use crate::limits::{Limit, Limits};
@@ -24,44 +24,88 @@ use std::time::Instant;
 /// process of it is left behind. Fails with [`SuperviseError::Launch`] or [`SuperviseError::Trace`].
 pub type TakeLook<'a> = &'a dyn Fn(&Launch, &[PathBuf]) -> Result<Traced, SuperviseError>;
 
+/// Runs a program to its end and accounts for its memory. Fails in the same way.
+pub type TakeAccount<'a> = &'a dyn Fn(&Launch) -> Result<Accounted, SuperviseError>;
+
+/// What records traced runs.
+#[derive(Clone, Copy)]
+pub struct Looks<'a> {
+    pub trace: TakeLook<'a>,
+    pub account: TakeAccount<'a>,
+}
+
+impl std::fmt::Debug for Looks<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Looks").finish_non_exhaustive()
+    }
+}
+
 /// Pause between two rounds of killing.
 const KILL_EVERY: Nanos = Nanos::millis(2);
 
-/// Runs `launch` under tracing until it ends, breaks a limit or `socket` has something to say.
-pub(super) fn run(
+/// The traced look at `launch`.
+pub(super) fn look(
     launch: &Launch,
     scratch: Vec<OsString>,
     socket: &UnixStream,
     look: TakeLook<'_>,
 ) -> Response {
     let scratch: Vec<PathBuf> = scratch.into_iter().map(PathBuf::from).collect();
-    let (done, tell) = match pagewise_kernel::pipe::pipe() {
-        Ok(ends) => ends,
-        Err(error) => return Response::NotTraced(error.to_string()),
-    };
+    match attended(launch, socket, |launch| look(launch, &scratch)) {
+        Ok((Some(limit), result)) => {
+            let effects = result.map(|traced| traced.effects).unwrap_or_default();
+            Response::NotTraced(format!("{limit}{}", had_done(&effects)))
+        }
+        Ok((None, Ok(traced))) => Response::Traced(Box::new(traced)),
+        Ok((None, Err(error))) => failed(error),
+        Err(response) => response,
+    }
+}
+
+/// The account of the memory of `launch`.
+pub(super) fn account(launch: &Launch, socket: &UnixStream, account: TakeAccount<'_>) -> Response {
+    match attended(launch, socket, account) {
+        Ok((Some(limit), _)) => Response::NotTraced(limit.to_string()),
+        Ok((None, Ok(accounted))) => Response::Accounted(Box::new(accounted)),
+        Ok((None, Err(error))) => failed(error),
+        Err(response) => response,
+    }
+}
+
+fn failed(error: SuperviseError) -> Response {
+    match error {
+        SuperviseError::Launch(error) => Response::Failed(error),
+        SuperviseError::UsesInput { call, effects } => Response::UsesInput { call, effects },
+        other => Response::NotTraced(other.to_string()),
+    }
+}
+
+/// What became of a run, and the limit that it broke.
+type Attended<T> = (Option<Limit>, Result<T, SuperviseError>);
+
+/// Has `work` run `launch` under tracing until it ends, breaks a limit or `socket` has something to say.
+fn attended<T>(
+    launch: &Launch,
+    socket: &UnixStream,
+    work: impl FnOnce(&Launch) -> Result<T, SuperviseError>,
+) -> Result<Attended<T>, Response> {
+    let (done, tell) =
+        pagewise_kernel::pipe::pipe().map_err(|error| Response::NotTraced(error.to_string()))?;
     // The time is kept here, so that the tracer may sleep between two stops.
     let untimed = Launch { timeout_ns: None, ..launch.clone() };
     let (result, why) = std::thread::scope(|scope| {
         let listener = scope.spawn(|| listen(socket, &done, Limits::of(launch)));
-        let result = look(&untimed, &scratch);
+        let result = work(&untimed);
         drop(tell);
         (result, listener.join().unwrap_or(None))
     });
     if let Err(error) = descendants::end_all(&Except::default()).check(launch.shown()) {
-        return Response::Failed(error);
+        return Err(Response::Failed(error));
     }
-    match (why, result) {
-        (Some(Why::Told), _) => Response::Stopped,
-        (Some(Why::Limit(limit)), result) => {
-            let effects = result.map(|traced| traced.effects).unwrap_or_default();
-            Response::NotTraced(format!("{limit}{}", had_done(&effects)))
-        }
-        (None, Ok(traced)) => Response::Traced(Box::new(traced)),
-        (None, Err(SuperviseError::Launch(error))) => Response::Failed(error),
-        (None, Err(SuperviseError::UsesInput { call, effects })) => {
-            Response::UsesInput { call, effects }
-        }
-        (None, Err(other)) => Response::NotTraced(other.to_string()),
+    match why {
+        Some(Why::Told) => Err(Response::Stopped),
+        Some(Why::Limit(limit)) => Ok((Some(limit), result)),
+        None => Ok((None, result)),
     }
 }
 

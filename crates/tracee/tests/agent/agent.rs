@@ -9,7 +9,7 @@ use pagewise_tracee::launch::Launch;
 use pagewise_tracee::passthrough;
 use pagewise_tracee::pipes::{self, Ledger};
 use pagewise_tracee::run::{self, Outcome};
-use pagewise_tracee::supervise::{self, SuperviseError, Supervisor};
+use pagewise_tracee::supervise::{self, Accounted, Looks, SuperviseError, Supervisor};
 use pagewise_tracee::tree::Tree;
 use pagewise_tracee::watcher::{Context, WatchReport, Watcher};
 use std::collections::BTreeMap;
@@ -64,6 +64,14 @@ fn make(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
     }
 }
 
+/// Watches the memory, and keeps no account of it.
+fn account(launch: &Launch) -> Result<Accounted, SuperviseError> {
+    let run = passthrough::peak_of(launch, &mut |_, _| {});
+    let (usage, watched) = run.map_err(|error| SuperviseError::Trace(error.to_string()))?;
+    assert!(watched.accounts > 0, "no peak was seen: {watched:?}");
+    Ok(Accounted { ended: usage.ended, account: None })
+}
+
 /// Stands for a recorder of traced runs: only runs the program, and lists what it was given.
 fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> {
     if launch.argv.first().is_some_and(|name| name == "untraceable") {
@@ -102,7 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match mode.to_str() {
         Some("supervise") => {
             let fd = args.first().and_then(|a| a.to_str()).unwrap_or_default().parse()?;
-            supervise::serve(fd, &make, &look)?;
+            supervise::serve(fd, &make, Looks { trace: &look, account: &account })?;
         }
         Some("front") => front(args)?,
         Some("through") => through(args),

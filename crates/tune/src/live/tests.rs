@@ -55,6 +55,11 @@ impl Runs for Fake {
         Err(SuperviseError::Trace("not here".into()))
     }
 
+    fn accounted(&mut self, _: &Launch, _: &dyn Fn() -> bool) -> Result<Accounted, SuperviseError> {
+        self.ran.borrow_mut().push("accounted".into());
+        Err(SuperviseError::Trace("not here".into()))
+    }
+
     fn condition(&mut self, _: Bytes, _: &dyn Fn() -> bool) -> Result<(), SuperviseError> {
         self.ran.borrow_mut().push("condition".into());
         Ok(())

@@ -74,8 +74,15 @@ pub(super) fn diagnosed(
     diagnosis.ceiling_share = (diagnosis.ceiling_share / cpu_share.max(1e-3)).min(1.0);
     let pool = Fact::missing("not used for services");
     let (seen, judged) = (&look, &diagnosis);
-    let evidence =
-        Evidence { look: seen, diagnosis: judged, machine, prices, pool: &pool, has_log: true };
+    let evidence = Evidence {
+        look: seen,
+        diagnosis: judged,
+        machine,
+        prices,
+        pool: &pool,
+        memory: None,
+        has_log: true,
+    };
     run.candidates = choose(&evidence);
     (run.look, run.diagnosis) = (Some(look), Some(diagnosis));
 }

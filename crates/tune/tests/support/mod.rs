@@ -3,6 +3,7 @@
 use pagewise_model::constructed;
 use pagewise_model::look::{ProcessSeen, SideEffect, TimedFaults, Traced};
 use pagewise_model::machine::Machine;
+use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
@@ -90,6 +91,10 @@ pub(crate) struct Fake {
     pub(crate) captured: u32,
     /// Runs made with each fault timed.
     pub(crate) recorded: u32,
+    /// Runs made for an account of its memory.
+    pub(crate) accounted: u32,
+    /// That account.
+    pub(crate) memory: Fact<MemoryAccount>,
     /// State of the world.
     pub(crate) timed: Vec<String>,
     /// State of the world.
@@ -124,6 +129,8 @@ impl Default for Fake {
             memory_limits: Vec::new(),
             captured: 0,
             recorded: 0,
+            accounted: 0,
+            memory: Fact::missing("no account here"),
             timed: Vec::new(),
             traced: 0,
             clock: Cell::new(0),
@@ -138,6 +145,7 @@ impl Fake {
         u32::try_from(self.timed.len()).unwrap_or(u32::MAX)
             + self.captured
             + self.recorded
+            + self.accounted
             + self.traced
     }
     /// Timed runs of one arm.
@@ -313,6 +321,13 @@ impl World for Fake {
         self.check()?;
         self.recorded += 1;
         Ok(Fact::missing("no recorder here"))
+    }
+
+    fn accounted(&mut self, _: &Arm, limits: &Limits) -> Result<Fact<MemoryAccount>, Stop> {
+        self.check()?;
+        self.accounted += 1;
+        assert!(limits.time.is_some_and(|time| time < Nanos::secs(60)), "a part of the budget");
+        Ok(self.memory.clone())
     }
 
     fn captured(&mut self, arm: &Arm, _limits: &Limits) -> Result<Captured, Stop> {

@@ -11,13 +11,16 @@ use crate::terminal;
 use pagewise_judge::memory_account::{Facts, account};
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::{smaps, tree};
-use pagewise_model::memory_account::{MemoryAccount, Moment};
+use pagewise_model::memory_account::{MemoryAccount, Moment, Watched};
 use pagewise_model::run::{Run, RunKind};
+use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::memory;
 use pagewise_tracee::launch::{Launch, Observe};
-use pagewise_tracee::memory_peak::Held;
+use pagewise_tracee::memory_peak::{Held, Take};
 use pagewise_tracee::passthrough;
+use pagewise_tracee::recorder::RecordError;
+use pagewise_tracee::supervise::{Accounted, SuperviseError};
 use pagewise_tracee::target::{Target, Until};
 use pagewise_tune::request::run_of;
 use std::ffi::OsString;
@@ -36,19 +39,12 @@ pub(super) fn of_program(args: &Profile) -> Result<ExitCode, Failure> {
     args.files.check()?;
     let mut run = begin(&args.command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
-    let mut largest: Option<MemoryAccount> = None;
-    let mut take = |moment: &Moment, held: &[Held<'_>]| {
-        let taken = look(moment.clone(), held, None);
-        if largest.as_ref().is_none_or(|largest| largest.pss() <= taken.pss()) {
-            largest = Some(taken);
-        }
-    };
-    let (usage, watched) =
-        passthrough::peak_through(&launch, &mut take).map_err(faults::failure)?;
-    match largest {
-        Some(account) => run.memory = Some(MemoryAccount { watched: Some(watched), ..account }),
-        None => run.warnings.push(TOO_SHORT.to_owned()),
+    let (usage, account) =
+        at_peak(|take| passthrough::peak_through(&launch, take)).map_err(faults::failure)?;
+    if account.is_none() {
+        run.warnings.push(TOO_SHORT.to_owned());
     }
+    run.memory = account;
     conclude(&mut run, start);
     // The program has run: its status is passed on, whatever becomes of our report.
     if let Err(error) = report(&run, args) {
@@ -74,6 +70,34 @@ pub(super) fn of_running(args: &Profile, pid: i32) -> Result<ExitCode, Failure> 
     conclude(&mut run, start);
     report(&run, args)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The account of a run of an experiment, without the page-level map.
+pub(in crate::commands) fn account_of(launch: &Launch) -> Result<Accounted, SuperviseError> {
+    let done = at_peak(|take| passthrough::peak_of(launch, take));
+    let (usage, mut account) = done.map_err(|error| match error {
+        RecordError::Launch(error) => SuperviseError::Launch(error),
+        other => SuperviseError::Trace(other.to_string()),
+    })?;
+    for process in account.iter_mut().flat_map(|account| &mut account.processes) {
+        process.map.clear();
+    }
+    Ok(Accounted { ended: usage.ended, account })
+}
+
+/// The largest of the accounts that are taken while `run` runs a program.
+fn at_peak(
+    run: impl FnOnce(&mut Take<'_>) -> Result<(Usage, Watched), RecordError>,
+) -> Result<(Usage, Option<MemoryAccount>), RecordError> {
+    let mut largest: Option<MemoryAccount> = None;
+    let (usage, watched) = run(&mut |moment, held| {
+        let taken = look(moment.clone(), held, None);
+        if largest.as_ref().is_none_or(|largest| largest.pss() <= taken.pss()) {
+            largest = Some(taken);
+        }
+    })?;
+    let account = largest.map(|account| MemoryAccount { watched: Some(watched), ..account });
+    Ok((usage, account))
 }
 
 fn begin(command: &[OsString]) -> Run {
