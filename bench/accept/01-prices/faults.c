@@ -1,10 +1,12 @@
 /* Exactly N page faults of one kind, made unlike the calibration: several mappings, downwards or
- * in steps of three pages. Usage: faults anon|fork|huge N, faults child|parent N ALL,
+ * in steps of three pages. Usage: faults anon|fork|huge N, faults child|parent|tables N ALL,
  * faults file N FILE. anon: N base pages; fork: N base pages, then the same again after a fork;
  * child and parent: ALL base pages (the same for every N) and a fork, then only N writes that copy,
- * by the one or the other; huge: N huge pages; file: N windows of 16 pages of FILE. */
+ * by the one or the other; tables: FORKS forks of N of ALL base pages; huge: N huge pages; file: N windows of 16
+ * pages of FILE. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@
 
 #define PAGE 4096L
 #define PARTS 4
+#define FORKS 200
 
 static char *map(size_t len, int advice)
 {
@@ -65,6 +68,24 @@ static void copies(long n, long all, int by_child)
     wait(NULL);
 }
 
+/* ALL base pages, of which forks see only N: their tables are copied FORKS times. Nobody waits for the children, so
+ * that their ends do not count, and each fork is over before the next. */
+static void tables(long n, long all)
+{
+    char *parts[PARTS];
+    siginfo_t ended;
+    map_parts(parts, all / PARTS);
+    if (n > all) { fputs("faults: N above ALL\n", stderr); exit(1); }
+    for (int i = 0; i < PARTS; i++)
+        madvise(parts[i] + n / PARTS * PAGE, (all - n) / PARTS * PAGE, MADV_DONTFORK);
+    for (int forks = 0; forks < FORKS; forks++) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        waitid(P_PID, child, &ended, WEXITED | WNOWAIT);
+    }
+    signal(SIGCHLD, SIG_IGN);
+}
+
 static void huge_pages(long n)
 {
     const size_t huge = 2UL << 20;
@@ -97,6 +118,7 @@ int main(int argc, char **argv)
     else if (!strcmp(argv[1], "fork")) base_pages(n, 1);
     else if (!strcmp(argv[1], "child") && argc > 3) copies(n, atol(argv[3]), 1);
     else if (!strcmp(argv[1], "parent") && argc > 3) copies(n, atol(argv[3]), 0);
+    else if (!strcmp(argv[1], "tables") && argc > 3) tables(n, atol(argv[3]));
     else if (!strcmp(argv[1], "huge")) huge_pages(n);
     else if (!strcmp(argv[1], "file") && argc > 3) file_windows(n, argv[3]);
     else return 2;

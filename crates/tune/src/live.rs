@@ -34,7 +34,7 @@ use pagewise_tracee::supervise::{Accounted, SuperviseError, Supervisor};
 use runs::Runs;
 use std::cell::OnceCell;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

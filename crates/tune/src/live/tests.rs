@@ -8,6 +8,7 @@ use pagewise_remedy::receipt::Here;
 use pagewise_tracee::launch::Input;
 use pagewise_tracee::watcher::WatchReport;
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 
