@@ -11,9 +11,11 @@
 mod helper;
 
 use helper::{Place, compile, experiment, said};
-use pagewise_kernel::linker_cache;
+use pagewise_kernel::{linker_cache, thp};
+use pagewise_model::machine::SmallFolios;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// The program; none, with a `SKIP` line, without a compiler.
 fn built(place: &Place, test: &str) -> Option<PathBuf> {
@@ -34,6 +36,14 @@ fn tuned(place: &Place, options: &[&str], command: &[&str]) -> Option<Value> {
     })?;
     let shown = said(&done.stdout);
     Some(serde_json::from_str(&shown).unwrap_or_else(|_| panic!("{shown}{}", said(&done.stderr))))
+}
+
+/// What the counter of an arm read in each of its runs.
+fn counted(run: &Value, arm: &str) -> Vec<u64> {
+    let blocks = run["experiment"]["blocks"].as_array().unwrap_or_else(|| panic!("{run:#}"));
+    let points = blocks.iter().flat_map(|block| block["points"].as_array().unwrap());
+    let of_arm = points.filter(|point| point["arm"] == arm);
+    of_arm.map(|point| point["mechanism"].as_u64().unwrap()).collect()
 }
 
 fn verdict<'a>(run: &'a Value, arm: &str) -> &'a Value {
@@ -108,6 +118,59 @@ fn time_in_malloc_is_seen_and_another_allocator_is_loaded() {
     let name = library.path.rsplit('/').next().unwrap();
     assert!(said(&loaded.stdout).contains(name), "{}", said(&loaded.stdout));
     assert_eq!(loaded.status.code(), Some(0));
+}
+
+#[test]
+fn a_heap_on_small_folios_races() {
+    const TEST: &str = "a_heap_on_small_folios_races";
+    let place = Place::new();
+    let Some(program) = built(&place, TEST) else { return };
+    let words = || thp::word(thp::root(), SmallFolios::SIZE).ok();
+    let before = words();
+    let may_set = rustix::process::geteuid().is_root() && before.is_some();
+    if !may_set || thp::enabled().ok().as_deref() != Some("madvise") {
+        return println!("SKIP {TEST}: small folios cannot be switched on for heaps here");
+    }
+    let command = [program.to_str().unwrap(), "grow", "64"];
+    let options = ["--system", "--only", "heap-mthp"];
+    let Some(run) = tuned(&place, &options, &command) else { return };
+    // 64 MiB of small blocks are 1024 folios; glibc 2.36 applies its tunable in most starts, not in all.
+    let folios = counted(&run, "heap-mthp");
+    assert!(folios.iter().any(|folios| *folios >= 512), "{folios:?}");
+    assert_ne!(verdict(&run, "heap-mthp")["word"], "not_tried");
+    assert_eq!(words(), before, "the switches are as they were");
+}
+
+#[test]
+fn the_pools_of_python_race_against_an_allocator() {
+    const TEST: &str = "the_pools_of_python_race_against_an_allocator";
+    let place = Place::new();
+    let Some(library) = linker_cache::allocators().into_iter().next() else {
+        return println!("SKIP {TEST}: no other allocator is installed");
+    };
+    let own = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    let Some(own) = own.ok().filter(|own| own.status.success()) else {
+        return println!("SKIP {TEST}: no python3");
+    };
+    let python = said(&own.stdout).trim().to_owned();
+    let named = linker_cache::ALLOCATORS.iter().find(|k| k.allocator == library.allocator);
+    let arm = format!("allocator={}+python", named.unwrap().name);
+    let command = [&python, "-c", "x = [str(i) for i in range(1000000)]"];
+    let options = ["--goal", "memory", "--guard", "time<+300%"];
+    let Some(run) = tuned(&place, &options, &command) else { return };
+    let opened = counted(&run, &arm);
+    assert!(!opened.is_empty() && opened.iter().all(|opened| *opened == 1), "{opened:?}");
+    assert_ne!(verdict(&run, &arm)["word"], "not_tried");
+    let candidates = run["candidates"].as_array().unwrap();
+    let why = |name: &str| {
+        let one = candidates.iter().find(|candidate| candidate["remedy"] == name).unwrap();
+        one["why"].as_str().unwrap().to_owned()
+    };
+    match run["memory"].is_object() {
+        // Its strings live in its own pools until the end.
+        true => assert!(why("trim").contains("it could gain at most"), "{}", why("trim")),
+        false => println!("SKIP {TEST}: {}", run["warnings"]),
+    }
 }
 
 #[test]

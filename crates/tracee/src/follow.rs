@@ -7,6 +7,7 @@
 
 use crate::ptrace::{Regs, Stop, read_u64, request};
 use crate::signals;
+use crate::wait;
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::status;
 use std::collections::{HashMap, HashSet};
@@ -177,6 +178,10 @@ impl<W: Work> Follower<W> {
     }
 
     fn end(&mut self, tid: i32) {
+        if tid != self.root {
+            // An orphan is a child of a subreaper, and its end is found until somebody takes it.
+            let _taken = wait::reap_if_ended(tid);
+        }
         self.threads.remove(&tid);
         self.work.ended(tid);
         self.begin_orphans();
