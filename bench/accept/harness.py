@@ -95,7 +95,9 @@ def pagewise(arguments):
 
 
 def program_line(path):
-    """One line that names a program by its contents."""
+    """One line that names a program by its contents; without one the script builds its own."""
+    if path is None:
+        return "pagewise: built by this script"
     with open(path, "rb") as file:
         digest = hashlib.sha256(file.read()).hexdigest()
     return f"pagewise: sha256 {digest[:16]}"

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking and says what it skipped"
 )]
 
+use pagewise_capi::PAGEWISE_ABI_VERSION;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,11 @@ use std::process::{Command, Output, Stdio};
 
 const SHARED: &str = "libpagewise_capi.so";
 const STATIC: &str = "libpagewise_capi.a";
+
+/// What a program that is linked with the shared library looks for.
+fn soname() -> String {
+    format!("{SHARED}.{PAGEWISE_ABI_VERSION}")
+}
 
 /// What a program needs that is linked with the static library.
 const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
@@ -53,10 +59,15 @@ fn compile(source: &str, to: &Path, libraries: &[&OsStr]) {
     assert!(made.status.success(), "{source}: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// Compiles with the shared library.
+/// Compiles with the shared library, which the program finds beside itself under its SONAME, as if it were
+/// installed.
 fn compile_shared(source: &str, to: &Path) {
     let directory = libraries();
-    let found = format!("-Wl,-rpath,{}", directory.display());
+    let beside = to.with_file_name(soname());
+    if !beside.exists() {
+        std::os::unix::fs::symlink(directory.join(SHARED), beside).unwrap();
+    }
+    let found = format!("-Wl,-rpath,{}", to.parent().unwrap().display());
     let words =
         [OsStr::new("-L"), directory.as_os_str(), "-lpagewise_capi".as_ref(), found.as_ref()];
     compile(source, to, &words);

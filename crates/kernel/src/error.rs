@@ -35,6 +35,16 @@ impl SysError {
         Self::new(call, subject, source)
     }
 
+    /// The same, or where it is EINVAL what that means on a kernel older than `since`: it lacks the call.
+    #[must_use]
+    pub fn lacking_before(self, since: &str) -> Self {
+        if self.errno() != Some(libc::EINVAL) {
+            return self;
+        }
+        let source = io::Error::other(format!("this kernel lacks it ({since} and later)"));
+        Self { source, ..self }
+    }
+
     /// The errno, where the kernel gave one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
@@ -67,5 +77,13 @@ mod tests {
         assert!(text.contains("os error 3"), "{text}");
         assert!(error.is_gone());
         assert_eq!(SysError::malformed("read", "/x").errno(), None);
+    }
+
+    #[test]
+    fn an_older_kernel_is_named_so() {
+        let error = |errno| SysError::new("madvise", "x", io::Error::from_raw_os_error(errno));
+        let text = error(libc::EINVAL).lacking_before("Linux 5.14").to_string();
+        assert_eq!(text, "`madvise` on x failed: this kernel lacks it (Linux 5.14 and later)");
+        assert_eq!(error(libc::EFAULT).lacking_before("x").errno(), Some(libc::EFAULT));
     }
 }

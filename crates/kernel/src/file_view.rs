@@ -19,6 +19,7 @@ use crate::page_size;
 use crate::pagemap::Pagemap;
 use crate::proc::maps::Mapping;
 use crate::proc::{maps, own_pid, smaps};
+use crate::region::MADV_COLLAPSE;
 use pagewise_model::Bytes;
 use rustix::fs::{Mode, OFlags};
 use rustix::mm::{
@@ -215,9 +216,10 @@ impl FileView {
     /// Enters `len` bytes from `offset` on into the page table; what is not cached is read.
     ///
     /// # Errors
-    /// EFAULT where the file has become shorter or cannot be read, EINVAL before Linux 5.14.
+    /// EFAULT where the file has become shorter or cannot be read; unsupported before Linux 5.14.
     pub fn enter(&self, offset: usize, len: usize) -> Result<(), SysError> {
         self.advise(offset, len, Advice::LinuxPopulateRead, "MADV_POPULATE_READ")
+            .map_err(|error| error.lacking_before("Linux 5.14"))
     }
 
     /// Asks for huge folios for what will be read through this mapping.
@@ -248,7 +250,7 @@ impl FileView {
         let huge = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
         let (from, len) = self.part(offset, huge);
         // SAFETY: the range is this mapping's own; its content stays.
-        let done = unsafe { libc::madvise(from, len, libc::MADV_COLLAPSE) };
+        let done = unsafe { libc::madvise(from, len, MADV_COLLAPSE) };
         let subject = || format!("{} of a file", Bytes(len as u64));
         if done == 0 { Ok(()) } else { Err(SysError::last("madvise MADV_COLLAPSE", subject())) }
     }

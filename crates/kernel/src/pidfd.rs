@@ -24,7 +24,7 @@ impl Advice {
     const fn number(self) -> i32 {
         match self {
             Self::Cold => libc::MADV_COLD,
-            Self::Collapse => libc::MADV_COLLAPSE,
+            Self::Collapse => crate::region::MADV_COLLAPSE,
         }
     }
 }

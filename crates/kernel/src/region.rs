@@ -17,6 +17,9 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::NonNull;
 
+/// Puts memory on huge pages now (Linux 6.1). `libc` names it for glibc only.
+pub(crate) const MADV_COLLAPSE: libc::c_int = 25;
+
 /// The pages wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pages {
@@ -217,8 +220,7 @@ impl Region {
     /// Puts what is resident on huge pages now (`MADV_COLLAPSE`, Linux 6.1).
     pub fn collapse(&mut self) -> Result<(), SysError> {
         // SAFETY: the range is memory that `self` owns and has borrowed exclusively; its content stays.
-        let done =
-            unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_COLLAPSE) };
+        let done = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, MADV_COLLAPSE) };
         if done == 0 { Ok(()) } else { Err(SysError::last("madvise MADV_COLLAPSE", "a region")) }
     }
 

@@ -136,13 +136,22 @@ fn settle(path: &Path, record: &Record, root: &Path) -> Result<(), String> {
 /// # Errors
 /// A sentence that says what is in the way, and what would help.
 pub fn ensure(permit: Option<&Permit>) -> Result<Option<Switched>, String> {
-    let now = thp::small_folios().map_err(|error| error.to_string())?;
+    let now = thp::small_folios().map_err(|error| in_the_way(&error))?;
     let for_all = thp::enabled().ok();
     match permit {
         _ if is_as_wanted(&now, for_all.as_deref()) => Ok(None),
         Some(permit) => Switched::set(permit, thp::root()).map(Some),
         None => Err(unlock(&now)),
     }
+}
+
+/// What a kernel says that has no such folios.
+pub(crate) fn absent() -> String {
+    format!("this kernel has no folios of {} for heaps (Linux 6.8 and later)", SmallFolios::SIZE)
+}
+
+fn in_the_way(error: &pagewise_kernel::SysError) -> String {
+    if error.is_gone() { absent() } else { error.to_string() }
 }
 
 /// What would help, as words are now.
@@ -252,6 +261,13 @@ mod tests {
         state_file::write(&directory.path().join(NAME), &text).unwrap();
         repair_in(directory.path(), root.path()).unwrap();
         assert_eq!(words(root.path()), ["never", "inherit"]);
+    }
+
+    #[test]
+    fn a_kernel_without_them_is_named_so() {
+        let root = tempfile::tempdir().unwrap();
+        let error = thp::word(root.path(), SmallFolios::SIZE).unwrap_err();
+        assert_eq!(in_the_way(&error), absent());
     }
 
     #[test]

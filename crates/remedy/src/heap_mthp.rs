@@ -11,7 +11,7 @@
 //!
 //! Cost: memory rounded up to 64 KiB, and a fault that clears 16 pages.
 
-use crate::folio_switches::{is_as_wanted, unlock};
+use crate::folio_switches::{absent, is_as_wanted, unlock};
 use crate::heap_huge::{HeapHuge, WORTH, ceiling_on, small_bytes};
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::Bytes;
@@ -35,9 +35,7 @@ impl HeapMthp {
         let for_all = machine.thp_enabled.known().map(String::as_str);
         let size = SmallFolios::SIZE;
         match machine.small_folios.known() {
-            None => {
-                Some(format!("this kernel has no folios of {size} for heaps (Linux 6.8 and later)"))
-            }
+            None => Some(absent()),
             Some(now) if now.small == "always" => Some(format!("folios of {size} are on for all")),
             Some(now) if now.may_change || is_as_wanted(now, for_all) => None,
             Some(now) => Some(unlock(now)),

@@ -21,6 +21,9 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
+/// Puts memory on huge pages now (Linux 6.1). `libc` names it for glibc only.
+const MADV_COLLAPSE: libc::c_int = 25;
+
 /// The pages that memory should lie on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pages {
@@ -197,7 +200,7 @@ impl Region {
     fn try_collapse(&self) -> Result<(), Errno> {
         let start = self.start.as_ptr().cast();
         // SAFETY: the range is memory that `self` owns; its content stays.
-        match unsafe { libc::madvise(start, self.len, libc::MADV_COLLAPSE) } {
+        match unsafe { libc::madvise(start, self.len, MADV_COLLAPSE) } {
             0 => Ok(()),
             _ => Err(last_error()),
         }

@@ -35,11 +35,14 @@ const LANDING: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 /// `mov esi, CONSTANT`: the second argument.
 const MODE_LOAD: u8 = 0xbe;
 
+/// glibc's; other C libraries lack it.
+const RTLD_DEEPBIND: i32 = 8;
+
 /// The modes of dlopen(3) with `RTLD_DEEPBIND` that a program may give as a constant.
 fn deep_modes() -> impl Iterator<Item = i32> {
     let when = [libc::RTLD_LAZY, libc::RTLD_NOW];
     let more = [0, libc::RTLD_GLOBAL, libc::RTLD_NODELETE, libc::RTLD_GLOBAL | libc::RTLD_NODELETE];
-    when.into_iter().flat_map(move |when| more.map(|more| libc::RTLD_DEEPBIND | when | more))
+    when.into_iter().flat_map(move |when| more.map(|more| RTLD_DEEPBIND | when | more))
 }
 
 /// Where calls lead.

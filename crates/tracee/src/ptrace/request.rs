@@ -6,7 +6,7 @@
 
 use super::stop::Stop;
 use crate::ptrace::Regs;
-use libc::{c_int, c_uint, c_void};
+use libc::{c_int, c_void};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::status;
 use std::io;
@@ -15,9 +15,28 @@ use std::mem::MaybeUninit;
 /// The register set of the extended state of x86, from `<elf.h>`.
 const NT_X86_XSTATE: usize = 0x202;
 
+/// The type of a request in the header of the C library.
+#[cfg(target_env = "musl")]
+type Request = c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
+/// From `<linux/ptrace.h>`, as is [`RseqConfiguration`]; musl's headers lack both.
+const PTRACE_GET_RSEQ_CONFIGURATION: Request = 0x420f;
+
+/// `struct ptrace_rseq_configuration`.
+#[repr(C)]
+struct RseqConfiguration {
+    rseq_abi_pointer: u64,
+    rseq_abi_size: u32,
+    signature: u32,
+    flags: u32,
+    pad: u32,
+}
+
 fn ptrace(
     name: &'static str,
-    request: c_uint,
+    request: Request,
     tid: i32,
     address: usize,
     data: *mut c_void,
@@ -32,7 +51,7 @@ fn ptrace(
     Ok(result)
 }
 
-fn number(name: &'static str, request: c_uint, tid: i32, data: usize) -> Result<(), SysError> {
+fn number(name: &'static str, request: Request, tid: i32, data: usize) -> Result<(), SysError> {
     ptrace(name, request, tid, 0, data as *mut c_void).map(drop)
 }
 
@@ -107,7 +126,7 @@ pub fn detach(tid: i32, signal: i32) -> Result<(), SysError> {
 pub fn event_message(tid: i32) -> Result<u64, SysError> {
     let mut message: libc::c_ulong = 0;
     let data = (&raw mut message).cast();
-    ptrace("PTRACE_GETEVENTMSG", libc::PTRACE_GETEVENTMSG as c_uint, tid, 0, data)?;
+    ptrace("PTRACE_GETEVENTMSG", libc::PTRACE_GETEVENTMSG as Request, tid, 0, data)?;
     Ok(message)
 }
 
@@ -118,7 +137,7 @@ pub fn event_message(tid: i32) -> Result<u64, SysError> {
 pub fn get_regs(tid: i32) -> Result<Regs, SysError> {
     let mut regs = super::cleared();
     let data = (&raw mut regs).cast();
-    ptrace("PTRACE_GETREGS", libc::PTRACE_GETREGS as c_uint, tid, 0, data)?;
+    ptrace("PTRACE_GETREGS", libc::PTRACE_GETREGS as Request, tid, 0, data)?;
     Ok(regs)
 }
 
@@ -128,7 +147,7 @@ pub fn get_regs(tid: i32) -> Result<Regs, SysError> {
 /// ESRCH when it is gone or not stopped, EIO for values that the kernel does not take.
 pub fn set_regs(tid: i32, regs: &Regs) -> Result<(), SysError> {
     let data = (&raw const *regs).cast_mut().cast();
-    ptrace("PTRACE_SETREGS", libc::PTRACE_SETREGS as c_uint, tid, 0, data).map(drop)
+    ptrace("PTRACE_SETREGS", libc::PTRACE_SETREGS as Request, tid, 0, data).map(drop)
 }
 
 /// The extended register state in the standard XSAVE format.
@@ -139,7 +158,7 @@ pub fn get_xstate(tid: i32) -> Result<Vec<u8>, SysError> {
     let mut state = vec![0_u8; 16 << 10];
     let mut iov = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
     let data = (&raw mut iov).cast();
-    ptrace("PTRACE_GETREGSET", libc::PTRACE_GETREGSET as c_uint, tid, NT_X86_XSTATE, data)?;
+    ptrace("PTRACE_GETREGSET", libc::PTRACE_GETREGSET as Request, tid, NT_X86_XSTATE, data)?;
     state.truncate(iov.iov_len);
     Ok(state)
 }
@@ -151,7 +170,7 @@ pub fn get_xstate(tid: i32) -> Result<Vec<u8>, SysError> {
 pub fn get_sigmask(tid: i32) -> Result<u64, SysError> {
     let mut mask = 0_u64;
     let data = (&raw mut mask).cast();
-    ptrace("PTRACE_GETSIGMASK", libc::PTRACE_GETSIGMASK, tid, 8, data)?;
+    ptrace("PTRACE_GETSIGMASK", libc::PTRACE_GETSIGMASK as Request, tid, 8, data)?;
     Ok(mask)
 }
 
@@ -161,7 +180,7 @@ pub fn get_sigmask(tid: i32) -> Result<u64, SysError> {
 /// ESRCH when it is gone or not stopped.
 pub fn set_sigmask(tid: i32, mask: u64) -> Result<(), SysError> {
     let data = (&raw const mask).cast_mut().cast();
-    ptrace("PTRACE_SETSIGMASK", libc::PTRACE_SETSIGMASK, tid, 8, data).map(drop)
+    ptrace("PTRACE_SETSIGMASK", libc::PTRACE_SETSIGMASK as Request, tid, 8, data).map(drop)
 }
 
 /// The `si_code` of the signal that a thread is stopped for.
@@ -188,13 +207,13 @@ pub fn present_stop(tid: i32) -> Result<Stop, SysError> {
 fn signal_info(tid: i32) -> Result<libc::siginfo_t, SysError> {
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     let data = info.as_mut_ptr().cast();
-    ptrace("PTRACE_GETSIGINFO", libc::PTRACE_GETSIGINFO as c_uint, tid, 0, data)?;
+    ptrace("PTRACE_GETSIGINFO", libc::PTRACE_GETSIGINFO as Request, tid, 0, data)?;
     // SAFETY: zeroed is a valid value of this struct of integers, and the kernel has filled it.
     Ok(unsafe { info.assume_init() })
 }
 
 /// Request number and `op` of an entry, from `<linux/ptrace.h>`.
-const GET_SYSCALL_INFO: c_uint = 0x420e;
+const GET_SYSCALL_INFO: Request = 0x420e;
 const SYSCALL_INFO_ENTRY: u8 = 1;
 
 /// True when a thread in a system call stop stands at the entry, false at the exit.
@@ -253,16 +272,11 @@ pub fn call_architecture(tid: i32) -> Result<u32, SysError> {
 /// # Errors
 /// EIO on kernels before 5.13, ESRCH when it is gone or not stopped.
 pub fn rseq_area(tid: i32) -> Result<Option<u64>, SysError> {
-    let mut area = libc::ptrace_rseq_configuration {
-        rseq_abi_pointer: 0,
-        rseq_abi_size: 0,
-        signature: 0,
-        flags: 0,
-        pad: 0,
-    };
+    let mut area =
+        RseqConfiguration { rseq_abi_pointer: 0, rseq_abi_size: 0, signature: 0, flags: 0, pad: 0 };
     let size = size_of_val(&area);
     let data = (&raw mut area).cast();
-    ptrace("PTRACE_GET_RSEQ_CONFIGURATION", libc::PTRACE_GET_RSEQ_CONFIGURATION, tid, size, data)?;
+    ptrace("PTRACE_GET_RSEQ_CONFIGURATION", PTRACE_GET_RSEQ_CONFIGURATION, tid, size, data)?;
     Ok((area.rseq_abi_pointer != 0).then_some(area.rseq_abi_pointer))
 }
 

@@ -1,0 +1,54 @@
+"""Builds the wheel (PEP 517): setuptools, with the C library inside.
+
+The library is the one that `PAGEWISE_LANES_LIBRARY` names. Without that variable cargo builds it, in the repository
+around this package. Nothing is downloaded but what cargo and pip take from their registries.
+"""
+
+import os
+import shutil
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+from setuptools import build_meta
+
+PACKAGE = Path(__file__).resolve().parent.parent
+NAME = "libpagewise_capi.so"
+VARIABLE = "PAGEWISE_LANES_LIBRARY"
+# The library calls the kernel of one architecture; the Python above it is the same for every version.
+TAGS = ["--plat-name", "linux_x86_64"]
+
+get_requires_for_build_sdist = build_meta.get_requires_for_build_sdist
+get_requires_for_build_wheel = build_meta.get_requires_for_build_wheel
+prepare_metadata_for_build_wheel = build_meta.prepare_metadata_for_build_wheel
+build_sdist = build_meta.build_sdist
+
+
+def _built():
+    """The library: named, or built now."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    workspace = PACKAGE.parent
+    if not (workspace / "Cargo.toml").is_file():
+        raise RuntimeError(f"no repository around this package to build {NAME} in: set {VARIABLE} to its path")
+    subprocess.run(["cargo", "build", "--release", "--locked", "-p", "pagewise-capi"], cwd=workspace, check=True)
+    return Path(os.environ.get("CARGO_TARGET_DIR", workspace / "target")) / "release" / NAME
+
+
+@contextmanager
+def _library_inside():
+    """The library beside the sources for as long as they are packed."""
+    inside = PACKAGE / "src" / "pagewise_lanes" / NAME
+    shutil.copy(_built(), inside)
+    try:
+        yield
+    finally:
+        inside.unlink()
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    """A wheel for this platform and every version of Python."""
+    settings = {**(config_settings or {}), "--build-option": TAGS}
+    with _library_inside():
+        return build_meta.build_wheel(wheel_directory, settings, metadata_directory)
