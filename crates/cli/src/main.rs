@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod browser;
 mod budget_file;
 mod commands;
 mod failure;

@@ -109,6 +109,15 @@ pub(crate) fn write_public(path: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|e| Failure::usage(format!("cannot write `{}`: {}", path.display(), e.source)))
 }
 
+/// Writes the page of run `id` where a browser finds it, over that of before; gives its file.
+pub(crate) fn save_page(id: &str, page: &str) -> Result<PathBuf, Failure> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = id.chars().map(plain).collect();
+    let path = own_directory("pages")?.join(format!("run-{name}.html"));
+    write_whole(&path, page)?;
+    Ok(path)
+}
+
 /// Keeps what became of a gain, in the place of what was known before.
 pub(crate) fn save_recheck(one: &Recheck) -> Result<(), Failure> {
     let path = own_directory("rechecked")?.join(format!("{}.json", one.run));

@@ -6,11 +6,14 @@ use crate::bench::file::{
 };
 use crate::cache::FolioClass;
 use crate::choice::{Calibration, CalibrationKey, Phase, Price, PriceList, Term};
+use crate::comparison::{COMPARISON_SCHEMA, ComparedMachine, ComparedRun, Comparison};
 use crate::look::{Allocator, MapChurn, ProcessSeen};
 use crate::machine::Machine;
 use crate::measured::Fact;
 use crate::pool::HugePool;
 use crate::profile::ProfiledStack;
+use crate::run::Run;
+use crate::trial::Ratio;
 use crate::units::{Bytes, Nanos, PageSize};
 use crate::usage::{Ended, Usage};
 
@@ -216,4 +219,38 @@ pub fn calibration(key: CalibrationKey, lists: Vec<PriceList>) -> Calibration {
         lists,
         sharing: Vec::new(),
     }
+}
+
+/// `runs` against the first; every other one changed by `change`.
+#[must_use]
+pub fn comparison(runs: &[Run], change: Option<&Ratio>) -> Comparison {
+    let mut machines: Vec<ComparedMachine> = Vec::new();
+    let mut compared = Vec::new();
+    for (number, run) in runs.iter().enumerate() {
+        let known = machines.iter().position(|other| other.machine == run.machine);
+        let at = known.unwrap_or(machines.len());
+        if known.is_none() {
+            let first = machines.first().and_then(|first| first.machine.as_ref());
+            let both = first.zip(run.machine.as_ref());
+            let differences = both.map(|(first, own)| first.differences(own)).unwrap_or_default();
+            let machine = run.machine.clone();
+            machines.push(ComparedMachine { machine, runs: Vec::new(), differences });
+        }
+        machines[at].runs.push(run.id.clone());
+        compared.push(ComparedRun {
+            id: run.id.clone(),
+            started_unix_ns: run.started_unix_ns,
+            command: run.command.clone(),
+            pagewise: run.pagewise.clone(),
+            machine: u32::try_from(at).unwrap_or(u32::MAX),
+            plain_runs: run.plain_runs().len() as u64,
+            wall_ns: run.plain_runs().first().map(|usage| usage.wall_ns),
+            cpu_ns: None,
+            peak_rss_bytes: None,
+            faults: None,
+            change: change.filter(|_| number > 0).cloned(),
+            limit: None,
+        });
+    }
+    Comparison { schema: COMPARISON_SCHEMA, limit_share: None, machines, runs: compared }
 }

@@ -19,6 +19,7 @@ pub mod capability;
 pub mod check;
 pub mod choice;
 pub mod collapse;
+pub mod comparison;
 pub mod conditions;
 #[cfg(any(test, feature = "constructed"))]
 pub mod constructed;
@@ -29,6 +30,7 @@ pub mod fleet;
 pub mod fold;
 pub mod guard;
 pub mod heap;
+pub mod history;
 pub mod look;
 pub mod machine;
 pub mod measured;

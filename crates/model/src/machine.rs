@@ -80,6 +80,31 @@ pub const fn default_pipe(base: PageSize) -> Bytes {
 }
 
 impl Machine {
+    /// What bears on page costs and differs from `other`: nothing where the two are alike.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut note = |what: &str, of: &dyn Fn(&Self) -> String| {
+            let (own, theirs) = (of(self), of(other));
+            if own != theirs {
+                all.push(format!("{what} {own} / {theirs}"));
+            }
+        };
+        let fact =
+            |fact: &Fact<String>| fact.known().map_or_else(|| "not known".to_owned(), Clone::clone);
+        note("kernel", &|m| m.kernel.clone());
+        note("architecture", &|m| m.arch.clone());
+        note("CPU", &|m| m.cpu_model.clone());
+        note("number of CPUs", &|m| m.cpus.len().to_string());
+        note("base page", &|m| m.base_page_bytes.to_string());
+        note("memory", &|m| m.memory_bytes.to_string());
+        note("hypervisor", &|m| m.hypervisor.clone().unwrap_or_else(|| "none".to_owned()));
+        note("huge pages", &|m| fact(&m.thp_enabled));
+        note("huge page defrag", &|m| fact(&m.thp_defrag));
+        note("largest pipe", &|m| m.pipe_max_bytes.to_string());
+        all
+    }
+
     /// A short line that names the machine in a report.
     #[must_use]
     pub fn line(&self) -> String {

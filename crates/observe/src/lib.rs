@@ -11,6 +11,7 @@
 pub mod address;
 pub mod faults;
 pub mod import;
+pub mod made_code;
 pub mod memory;
 pub mod order;
 pub mod profile;

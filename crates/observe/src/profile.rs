@@ -1,15 +1,79 @@
-//! The functions of a program in the stacks of its profile, by the symbols of its files.
+//! The functions of a program in the stacks of its profile, by the symbols of its files, and those of scripts by the
+//! maps that their interpreters wrote.
 //!
-//! As [`crate::faults`] has them: not demangled, none of files that are gone or of code of no file. Cost:
-//! the symbols of a file are read once (1-100 ms by their number), a look-up is a binary search.
+//! As [`crate::faults`] has them: not demangled, none of files that are gone. Cost: the symbols of a file are read
+//! once (1-100 ms by their number), a look-up is a binary search.
 
 use crate::faults::Images;
+use crate::made_code::{MadeCode, MadeFunction, interpreter};
+use pagewise_model::fault::{Interpreter, SourceLine};
 use pagewise_model::profile::StackSamples;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Looks the functions of all user frames up.
-pub fn name_functions(samples: &mut StackSamples) {
+/// Looks the functions of all user frames up; those of made code in `made`.
+pub fn name_functions(samples: &mut StackSamples, made: &mut MadeCode) {
     let mut images = Images::default();
     for frame in samples.stacks.iter_mut().flat_map(|stack| &mut stack.user) {
-        frame.function = images.function(&frame.path, frame.offset_bytes.0);
+        frame.function = match frame.maker {
+            Some(pid) => made.function(pid, frame.offset_bytes.0).map(named),
+            None => images.function(&frame.path, frame.offset_bytes.0),
+        };
+    }
+}
+
+/// A function of a script with the line where it begins: a frame has nothing else to name it by.
+fn named(made: MadeFunction) -> String {
+    let MadeFunction { function, source, .. } = made;
+    match source {
+        Some(SourceLine { file, line }) => {
+            let file = file.rsplit('/').next().unwrap_or_default();
+            format!("{function} {file}:{line}")
+        }
+        None => function,
+    }
+}
+
+/// The interpreters in the stacks of `samples`, and how many functions each has named.
+#[must_use]
+pub fn interpreters(samples: &StackSamples) -> Vec<Interpreter> {
+    let mut found: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for stack in &samples.stacks {
+        let made = stack.user.iter().filter(|frame| frame.maker.is_some());
+        let named: Vec<&str> = made.filter_map(|frame| frame.function.as_deref()).collect();
+        for name in stack.user.iter().filter_map(|frame| interpreter(&frame.path)) {
+            found.entry(name).or_default().extend(&named);
+        }
+    }
+    let one = |(name, functions): (&str, BTreeSet<&str>)| Interpreter {
+        name: name.to_owned(),
+        functions: functions.len() as u64,
+    };
+    found.into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::Bytes;
+    use pagewise_model::profile::{ProfiledStack, UserFrame};
+
+    #[test]
+    fn functions_count_for_the_interpreter_of_their_stack() {
+        let frame = |path: &str, function: Option<&str>, maker| UserFrame {
+            path: path.to_owned(),
+            offset_bytes: Bytes(1),
+            function: function.map(str::to_owned),
+            maker,
+        };
+        let stack = |user| ProfiledStack { process: "p".into(), kernel: vec![], user, count: 1 };
+        let python = || frame("/usr/bin/python3.13", Some("_PyEval_EvalFrameDefault"), None);
+        let stacks = vec![
+            stack(vec![python(), frame("", Some("work job.py:4"), Some(7)), python()]),
+            stack(vec![python(), frame("", Some("work job.py:4"), Some(8))]),
+            stack(vec![frame("", None, Some(9)), frame("/usr/bin/node", None, None)]),
+        ];
+        let found = interpreters(&StackSamples { stacks, ..StackSamples::default() });
+        let found: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.functions)).collect();
+        assert_eq!(found, [("node", 0), ("python3.13", 1)]);
     }
 }

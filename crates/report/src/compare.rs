@@ -1,10 +1,11 @@
-//! Two saved runs side by side. The first line says whether the machines are the same: times of
+//! Saved runs side by side. The first lines name the machines, and say whether they are the same: times of
 //! different machines say nothing about the programs. Plain runs are those of the experiment, where
-//! one was made. Of services, plain servers are compared in their place.
+//! one was made. Of services, plain servers are compared in their place. Two runs are shown in full, more as a
+//! row each.
 
 use crate::headline::headline;
 use crate::look::median;
-use crate::memory_account::comparison;
+use crate::memory_account::comparison as memory_comparison;
 use crate::number::{change, count, interval, percent};
 use crate::page;
 use crate::page::Document;
@@ -12,6 +13,7 @@ use crate::service::{figure, figure_text};
 use crate::shell::start_line;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
+use pagewise_model::comparison::{Comparison, LimitWord};
 use pagewise_model::machine::Machine;
 use pagewise_model::run::Run;
 use pagewise_model::service::Service;
@@ -39,28 +41,32 @@ const SERVED: [(&str, Quantity); 4] = [
     ("memory", Quantity::Memory),
 ];
 
+/// `runs` against the first of them: the machines first, then what differs.
+#[must_use]
+pub fn compare(runs: &[Run], comparison: &Comparison) -> Document {
+    let mut page = Document::default();
+    machines(comparison, &mut page);
+    if let Some((text, tone)) = limit(comparison) {
+        page.para(&text, 0, tone);
+    }
+    if let [a, b] = runs {
+        let time = comparison.runs.get(1).and_then(|run| run.change.as_ref());
+        two(a, b, time, &mut page);
+    } else if let [first, others @ ..] = runs {
+        for other in others {
+            for text in differences(first, other) {
+                page.para(&format!("{}: {text}", other.id), 0, Tone::Warn);
+            }
+        }
+        page.section(many(comparison));
+    }
+    page
+}
+
 /// Run `b` against run `a`; `time` is the change of the time of plain runs, or of the CPU time per request of
 /// plain servers, where there are enough.
-#[must_use]
-pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
-    let mut page = Document::default();
-    let (text, tone) = machines(a.machine.as_ref(), b.machine.as_ref());
-    page.para(&text, 0, tone);
-    if a.pagewise != b.pagewise {
-        let text = format!("made by pagewise {} and {}", a.pagewise, b.pagewise);
-        page.para(&text, 0, Tone::Warn);
-    }
-    if a.command != b.command {
-        page.para("the commands differ", 0, Tone::Warn);
-    }
-    let load = |run: &Run| run.service.as_ref().map(|service| service.load.clone());
-    if load(a) != load(b) {
-        page.para("the loads differ", 0, Tone::Warn);
-    }
-    if a.input != b.input {
-        page.para("their standard input differs", 0, Tone::Warn);
-    }
-    if let Some(text) = environments(a, b) {
+fn two(a: &Run, b: &Run, time: Option<&Ratio>, page: &mut Document) {
+    for text in differences(a, b) {
         page.para(&text, 0, Tone::Warn);
     }
     for run in [a, b] {
@@ -74,29 +80,129 @@ pub fn compare(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {
     }
     page.section(costs(a, b));
     if let (Some(x), Some(y)) = (&a.memory, &b.memory) {
-        page.section(comparison(x, y));
+        page.section(memory_comparison(x, y));
     }
-    page
 }
 
-/// A comparison of these two as a page.
+/// What two runs had not alike beside their machines.
+fn differences(a: &Run, b: &Run) -> Vec<String> {
+    let mut all = Vec::new();
+    if a.pagewise != b.pagewise {
+        all.push(format!("made by pagewise {} and {}", a.pagewise, b.pagewise));
+    }
+    let load = |run: &Run| run.service.as_ref().map(|service| service.load.clone());
+    let unlike = [
+        (a.command != b.command, "the commands differ"),
+        (load(a) != load(b), "the loads differ"),
+        (a.input != b.input, "their standard input differs"),
+    ];
+    all.extend(unlike.iter().filter(|(is, _)| *is).map(|(_, text)| (*text).to_owned()));
+    all.extend(environments(a, b));
+    all
+}
+
+/// A comparison as a page; `last` is the last of its runs.
 #[must_use]
-pub fn comparison_page(a: &Run, b: &Run, comparison: &Document) -> String {
-    let title = format!("{} against {}", b.id, a.id);
-    page::head(&title, b) + &comparison.html() + &page::foot(b)
+pub fn comparison_page(of: &Comparison, last: &Run, shown: &Document) -> String {
+    let ids: Vec<&str> = of.runs.iter().skip(1).map(|run| run.id.as_str()).collect();
+    let first = of.runs.first().map_or("", |run| run.id.as_str());
+    let title = format!("{} against {first}", ids.join(", "));
+    page::head(&title, last) + &shown.html() + &page::foot(last)
 }
 
-fn machines(a: Option<&Machine>, b: Option<&Machine>) -> (String, Tone) {
-    let (Some(a), Some(b)) = (a, b) else {
-        let text = "cannot tell whether the machines are the same: one run did not record it";
-        return (text.to_owned(), Tone::Warn);
-    };
-    let differences = differences(a, b);
-    if differences.is_empty() {
-        return ("same machine".to_owned(), Tone::Plain);
+/// The machines that the runs were made on, and how they differ.
+fn machines(comparison: &Comparison, page: &mut Document) {
+    let is_one = comparison.machines.len() == 1;
+    for (number, one) in comparison.machines.iter().enumerate() {
+        let line = one.machine.as_ref().map_or_else(|| "not recorded".to_owned(), Machine::line);
+        let label =
+            if is_one { "same machine".to_owned() } else { format!("machine {}", letter(number)) };
+        let runs = if is_one { String::new() } else { format!(" ({})", one.runs.join(", ")) };
+        page.para(&format!("{label}: {line}{runs}"), 0, Tone::Plain);
     }
-    let text = format!("DIFFERENT MACHINES, times are not comparable: {}", differences.join("; "));
-    (text, Tone::Bad)
+    let differing = comparison.machines.iter().enumerate().skip(1);
+    for (number, one) in differing {
+        let text = match (&one.machine, comparison.machines.first().map(|first| &first.machine)) {
+            (Some(_), Some(Some(_))) => format!(
+                "DIFFERENT MACHINES, times are not comparable: A / {}: {}",
+                letter(number),
+                one.differences.join("; ")
+            ),
+            _ => "cannot tell whether the machines are the same: one run did not record it"
+                .to_owned(),
+        };
+        page.para(&text, 0, Tone::Bad);
+    }
+}
+
+/// A, B, ..., Z, and then numbers.
+fn letter(number: usize) -> String {
+    let letter = u8::try_from(number).ok().filter(|n| *n < 26).map(|n| char::from(b'A' + n));
+    letter.map_or_else(|| (number + 1).to_string(), String::from)
+}
+
+/// Whether the limit was kept.
+fn limit(comparison: &Comparison) -> Option<(String, Tone)> {
+    let share = percent(comparison.limit_share?);
+    let of = |word| {
+        let runs = comparison.runs.iter().filter(move |run| run.limit == Some(word));
+        runs.map(|run| run.id.clone()).collect::<Vec<_>>().join(", ")
+    };
+    Some(match comparison.limit()? {
+        LimitWord::Within => (format!("within the limit of {share} more"), Tone::Good),
+        LimitWord::Beyond => {
+            let text = format!("BEYOND the limit of {share} more: {}", of(LimitWord::Beyond));
+            (text, Tone::Bad)
+        }
+        LimitWord::CannotTell => {
+            let runs = of(LimitWord::CannotTell);
+            let text = format!("cannot tell whether the limit of {share} more was kept: {runs}");
+            (text, Tone::Warn)
+        }
+    })
+}
+
+/// A row for each run.
+fn many(comparison: &Comparison) -> Document {
+    let mut table = Table::new(&[
+        ("run", Align::Name),
+        ("machine", Align::Left),
+        ("runs", Align::Right),
+        ("time", Align::Decimal),
+        ("change", Align::Decimal),
+        ("95%", Align::Left),
+        ("CPU", Align::Decimal),
+        ("memory", Align::Decimal),
+        ("faults", Align::Right),
+    ]);
+    for (number, run) in comparison.runs.iter().enumerate() {
+        let (change, range) = match &run.change {
+            Some(ratio) => {
+                let Ratio { ratio, ratio_low, ratio_high } = *ratio;
+                (change(ratio), interval(ratio, ratio_low, ratio_high))
+            }
+            None if number == 0 => ("reference".to_owned(), String::new()),
+            None => ("too few runs".to_owned(), String::new()),
+        };
+        let shown = |value: Option<String>| Cell::from(value.unwrap_or_else(|| "-".to_owned()));
+        table.row(vec![
+            run.id.as_str().into(),
+            letter(run.machine as usize).into(),
+            run.plain_runs.to_string().into(),
+            shown(run.wall_ns.map(|ns| ns.to_string())),
+            change.into(),
+            range.into(),
+            shown(run.cpu_ns.map(|ns| ns.to_string())),
+            shown(run.peak_rss_bytes.map(|bytes| bytes.to_string())),
+            shown(run.faults.map(count)),
+        ]);
+    }
+    let mut page = Document::default();
+    page.append(table);
+    let text = "medians of plain runs; change by their means, of services by CPU per request; machines drift between \
+                sessions, and the intervals allow for that";
+    page.para(text, 2, Tone::Faint);
+    page
 }
 
 /// Variables that bear on memory and that the runs had not alike.
@@ -116,30 +222,6 @@ fn environments(a: &Run, b: &Run) -> Option<String> {
         .map(|(name, x, y)| format!("{name} {x} / {y}"))
         .collect();
     (!differing.is_empty()).then(|| format!("the environments differ: {}", differing.join("; ")))
-}
-
-fn differences(a: &Machine, b: &Machine) -> Vec<String> {
-    let mut all = Vec::new();
-    let mut note = |what: &str, a: String, b: String| {
-        if a != b {
-            all.push(format!("{what} {a} / {b}"));
-        }
-    };
-    let host = |m: &Machine| m.hypervisor.clone().unwrap_or_else(|| "none".to_owned());
-    let fact = |f: &pagewise_model::Fact<String>| {
-        f.known().map_or_else(|| "not known".to_owned(), Clone::clone)
-    };
-    note("kernel", a.kernel.clone(), b.kernel.clone());
-    note("architecture", a.arch.clone(), b.arch.clone());
-    note("CPU", a.cpu_model.clone(), b.cpu_model.clone());
-    note("number of CPUs", a.cpus.len().to_string(), b.cpus.len().to_string());
-    note("base page", a.base_page_bytes.to_string(), b.base_page_bytes.to_string());
-    note("memory", a.memory_bytes.to_string(), b.memory_bytes.to_string());
-    note("hypervisor", host(a), host(b));
-    note("huge pages", fact(&a.thp_enabled), fact(&b.thp_enabled));
-    note("huge page defrag", fact(&a.thp_defrag), fact(&b.thp_defrag));
-    note("largest pipe", a.pipe_max_bytes.to_string(), b.pipe_max_bytes.to_string());
-    all
 }
 
 fn figures(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {

@@ -228,7 +228,7 @@ fn median_of(experiment: &Experiment, arm: &str, figure: fn(&Usage) -> u64) -> O
 }
 
 /// The same of what decides, or is shown beside it, as text.
-fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<String> {
+pub(crate) fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<String> {
     let median = |figure| median_of(experiment, arm, figure);
     Some(match what {
         Quantity::Memory => Bytes(median(|usage| usage.peak_memory().0)?).to_string(),

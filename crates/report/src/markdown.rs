@@ -1,7 +1,7 @@
 //! A run for a pull request: GitHub's markdown. Text of others is escaped twice, for controls and
 //! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
 
-use crate::experiment::{aside, asides, label, reason, short_word};
+use crate::experiment::{aside, asides, label, median_text, reason, short_word};
 use crate::headline::{headline, without};
 use crate::memory_account::{by_kind, share};
 use crate::number::{at_most, change, interval, percent};
@@ -112,11 +112,24 @@ fn arms(experiment: &Experiment, ab: bool) -> String {
         "| arm | {noun} | 95% interval | a later repeat | {first} | {second} | runs | verdict |\n\
          |---|--:|--:|--:|--:|--:|--:|---|\n",
     );
+    out.push_str(&reference(experiment));
     for verdict in &experiment.verdicts {
         out.push_str(&arm(experiment, verdict, ab));
     }
     out.push('\n');
     out
+}
+
+/// The row that the others are held against, in absolute figures; none without runs.
+fn reference(experiment: &Experiment) -> String {
+    let control = &experiment.design.control;
+    let text = |what| median_text(experiment, control, what);
+    let quantity = experiment.design.quantity;
+    let [first, second] = asides(quantity).map(|one| text(one).unwrap_or_default());
+    let Some(own) = text(quantity) else { return String::new() };
+    let runs = experiment.points_of(control).count();
+    let control = inline(control);
+    format!("| {control} | {own} | | | {first} | {second} | {runs} | reference |\n")
 }
 
 fn arm(experiment: &Experiment, v: &Verdict, ab: bool) -> String {

@@ -4,7 +4,7 @@
 //! of a page ([`Document::html`]). Whatever comes in is escaped there, wrapped to the width and then
 //! coloured; the one exception is [`Document::exact`], for lines that are meant to be copied.
 
-use crate::chart::escape_markup;
+use crate::chart::{escape_markup, unescape_markup};
 use crate::number::date;
 use crate::paragraph::{Paragraph, hang, line};
 use crate::style::{Style, Tone};
@@ -186,6 +186,25 @@ impl Document {
         self.blocks.push(Block::Details { title: title.to_owned(), inside });
     }
 
+    /// Its drawings, in order, with their titles.
+    pub(crate) fn drawings(&self) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        for block in &self.blocks {
+            match block {
+                Block::Figure(svg) => {
+                    let title =
+                        svg.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+                    let title = title.map_or("", |(title, _)| title);
+                    all.push((unescape_markup(title), svg.clone()));
+                }
+                Block::Details { inside, .. } => all.extend(inside.drawings()),
+                Block::Fitted(Fitted(make)) => all.extend(make(&Style::default()).drawings()),
+                _ => {}
+            }
+        }
+        all
+    }
+
     /// The document as lines for a terminal.
     #[must_use]
     pub fn text(&self, style: &Style) -> String {
@@ -267,7 +286,7 @@ fn markup(block: &Block) -> String {
         Block::Transcript(text) => format!("<pre>{}</pre>\n", markup_lines(text)),
         Block::Table(table) => table.html(),
         Block::Fitted(Fitted(make)) => make(&Style::default()).html(),
-        Block::Figure(svg) => format!("<figure>{svg}</figure>\n"),
+        Block::Figure(svg) => format!("<figure tabindex=\"0\">{svg}</figure>\n"),
         Block::Details { title, inside } => format!(
             "<details><summary>{}</summary>\n{}</details>\n",
             escape_markup(title),

@@ -4,6 +4,7 @@
 //!
 //! Shares are of all samples, those of a graph's lines of its bucket.
 
+use crate::chart::Flame;
 use crate::number::{count, counted, percent};
 use crate::page::Document;
 use crate::paragraph::Paragraph;
@@ -25,6 +26,8 @@ const LEAST_BLIND: f64 = 0.05;
 const MOST_FUNCTIONS: usize = 8;
 /// Which graphs `--graph` shows without a name.
 const ALL: &str = "all";
+/// Callees that are too rare to be listed.
+const RARE: &str = "(rare)";
 /// A line of a graph is not indented by more than this many columns.
 const DEEPEST: usize = 24;
 
@@ -40,6 +43,27 @@ pub(crate) fn headline(profile: &Profile) -> String {
         },
         Fact::Missing(why) => format!("no samples: {why}"),
     }
+}
+
+/// The call graphs of all buckets in one picture. What is too rare to be listed in them has no name.
+fn flame_graph(sorted: &Sorted) -> String {
+    let mut root = Flame::root(sorted.samples);
+    for bucket in &sorted.buckets {
+        // From the root to the line that is next, by depth.
+        let mut path: Vec<&str> = Vec::new();
+        for line in &bucket.graph {
+            path.truncate(line.depth as usize);
+            path.push(if line.folded > 0 { RARE } else { &line.name });
+            let flame = path.iter().fold(&mut root, |flame, name| flame.callee(name));
+            flame.samples = flame.samples.saturating_add(line.samples);
+        }
+    }
+    let subtitle = format!(
+        "{} samples of {}; callees stand on their callers; those of the kernel stand on the program's",
+        count(sorted.samples),
+        sorted.period_ns
+    );
+    root.draw("CPU time by callers", &subtitle)
 }
 
 fn title(bucket: &Bucket) -> String {
@@ -59,6 +83,10 @@ pub fn profile_section(profile: &Profile) -> Document {
             page.heading(&heading(sorted));
             page.append(bucket_table(sorted));
             page.item("why", &purposes(sorted));
+            if sorted.samples > 0 {
+                page.figure(flame_graph(sorted));
+                page.details("who called it, as text", graph_section(profile, ALL));
+            }
             unclassified_items(sorted, &mut page);
         }
         Fact::Missing(why) => {

@@ -113,6 +113,7 @@ mod tests {
             path: "/usr/bin/my;app".into(),
             offset_bytes: Bytes(16),
             function: function.map(str::to_owned),
+            maker: None,
         };
         let stack = |kernel: &[&str], count| ProfiledStack {
             process: "app".into(),

@@ -42,15 +42,25 @@ pub fn render(run: &Run, style: &Style) -> String {
 /// The run as one page that needs nothing from outside.
 #[must_use]
 pub fn html(run: &Run) -> String {
-    let shown = match Bench::in_run(run) {
+    page(run, shown(run))
+}
+
+/// What its page holds beside its headline and how it was measured.
+fn shown(run: &Run) -> Document {
+    match Bench::in_run(run) {
         Some(bench) => bench.document(&caption(run)),
         None => {
             let mut page = Document::default();
             add_body(run, &mut page);
             page
         }
-    };
-    page(run, shown)
+    }
+}
+
+/// The pictures of a run, with their titles, as its page has them: each an SVG of its own.
+#[must_use]
+pub fn pictures(run: &Run) -> Vec<(String, String)> {
+    shown(run).drawings()
 }
 
 /// A page of `run` that shows `body`.

@@ -166,7 +166,7 @@ impl Table {
         if self.rows.is_empty() {
             return String::new();
         }
-        let mut out = "<div class=\"wide\"><table>\n".to_owned();
+        let mut out = "<div class=\"wide\" tabindex=\"0\"><table>\n".to_owned();
         if self.columns.iter().any(|c| !c.title.is_empty()) {
             let title =
                 |c: &Column| format!("<th{}>{}</th>", side(c.align), escape_markup(c.title));

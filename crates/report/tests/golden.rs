@@ -4,6 +4,7 @@
 
 mod support;
 
+use pagewise_model::constructed;
 use pagewise_model::plan::{ContainerLines, Receipt};
 use pagewise_model::run::{Outcome, RunKind};
 use pagewise_model::service::Mode;
@@ -13,7 +14,8 @@ use pagewise_report::{
     render,
 };
 use support::{
-    PLAIN, candidate, doctor, effect, experiment, proven, run, slower_ab, traced_look, verdict,
+    PLAIN, candidate, compare_two, doctor, effect, experiment, proven, run, slower_ab, traced_look,
+    verdict,
 };
 
 fn check(name: &str, got: &str) {
@@ -87,7 +89,7 @@ fn two_sessions_of_a_service() {
     service.pairs.truncate(1);
     service.pairs[0].plain.windows.iter_mut().for_each(|window| window.cpu_ns.0 *= 2);
     let cost = Ratio { ratio: 2.0, ratio_low: 1.8, ratio_high: 2.2 };
-    check("compare-service", &compare(&a, &b, Some(&cost)).text(&PLAIN));
+    check("compare-service", &compare_two(&a, &b, Some(&cost)).text(&PLAIN));
 }
 
 #[test]
@@ -175,22 +177,25 @@ fn two_runs_of_different_machines() {
     }
     b.look.as_mut().unwrap().runs.truncate(1);
     let change = Ratio { ratio: 0.8, ratio_low: 0.75, ratio_high: 0.85 };
-    check("compare", &compare(&a, &b, Some(&change)).text(&PLAIN));
+    check("compare", &compare_two(&a, &b, Some(&change)).text(&PLAIN));
     let open = Ratio { ratio_high: 1.02, ..change.clone() };
-    let text = compare(&a, &b, Some(&open)).text(&PLAIN);
+    let text = compare_two(&a, &b, Some(&open)).text(&PLAIN);
     assert!(text.contains("cannot tell whether the time changed: 20% less"), "{text}");
-    assert!(compare(&a, &b, None).text(&PLAIN).contains("too few for a verdict"));
-    assert!(compare(&a, &a, None).text(&PLAIN).starts_with("same machine\n"));
+    assert!(compare_two(&a, &b, None).text(&PLAIN).contains("too few for a verdict"));
+    assert!(compare_two(&a, &a, None).text(&PLAIN).starts_with("same machine: "));
+    let runs = [a.clone(), b.clone(), a.clone()];
+    let all = constructed::comparison(&runs, Some(&change));
+    check("compare-three", &compare(&runs, &all).text(&PLAIN));
     b.environment = vec![("GLIBC_TUNABLES".into(), "x=1".into())];
     b.input = Some("in put".into());
-    let text = compare(&a, &b, Some(&change)).text(&PLAIN);
+    let text = compare_two(&a, &b, Some(&change)).text(&PLAIN);
     assert!(text.contains("environments differ: GLIBC_TUNABLES not set / x=1"), "{text}");
     assert!(
         text.contains("input differs") && text.contains("./walk --size 1G < 'in put'"),
         "{text}"
     );
     b.machine = None;
-    assert!(compare(&a, &b, Some(&change)).text(&PLAIN).starts_with("cannot tell whether"));
+    assert!(compare_two(&a, &b, Some(&change)).text(&PLAIN).contains("cannot tell whether"));
 }
 
 #[test]
@@ -252,7 +257,7 @@ fn headlines_of_every_outcome_fit_a_line() {
 fn a_session_is_a_page_with_tables_and_its_race() {
     let page = pagewise_report::html(&proven());
     support::check("proven.html", &page);
-    assert_eq!(page.matches("<svg").count(), 1, "one picture");
+    assert_eq!(page.matches("<svg").count(), 2, "its costs and its race");
     assert!(
         page.contains("class=\"bar\"") && page.contains("<th class=\"text\">arm</th>"),
         "{page}"

@@ -9,9 +9,11 @@ use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::Word;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::text::{cells, is_hostile};
-use pagewise_report::{Style, compare, html, markdown, render};
+use pagewise_report::{Style, html, markdown, render};
 use proptest::prelude::*;
-use support::{assert_harmless, candidate, cost, doctor, effect, experiment, proven, run, verdict};
+use support::{
+    assert_harmless, candidate, compare_two, cost, doctor, effect, experiment, proven, run, verdict,
+};
 
 const HOSTILE: &str = "x\x1b]0;owned\x07\u{9b}2J\u{202e}cod\u{2066}\r\n\t\u{200b}| `<b>` @all";
 
@@ -48,7 +50,7 @@ fn nothing_raw_in_any_report() {
         let text = render(&hostile_run(), &style);
         assert_harmless(&text);
         assert!(text.contains("do not copy it"), "{text}");
-        assert_harmless(&compare(&hostile_run(), &proven(), None).text(&style));
+        assert_harmless(&compare_two(&hostile_run(), &proven(), None).text(&style));
     }
     let page = html(&hostile_run());
     assert_harmless(&page);
@@ -170,7 +172,7 @@ proptest! {
     #[test]
     fn no_line_is_too_wide(run in any_run(), width in 0usize..120, unicode in any::<bool>()) {
         let style = Style { colour: false, width, unicode };
-        let text = render(&run, &style) + &compare(&run, &proven(), None).text(&style);
+        let text = render(&run, &style) + &compare_two(&run, &proven(), None).text(&style);
         let limit = width.clamp(40, 160);
         for line in text.lines() {
             prop_assert!(cells(line) <= limit, "{} cells: {line}", cells(line));

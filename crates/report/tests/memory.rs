@@ -11,8 +11,10 @@ use pagewise_model::memory_account::{
 };
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_report::{compare, csv, headline, html, markdown, memory_section, render};
-use support::{HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, check};
+use pagewise_report::{csv, headline, html, markdown, memory_section, render};
+use support::{
+    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, check, compare_two,
+};
 
 fn part(kind: Kind, name: &str, evidence: Evidence, mebibytes: u64) -> Part {
     let bytes = Bytes::mib(mebibytes);
@@ -161,7 +163,7 @@ fn use_within_a_time_is_shown() {
 
 #[test]
 fn two_accounts_are_compared_by_kind() {
-    let text = compare(&run(account()), &run(account()), None).text(&PLAIN);
+    let text = compare_two(&run(account()), &run(account()), None).text(&PLAIN);
     let line = text.lines().find(|line| line.contains("freed, kept")).unwrap();
     assert_eq!(line.matches("60.0 MiB").count(), 2, "{text}");
     let lines = text.lines().filter(|line| line.trim_start().starts_with("live"));

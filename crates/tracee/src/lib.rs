@@ -30,6 +30,7 @@ pub mod launch;
 mod launch_error;
 pub mod lending;
 mod limits;
+pub mod made_maps;
 mod memory;
 pub mod memory_peak;
 pub mod memory_use;

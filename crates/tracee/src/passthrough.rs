@@ -20,7 +20,7 @@ pub use record::{Recorded, record_through};
 
 use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, Running};
-use crate::perf::Observers;
+use crate::perf::{Observers, Walker};
 use crate::read_ahead;
 use crate::recorder::Recording;
 use crate::run::{self, Clocks, Finished, Scheduled};
@@ -94,10 +94,18 @@ pub fn run_through(
 /// # Errors
 /// [`LaunchError`] when it could not be started or waited for.
 pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
+    profile_through(launch, None)
+}
+
+/// The same with a profile whose stacks `walker` walks.
+///
+/// # Errors
+/// As [`observe_through`].
+pub fn profile_through(launch: &Launch, walker: Option<Walker>) -> Result<Finished, LaunchError> {
     let before = SignalState::inherited();
     let mut caught = Caught::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
-    let observers = Observers::attach(child.pid(), &launch.observe);
+    let observers = Observers::attach(child.pid(), &launch.observe, walker);
     let recording = Recording::beside(&launch.recorder, child.pid());
     let starts = Starts::of(&launch.settings)?;
     let huge_before = run::HugeCounts::now();

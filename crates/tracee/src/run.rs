@@ -114,7 +114,7 @@ fn run_once(
     let ends = ChildEnds::watch()?;
     let child = launch::spawn(launch, &[])?;
     let mut watchers = watchers(launch, &child, make);
-    let observers = Observers::attach(child.pid(), &launch.observe);
+    let observers = Observers::attach(child.pid(), &launch.observe, None);
     let recording = Recording::beside(&launch.recorder, child.pid());
     let starts = Starts::of(&launch.settings)?;
     let huge_before = HugeCounts::now();

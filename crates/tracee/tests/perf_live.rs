@@ -30,7 +30,7 @@ fn observe(script: &str, observe: Observe) -> Seen {
         .spawn()
         .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    let observers = Observers::attach(pid, &observe);
+    let observers = Observers::attach(pid, &observe, None);
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     let cpu_ns = reap(pid);
     let Observed { samples, walks, .. } = observers.finish();
@@ -113,6 +113,7 @@ fn a_process_that_is_gone_gives_reasons() {
     let observers = Observers::attach(
         i32::MAX,
         &Observe { samples: true, profile: true, walks: true, ..Observe::default() },
+        None,
     );
     let Observed { samples, profile, walks, .. } = observers.finish();
     assert!(samples.reason().is_some() && walks.reason().is_some() && profile.reason().is_some());

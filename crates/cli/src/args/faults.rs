@@ -22,6 +22,7 @@ Examples:
   pagewise faults -p 1234 --for 5s               a running process, undisturbed
   pagewise faults --no-latency -- ./app          a third of the cost, no times
   pagewise faults --account -- ./app             faults without events, by call
+  pagewise faults --interpreter-frames -- python3 job.py    functions of scripts
   pagewise faults --budget startup               a budget of pagewise.toml
   pagewise faults --exact --all -- ls            each page touched, no times
   pagewise faults --exact --save-working-set app.ws -- ./app --version
@@ -81,6 +82,10 @@ pub(crate) struct Faults {
     /// Also read separate debug files (/usr/lib/debug) for lines of source: up to a second more
     #[arg(long)]
     pub(crate) debug_files: bool,
+    /// Ask Python (3.12 and later), node and Java for the names of their functions, so that callers are
+    /// those of the script; lines are where a function begins
+    #[arg(long, conflicts_with = "pid")]
+    pub(crate) interpreter_frames: bool,
     /// Also count the faults inside each system call; tracing makes the program slower
     #[arg(long)]
     pub(crate) account: bool,

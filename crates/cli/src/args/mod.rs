@@ -7,6 +7,7 @@ mod bench;
 mod cache;
 mod check;
 mod choose;
+mod compare;
 mod experiment;
 mod faults;
 mod files;
@@ -32,6 +33,7 @@ pub(crate) use bench::{
 pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles, RestoredPages, SavedPages};
 pub(crate) use check::Check;
 pub(crate) use choose::Choose;
+pub(crate) use compare::{Compare, History};
 pub(crate) use experiment::{ExperimentArgs, StdoutKind};
 pub(crate) use faults::{Faults, ListFormat};
 pub(crate) use files::{Files, Html};
@@ -136,9 +138,9 @@ pub(crate) enum Command {
     Apply(Box<Apply>),
     /// Measure proven gains again: after an update of kernel or program, or by a timer
     Recheck(Recheck),
-    /// Compare two saved runs
+    /// Compare saved runs: of versions, machines, days
     Compare(Compare),
-    /// List saved runs
+    /// List saved runs, or show how the time of each program changed
     History(History),
     /// Pool the sessions of many hosts into one answer
     Merge(Merge),
@@ -259,7 +261,12 @@ pub(crate) struct Doctor {
 Examples:
   pagewise show                   the newest run
   pagewise show 3                 run 3 of `pagewise history`
-  pagewise show kept.json --markdown")]
+  pagewise show kept.json --markdown
+  pagewise show --open            its page in a browser
+  pagewise show --picture costs.svg --chart cost
+
+--open starts $BROWSER, or xdg-open without it, on a page that it keeps in the
+state directory. Pages and pictures need nothing from outside, and no network.")]
 pub(crate) struct Show {
     /// Number from `pagewise history`, `last`, an identifier, or a file [default: the newest run]; ./3 is a
     /// file named 3
@@ -276,43 +283,19 @@ pub(crate) struct Show {
     /// Write one HTML page to FILE and print nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "markdown", "csv"])]
     pub(crate) html: Option<PathBuf>,
+    /// Open its HTML page in a browser and print nothing
+    #[arg(long, conflicts_with_all = ["json", "markdown", "csv", "html"])]
+    pub(crate) open: bool,
+    /// Write one picture of its page to FILE.svg and print nothing
+    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["json", "markdown", "csv", "html", "open"])]
+    pub(crate) picture: Option<PathBuf>,
+    /// Which picture, by a part of its title [default: the first]
+    #[arg(long, value_name = "TITLE", requires = "picture")]
+    pub(crate) chart: Option<String>,
     /// Print the JSON Schema of saved runs; reads no run
-    #[arg(long, conflicts_with_all = ["run", "json", "markdown", "csv", "html"])]
+    #[arg(long)]
+    #[arg(conflicts_with_all = ["run", "json", "markdown", "csv", "html", "open", "picture"])]
     pub(crate) schema: bool,
-}
-
-/// `pagewise compare`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  pagewise compare 2 last
-  pagewise compare before.json after.json")]
-pub(crate) struct Compare {
-    /// Number, identifier or file of the first run
-    pub(crate) first: String,
-    /// Number, identifier or file of the second run
-    pub(crate) second: String,
-    #[command(flatten)]
-    pub(crate) page: Html,
-}
-
-/// `pagewise history`
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  pagewise history
-  pagewise history --program sort --all
-  pagewise history --json | jq -r .id")]
-pub(crate) struct History {
-    /// List only runs of the program with this file name
-    #[arg(long, value_name = "NAME")]
-    pub(crate) program: Option<String>,
-    /// List all runs [default: the newest 20]
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Print as JSON Lines
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// `pagewise completions`

@@ -111,6 +111,7 @@ fn recorded(named: &Named) -> Result<Vec<FaultReport>, Failure> {
         names: false,
         debug_files: false,
         exact: false,
+        made_maps: false,
     };
     let mut reports = Vec::new();
     for _ in 0..named.runs {

@@ -1,24 +1,34 @@
 //! `pagewise compare`
 
 use crate::args::Compare;
-use crate::failure::Failure;
+use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
-use pagewise_judge::race::between_sessions;
-use pagewise_judge::service;
+use pagewise_judge::comparison::compare;
+use pagewise_model::comparison::LimitWord;
 use pagewise_model::run::Run;
 use std::process::ExitCode;
 
-/// Sets two saved runs side by side.
+/// The time grew by more than allowed.
+const BEYOND: u8 = 1;
+
+/// Sets saved runs side by side.
 pub(super) fn run(args: &Compare) -> Result<ExitCode, Failure> {
-    let first = store::load(Some(&args.first))?;
-    let second = store::load(Some(&args.second))?;
-    let times = |run: &Run| run.plain_runs().iter().map(|usage| usage.wall_ns).collect::<Vec<_>>();
-    let time = match (&first.service, &second.service) {
-        (Some(a), Some(b)) => service::between(a, b),
-        _ => between_sessions(&times(&first), &times(&second)),
-    };
-    let comparison = pagewise_report::compare(&first, &second, time.as_ref());
-    terminal::print(&comparison.text(&terminal::style()))?;
-    args.page.write(|| pagewise_report::comparison_page(&first, &second, &comparison))?;
-    Ok(ExitCode::SUCCESS)
+    args.page.check()?;
+    let load = |which: &String| store::load(Some(which));
+    let runs: Vec<Run> = args.runs.iter().map(load).collect::<Result<_, _>>()?;
+    let comparison = compare(&runs, args.limit.map(|limit| limit.0));
+    let shown = pagewise_report::compare(&runs, &comparison);
+    if args.json {
+        terminal::print_json(&comparison)?;
+    } else {
+        terminal::print(&shown.text(&terminal::style()))?;
+    }
+    if let Some(last) = runs.last() {
+        args.page.write(|| pagewise_report::comparison_page(&comparison, last, &shown))?;
+    }
+    Ok(match comparison.limit() {
+        Some(LimitWord::Beyond) => ExitCode::from(BEYOND),
+        Some(LimitWord::CannotTell) => ExitCode::from(UNFIT),
+        Some(LimitWord::Within) | None => ExitCode::SUCCESS,
+    })
 }

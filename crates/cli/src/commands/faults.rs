@@ -15,10 +15,12 @@ use pagewise_judge::faults::budget;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::fault::{Budgets, FaultReport, Wanted};
+use pagewise_model::plan::Settings;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::usage::Ended;
 use pagewise_report::faults::broken_line;
 use pagewise_tracee::launch::{Input, Launch, Sink};
+use pagewise_tracee::made_maps;
 use pagewise_tracee::passthrough;
 use pagewise_tracee::recorder::{RecordError, Recorder};
 use pagewise_tune::request::run_of;
@@ -88,6 +90,7 @@ fn wanted(args: &Faults) -> Wanted {
         stacks: args.stacks(),
         names: true,
         debug_files: args.debug_files,
+        made_maps: args.interpreter_frames,
     }
 }
 
@@ -124,6 +127,7 @@ fn launch(args: &Faults, command: &[OsString]) -> Launch {
     Launch {
         stdin: args.input.clone().map_or(Input::Inherit, Input::File),
         stdout: if is_ours { Sink::Stderr } else { Sink::Inherit },
+        settings: if args.interpreter_frames { made_maps::asked() } else { Settings::default() },
         ..Launch::passthrough(command.to_vec())
     }
 }

@@ -6,19 +6,21 @@
 use crate::args::{Helper, Part};
 use crate::commands::profile::memory;
 use crate::failure::Failure;
-use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Walk};
-use pagewise_kernel::page_size;
+use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, MadeFunction, Walk};
+use pagewise_kernel::{clock, page_size};
 use pagewise_measure::bench::file::Launcher;
 use pagewise_measure::bench::{file, pipe};
 use pagewise_measure::{PriceError, touch_pages};
-use pagewise_model::fault::event::{Event, FrameRegisters};
+use pagewise_model::fault::event::{Event, FrameRegisters, What};
 use pagewise_model::fault::{Ending, Sees, SourceLine, Wanted};
 use pagewise_observe::faults::Images;
+use pagewise_observe::made_code;
 use pagewise_observe::trace::look;
 use pagewise_remedy::{live, watch};
 use pagewise_tracee::recorder::{self, Conclusion, Sink};
 use pagewise_tracee::supervise::{self, Looks};
 use pagewise_tune::faults::Commands;
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -86,6 +88,15 @@ fn serve(part: Part, fd: i32) -> Result<(), PriceError> {
 struct Analysed {
     analysis: Analysis,
     code: Code,
+    maps: Option<AskedMaps>,
+}
+
+/// The maps of their code that interpreters were asked for.
+struct AskedMaps {
+    /// Processes that may have written one.
+    pids: HashSet<i32>,
+    /// When the recording began, in seconds since 1970.
+    since: i64,
 }
 
 struct Code(Images);
@@ -100,8 +111,19 @@ impl Image for Code {
     fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
         self.0.lines(path, offsets)
     }
-    fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
-        let (addresses, end) = self.0.walk(registers, bytes, code);
+    fn made_function(&mut self, pid: i32, address: u64) -> Option<MadeFunction> {
+        let made_code::MadeFunction { function: name, source, is_script } =
+            self.0.made().function(pid, address)?;
+        Some(MadeFunction { name, source, is_script })
+    }
+    fn walk(
+        &mut self,
+        pid: i32,
+        registers: &FrameRegisters,
+        bytes: &[u8],
+        code: FindCode<'_>,
+    ) -> Walk {
+        let (addresses, end) = self.0.walk(pid, registers, bytes, code);
         Walk { addresses, end }
     }
 }
@@ -109,11 +131,22 @@ impl Image for Code {
 impl Sink for Analysed {
     fn take(&mut self, events: &mut Vec<Event>) {
         for event in events.drain(..) {
+            if let What::Map(map) = &event.what {
+                self.code.0.made().see(map);
+                if let Some(maps) = &mut self.maps {
+                    maps.pids.insert(map.pid);
+                }
+            }
             self.analysis.take(event, &mut self.code);
         }
     }
     fn conclude(mut self: Box<Self>, ending: &Ending) -> Conclusion {
-        let (report, names, faults) = self.analysis.conclude(ending, &mut self.code);
+        let (mut report, names, faults) = self.analysis.conclude(ending, &mut self.code);
+        let made = self.code.0.made();
+        report.interpreters = made.interpreters();
+        if let Some(maps) = self.maps {
+            made.remove_files(&maps.pids, maps.since);
+        }
         Conclusion { report, names, faults }
     }
 }
@@ -121,7 +154,9 @@ impl Sink for Analysed {
 /// Analyses what is recorded.
 fn analysed(wanted: Wanted, sees: Sees) -> Box<dyn Sink> {
     let analysis = Analysis::new(page_size::base(), wanted, sees);
-    Box::new(Analysed { analysis, code: Code(Images::new(wanted.debug_files)) })
+    let since = i64::try_from(clock::unix_now().0 / 1_000_000_000).unwrap_or(i64::MAX);
+    let maps = wanted.made_maps.then(|| AskedMaps { pids: HashSet::new(), since });
+    Box::new(Analysed { analysis, code: Code(Images::new(wanted.debug_files)), maps })
 }
 
 #[cfg(test)]

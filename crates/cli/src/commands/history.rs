@@ -3,42 +3,64 @@
 use crate::args::History;
 use crate::failure::Failure;
 use crate::{store, terminal};
+use pagewise_judge::history::{lost_gains, trends};
 use pagewise_model::run::Run;
 use pagewise_report::RunHead;
+use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs that are listed without `--all`.
 const SHOWN: usize = 20;
 
-/// Lists saved runs, oldest first.
+/// Lists saved runs, oldest first, or how the time of their programs changed.
 pub(super) fn run(args: &History) -> Result<ExitCode, Failure> {
-    let mut runs: Vec<(usize, Run)> = store::all()?
+    let is_wanted = |name: &String, command: &[String]| is_of(command, name);
+    let filter = args.program.as_ref();
+    let (numbers, runs): (Vec<usize>, Vec<Run>) = store::all()?
         .into_iter()
-        .filter(|(_, run)| args.program.as_ref().is_none_or(|name| is_of(run, name)))
-        .collect();
-    if args.json {
-        for (_, run) in &runs {
-            let line = serde_json::to_string(run)
-                .map_err(|e| Failure::usage(format!("cannot write run `{}`: {e}", run.id)))?;
-            terminal::print(&(line + "\n"))?;
+        .filter(|(_, run)| filter.is_none_or(|name| is_wanted(name, &run.command)))
+        .unzip();
+    match (args.trend, args.json) {
+        (true, true) => print_lines(&trends(&runs))?,
+        (false, true) => print_lines(&runs)?,
+        (true, false) => {
+            let text = pagewise_report::trend_table(&trends(&runs), &terminal::style());
+            terminal::print(&text)?;
         }
-    } else {
-        let older = if args.all { 0 } else { runs.len().saturating_sub(SHOWN) };
-        let heads: Vec<RunHead> =
-            runs.drain(..).skip(older).map(|(number, run)| RunHead::new(number, &run)).collect();
-        let mut text = pagewise_report::history_table(&heads, &terminal::style());
-        if older > 0 {
-            text.push_str(&format!("  {older} older: pagewise history --all\n"));
-        }
-        terminal::print(&text)?;
+        (false, false) => list(&numbers, &runs, args.all)?,
+    }
+    if !args.json {
+        let mut rechecks = store::rechecks()?;
+        rechecks.retain(|one| filter.is_none_or(|name| is_wanted(name, &one.command)));
+        let lost = pagewise_report::lost_gains_page(&lost_gains(&runs, &rechecks));
+        terminal::print(&lost.text(&terminal::style()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The run's command starts the program of this file name.
-fn is_of(run: &Run, name: &str) -> bool {
-    run.command
-        .first()
-        .is_some_and(|program| Path::new(program).file_name().is_some_and(|file| file == name))
+fn list(numbers: &[usize], runs: &[Run], all: bool) -> Result<(), Failure> {
+    let older = if all { 0 } else { runs.len().saturating_sub(SHOWN) };
+    let heads = numbers.iter().zip(runs).skip(older);
+    let heads: Vec<RunHead> = heads.map(|(number, run)| RunHead::new(*number, run)).collect();
+    let mut text = pagewise_report::history_table(&heads, &terminal::style());
+    if older > 0 {
+        text.push_str(&format!("  {older} older: pagewise history --all\n"));
+    }
+    terminal::print(&text)
+}
+
+fn print_lines<T: Serialize>(all: &[T]) -> Result<(), Failure> {
+    for one in all {
+        let line = serde_json::to_string(one)
+            .map_err(|e| Failure::usage(format!("cannot write a line of JSON: {e}")))?;
+        terminal::print(&(line + "\n"))?;
+    }
+    Ok(())
+}
+
+/// The command starts the program of this file name.
+fn is_of(command: &[String], name: &str) -> bool {
+    let program = command.first().and_then(|program| Path::new(program).file_name());
+    program.is_some_and(|file| file == name)
 }

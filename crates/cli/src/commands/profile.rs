@@ -18,14 +18,19 @@ use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::fault::FaultReport;
 use pagewise_model::look::{Look, Samples, TimedFaults, Traced};
 use pagewise_model::machine::Machine;
+use pagewise_model::plan::Settings;
 use pagewise_model::profile::{self, FollowedProcess, StackSamples};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
-use pagewise_observe::profile::name_functions;
+use pagewise_observe::faults::Images;
+use pagewise_observe::made_code::MadeCode;
+use pagewise_observe::profile::{interpreters, name_functions};
+use pagewise_report::faults::scripts;
 use pagewise_report::{Style, graph_section};
 use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
+use pagewise_tracee::made_maps;
 use pagewise_tracee::passthrough;
-use pagewise_tracee::perf::user_samples;
+use pagewise_tracee::perf::{Walker, user_samples};
 use pagewise_tracee::supervise::Supervisor;
 use pagewise_tune::request::run_of;
 use std::process::ExitCode;
@@ -67,9 +72,14 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     let prices = pagewise_measure::calibrate(&options, &|| false)
         .map_err(|e| Failure::usage(e.to_string()))?;
     display.finish();
-    let finished = passthrough::observe_through(&launch)?;
+    let walker = args.interpreter_frames.then(|| Box::<Images>::default() as Walker);
+    let finished = passthrough::profile_through(&launch, walker)?;
     let ended = finished.usage.ended;
-    let samples = named(finished.profile);
+    let mut made = MadeCode::default();
+    let samples = named(finished.profile, &mut made);
+    if args.interpreter_frames {
+        take_maps(&samples, &made, &mut run);
+    }
     let look = Look {
         runs: vec![finished.usage],
         faults: fault_times(args, finished.faults),
@@ -96,12 +106,21 @@ fn conclude(run: &mut Run, start: Nanos) {
     keep(run);
 }
 
-/// The samples with the functions of the program.
-fn named(samples: Fact<StackSamples>) -> Fact<StackSamples> {
+/// The samples with the functions of the program; those of code made at run time are in `made`.
+fn named(samples: Fact<StackSamples>, made: &mut MadeCode) -> Fact<StackSamples> {
     samples.map(|mut samples| {
-        name_functions(&mut samples);
+        name_functions(&mut samples, made);
         samples
     })
+}
+
+/// Removes the maps that interpreters were asked for; says which of them named nothing.
+fn take_maps(samples: &Fact<StackSamples>, made: &MadeCode, run: &mut Run) {
+    let Fact::Known(samples) = samples else { return };
+    let since = i64::try_from(run.started_unix_ns / 1_000_000_000).unwrap_or(i64::MAX);
+    made.remove_files(&samples.processes.iter().copied().collect(), since);
+    let silent = interpreters(samples).into_iter().filter(|one| one.functions == 0);
+    run.warnings.extend(silent.map(|one| scripts(&one, false)));
 }
 
 fn kernel_only(samples: &Fact<StackSamples>) -> Fact<Samples> {
@@ -139,6 +158,7 @@ fn launch(args: &Profile) -> Result<Launch, Failure> {
         recorder,
         stdin: args.input.clone().map_or(Input::Inherit, Input::File),
         stdout: if args.json || args.format.is_some() { Sink::Stderr } else { Sink::Inherit },
+        settings: if args.interpreter_frames { made_maps::asked() } else { Settings::default() },
         observe: Observe { profile: true, walks: true, ..Observe::default() },
         ..Launch::passthrough(args.command.clone())
     })

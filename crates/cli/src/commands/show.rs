@@ -2,30 +2,74 @@
 
 use crate::args::Show;
 use crate::failure::Failure;
-use crate::{store, terminal};
+use crate::{browser, store, terminal};
 use pagewise_model::run::Run;
+use std::path::Path;
 use std::process::ExitCode;
 
-/// Prints a saved run in the form asked for.
+/// Prints a saved run in the form asked for, or writes or opens its page or a picture of it.
 pub(super) fn run(args: &Show) -> Result<ExitCode, Failure> {
     if args.schema {
         terminal::print(&Run::json_schema())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let run = store::load(args.run.as_deref())?;
-    if let Some(file) = &args.html {
-        store::write_whole(file, &pagewise_report::html(&run))?;
-        return Ok(ExitCode::SUCCESS);
+    if let Some(file) = &args.picture {
+        refuse_other_forms(file)?;
     }
-    let text = if args.json {
+    let run = store::load(args.run.as_deref())?;
+    if let Some(file) = &args.picture {
+        store::write_whole(file, &picture(&run, args.chart.as_deref())?)?;
+    } else if let Some(file) = &args.html {
+        store::write_whole(file, &pagewise_report::html(&run))?;
+    } else if args.open {
+        let page = store::save_page(&run.id, &pagewise_report::html(&run))?;
+        browser::open(&page)?;
+    } else {
+        terminal::print(&text(&run, args))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(run: &Run, args: &Show) -> String {
+    if args.json {
         run.to_json() + "\n"
     } else if args.markdown {
-        pagewise_report::markdown(&run)
+        pagewise_report::markdown(run)
     } else if args.csv {
-        pagewise_report::csv(&run)
+        pagewise_report::csv(run)
     } else {
-        pagewise_report::render(&run, &terminal::style())
-    };
-    terminal::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+        pagewise_report::render(run, &terminal::style())
+    }
+}
+
+fn refuse_other_forms(file: &Path) -> Result<(), Failure> {
+    match file.extension() {
+        Some(extension) if extension != "svg" => {
+            Err(Failure::usage(format!("cannot draw `{}`: only SVG is written", file.display()))
+                .with_help(
+                    "use a name that ends in .svg; a browser or rsvg-convert makes a PNG of it",
+                ))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first picture of `run` whose title has these words in it.
+fn picture(run: &Run, wanted: Option<&str>) -> Result<String, Failure> {
+    let pictures = pagewise_report::pictures(run);
+    let wanted = wanted.unwrap_or_default().to_lowercase();
+    let found = pictures.iter().find(|(title, _)| title.to_lowercase().contains(&wanted));
+    match found {
+        Some((_, svg)) => Ok(svg.clone()),
+        None if pictures.is_empty() => {
+            Err(Failure::usage(format!("run `{}` has no picture", run.id))
+                .with_help("pagewise show --html FILE writes its page"))
+        }
+        None => {
+            let titles: Vec<String> =
+                pictures.iter().map(|(title, _)| format!("`{title}`")).collect();
+            Err(Failure::usage(format!("no picture has `{wanted}` in its title"))
+                .with_help(format!("there are {}", titles.join(", "))))
+        }
+    }
 }

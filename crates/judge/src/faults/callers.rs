@@ -3,7 +3,8 @@
 //! `memset` touches pages for somebody. Which code is passed over on the way out is data: whole
 //! files by their names, and single functions by theirs, for programs that hold them statically.
 //! The faults of an instruction are shared out among its callers as the stacks taken of it; one
-//! outside of them needs no stack. Where a walk ends before an outer function is found, its end is
+//! outside of them needs no stack. In an interpreter it is the function of the script: the innermost one on the
+//! stack, whatever of the interpreter or of its modules lies between. Where a walk ends before an outer function is found, its end is
 //! the reason reported.
 
 use super::groups;
@@ -121,7 +122,12 @@ const PREFIXES: &[&str] = &[
 pub(super) fn works_for_others(site: &Site) -> bool {
     let file = site.path.rsplit('/').next().unwrap_or_default();
     let is_library = FILES.iter().any(|start| file.starts_with(start));
-    is_library || site.function.as_deref().is_some_and(is_allocator)
+    is_library || is_of_runtime(site) || site.function.as_deref().is_some_and(is_allocator)
+}
+
+/// Whether code that was made as its program ran is a part of the interpreter, by its name.
+fn is_of_runtime(site: &Site) -> bool {
+    site.path.is_empty() && site.function.is_some() && !site.is_script
 }
 
 fn is_allocator(function: &str) -> bool {
@@ -144,6 +150,8 @@ pub(super) struct Attribution<'a> {
     stacks: Vec<Vec<(u32, u64)>>,
     /// For each stack: who is behind it, or why nobody is.
     behind: Vec<Result<&'a Site, StackEnd>>,
+    /// For each stack: the innermost function of a script.
+    scripts: Vec<Option<&'a Site>>,
 }
 
 impl<'a> Attribution<'a> {
@@ -151,10 +159,19 @@ impl<'a> Attribution<'a> {
     pub(super) fn new(names: &'a Names, stacks: Vec<Vec<(u32, u64)>>) -> Self {
         let outer = |site| (!works_for_others(site)).then_some(site);
         let outer: Vec<Option<&Site>> = names.frames.iter().map(outer).collect();
-        let first = |stack: &Stack| {
-            stack.frames.iter().find_map(|frame| *outer.get(*frame as usize)?).ok_or(stack.end)
+        let script = |stack: &Stack| {
+            let mut frames =
+                stack.frames.iter().filter_map(|frame| names.frames.get(*frame as usize));
+            frames.find(|site| site.is_script)
         };
-        Self { names, stacks, behind: names.stacks.iter().map(first).collect() }
+        let scripts: Vec<Option<&Site>> = names.stacks.iter().map(script).collect();
+        let first = |(stack, script): (&Stack, &Option<&'a Site>)| {
+            let mut frames = stack.frames.iter();
+            let first = || frames.find_map(|frame| *outer.get(*frame as usize)?);
+            script.or_else(first).ok_or(stack.end)
+        };
+        let behind = names.stacks.iter().zip(&scripts).map(first).collect();
+        Self { names, stacks, behind, scripts }
     }
 
     /// Gives the parts of `tally`, faults of the instruction `site`, to those behind them.
@@ -167,14 +184,23 @@ impl<'a> Attribution<'a> {
         let Some(own) = self.names.sites.get(site as usize) else { return };
         let is_outer = !works_for_others(own);
         let stacks = self.stacks.get(site as usize).map_or(&[][..], Vec::as_slice);
-        if is_outer || stacks.is_empty() {
+        let script = |stack: u32| self.scripts.get(stack as usize).copied().flatten();
+        let is_in_script =
+            !own.is_script && stacks.iter().any(|(stack, _)| script(*stack).is_some());
+        if (is_outer && !is_in_script) || stacks.is_empty() {
             give(if is_outer { Ok(own) } else { Err(StackEnd::NotTaken) }, tally);
             return;
         }
         let weights: Vec<u64> = stacks.iter().map(|(_, faults)| *faults).collect();
         for ((stack, _), part) in stacks.iter().zip(split(&tally, &weights)) {
-            let behind = self.behind.get(*stack as usize).copied();
-            give(behind.unwrap_or(Err(StackEnd::NotTaken)), part);
+            let behind = match is_outer {
+                true => Ok(script(*stack).unwrap_or(own)),
+                false => {
+                    let behind = self.behind.get(*stack as usize).copied();
+                    behind.unwrap_or(Err(StackEnd::NotTaken))
+                }
+            };
+            give(behind, part);
         }
     }
 }
@@ -270,7 +296,13 @@ mod tests {
 
     fn site(function: &str, path: &str) -> Site {
         let function = (!function.is_empty()).then(|| function.to_owned());
-        Site { function, path: path.to_owned(), offset_bytes: Bytes(1), source: None }
+        Site {
+            function,
+            path: path.to_owned(),
+            offset_bytes: Bytes(1),
+            source: None,
+            is_script: false,
+        }
     }
 
     #[test]
@@ -316,6 +348,46 @@ mod tests {
         let seen: Vec<_> =
             functions.iter().map(|f| (f.site.offset_bytes.0, f.tally.time_ns.0)).collect();
         assert_eq!(seen, [(9, 100), (5, 50), (6, 20)]);
+    }
+
+    #[test]
+    fn functions_of_a_script_stand_for_what_their_interpreter_does() {
+        let script = |name| Site { is_script: true, ..site(name, "") };
+        let names = Names {
+            sites: vec![
+                site("_PyObject_Malloc", "/opt/bin/python3.13"),
+                site("memset", "/lib/libc.so.6"),
+                script("compiled"),
+                site("StubRoutines (1)", ""),
+            ],
+            frames: vec![
+                site("_PyEval_EvalFrameDefault", "/opt/bin/python3.13"),
+                script("grow"),
+                script("main"),
+                site("main", "/opt/bin/python3.13"),
+            ],
+            stacks: vec![
+                Stack { frames: vec![0, 1, 2, 3], end: StackEnd::Outermost },
+                Stack { frames: vec![0, 2, 3], end: StackEnd::Outermost },
+                Stack { frames: vec![3], end: StackEnd::Outermost },
+            ],
+            ..Names::default()
+        };
+        let stacks = vec![vec![(0, 6), (2, 4)], vec![(1, 1)], vec![(2, 1)], vec![]];
+        let attribution = Attribution::new(&names, stacks);
+        let tally = |faults| Tally { faults, time_ns: Nanos(faults * 10), ..Tally::default() };
+        let sites = [(0, 10), (1, 5), (2, 3), (3, 2)];
+        let sites = sites.map(|(kind, faults)| GroupTally { kind, tally: tally(faults) });
+        let callers = callers(&sites, &attribution, &WalkedStacks::default(), Stacks::Sampled);
+        let functions: Vec<_> = callers
+            .functions
+            .iter()
+            .map(|f| (f.site.function.as_deref().unwrap_or_default(), f.tally.faults))
+            .collect();
+        let expected = [("grow", 6), ("main", 5), ("_PyObject_Malloc", 4), ("compiled", 3)];
+        assert_eq!(functions, expected);
+        let unnamed: Vec<_> = callers.unnamed.iter().map(|g| (g.kind, g.tally.faults)).collect();
+        assert_eq!(unnamed, [(StackEnd::NotTaken, 2)]);
     }
 
     #[test]

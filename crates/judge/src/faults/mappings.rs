@@ -17,6 +17,8 @@ pub(super) struct Range {
     pub(super) path: u32,
     pub(super) kind: MappingKind,
     pub(super) is_shared: bool,
+    /// Process that made it.
+    pub(super) maker: i32,
 }
 
 /// The mappings of a process.
@@ -145,7 +147,7 @@ impl Mappings {
     /// Adds private memory, of a file where an offset is given.
     pub(super) fn insert_plain(&mut self, start: u64, end: u64, offset: Option<u64>) {
         let kind = offset.map_or(MappingKind::Anonymous, |_| MappingKind::File);
-        let range = Range { end, offset, path: 0, kind, is_shared: false };
+        let range = Range { end, offset, path: 0, kind, is_shared: false, maker: 1 };
         self.insert(start, range);
     }
 }

@@ -56,7 +56,7 @@ use race::{Look, Races};
 use rustc_hash::{FxHashMap, FxHashSet};
 use savings::Removable;
 use sites::Sites;
-pub use sites::{CodePlace, FindCode, Image, KERNEL, Walk};
+pub use sites::{CodePlace, FindCode, Image, KERNEL, MadeFunction, Walk};
 use stacks::{Walked, WalkedStacks};
 use timed::{Close, Open};
 pub use timed::{Probe, timed};
@@ -265,7 +265,7 @@ impl Analysis {
             Chain::Walked(addresses) => Walk { addresses: addresses.clone(), end: StackEnd::Deep },
             Chain::Copied { registers, bytes } => {
                 let spaces = &self.spaces;
-                images.walk(registers, bytes, &|address| spaces.code_at(pid, address))
+                images.walk(pid, registers, bytes, &|address| spaces.code_at(pid, address))
             }
         };
         let spaces = &mut self.spaces;

@@ -23,6 +23,8 @@ pub(super) struct Code {
     pub(super) path: u32,
     /// Offset in the file; the address where there is none.
     pub(super) offset: u64,
+    /// Process that made it as it ran; 0 for the code of a file and of the kernel.
+    pub(super) maker: i32,
 }
 
 /// Where an instruction is, with its process.
@@ -39,6 +41,16 @@ pub struct CodePlace<'a> {
 
 /// Tells which file and offset the code at an address was mapped from, `None` for what is no code.
 pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
+
+/// A function that was made as its program ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeFunction {
+    pub name: String,
+    /// Where it begins, if that is known.
+    pub source: Option<SourceLine>,
+    /// It is of a script, and not of the interpreter.
+    pub is_script: bool,
+}
 
 /// Where a stack led.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,8 +72,16 @@ pub trait Image {
     /// For each of these offsets of file `path` the line of source that its instruction came from,
     /// where there is debug information.
     fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>>;
-    /// Walks a stack whose innermost `bytes` were copied.
-    fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk;
+    /// The function at `address` that process `pid` made as it ran.
+    fn made_function(&mut self, pid: i32, address: u64) -> Option<MadeFunction>;
+    /// Walks a stack of process `pid` whose innermost `bytes` were copied.
+    fn walk(
+        &mut self,
+        pid: i32,
+        registers: &FrameRegisters,
+        bytes: &[u8],
+        code: FindCode<'_>,
+    ) -> Walk;
 }
 
 /// Kernel addresses are those with the highest bit set.
@@ -152,16 +172,18 @@ impl Sites {
 /// Code without a name yet; `path` gives the name of a file.
 pub(super) fn unnamed(code: Code, path: &dyn Fn(u32) -> String) -> Site {
     let path = if is_kernel(&code) { KERNEL.to_owned() } else { path(code.path) };
-    Site { function: None, path, offset_bytes: Bytes(code.offset), source: None }
+    Site { function: None, path, offset_bytes: Bytes(code.offset), source: None, is_script: false }
 }
 
-/// Gives `sites` their functions.
-pub(super) fn add_functions<'a>(
-    sites: impl IntoIterator<Item = &'a mut Site>,
-    images: &mut dyn Image,
-) {
-    for site in sites.into_iter().filter(|site| !site.path.is_empty()) {
-        site.function = images.function(&site.path, site.offset_bytes.0);
+/// Gives `sites` their functions; those of scripts have their lines as well. `codes` are theirs.
+pub(super) fn add_functions(sites: &mut [Site], codes: &[Code], images: &mut dyn Image) {
+    for (site, code) in sites.iter_mut().zip(codes) {
+        if !site.path.is_empty() {
+            site.function = images.function(&site.path, site.offset_bytes.0);
+        } else if let Some(made) = images.made_function(code.maker, code.offset) {
+            let MadeFunction { name, source, is_script } = made;
+            *site = Site { function: Some(name), source, is_script, ..site.clone() };
+        }
     }
 }
 
@@ -199,8 +221,17 @@ mod tests {
         fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
             Blind.lines(path, offsets)
         }
-        fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
-            Blind.walk(registers, bytes, code)
+        fn made_function(&mut self, pid: i32, at: u64) -> Option<MadeFunction> {
+            Blind.made_function(pid, at)
+        }
+        fn walk(
+            &mut self,
+            pid: i32,
+            registers: &FrameRegisters,
+            bytes: &[u8],
+            code: FindCode<'_>,
+        ) -> Walk {
+            Blind.walk(pid, registers, bytes, code)
         }
     }
 
@@ -215,7 +246,7 @@ mod tests {
             page_bytes: Some(Bytes(0)),
             registers: None,
         };
-        let at = Code { path: 0, offset: begin.ip_address };
+        let at = Code { path: 0, offset: begin.ip_address, maker: pid };
         let (_, instruction) = sites.find(at, "", &begin, &mut Maker(code.to_vec()));
         access::classify(&begin, instruction, PageSize::BASE_4K)
     }
@@ -243,6 +274,6 @@ mod tests {
         assert_eq!(said(&mut sites, 8, READ), Access::Read);
         sites.forget(7);
         assert_eq!(said(&mut sites, 7, READ), Access::Read, "after an exec it is other code");
-        assert_eq!(sites.codes().count(), 1);
+        assert_eq!(sites.codes().count(), 2, "one of each process");
     }
 }

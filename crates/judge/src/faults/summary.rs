@@ -29,9 +29,11 @@ impl Analysis {
             self.end_recording(tid);
         }
         self.spaces.finish();
-        let mut names = self.names();
+        let (mut names, frames) = self.names();
         if self.wanted.names {
-            sites::add_functions(names.frames.iter_mut().chain(&mut names.sites), images);
+            sites::add_functions(&mut names.frames, &frames, images);
+            let codes: Vec<Code> = self.sites.codes().collect();
+            sites::add_functions(&mut names.sites, &codes, images);
         }
         let faults = self.ordered_list();
         let mut report = self.report(ending, &names);
@@ -54,8 +56,8 @@ impl Analysis {
         }
     }
 
-    /// What the faults refer to, without functions and lines.
-    fn names(&self) -> Names {
+    /// What the faults refer to, without functions and lines; and the code of the frames.
+    fn names(&self) -> (Names, Vec<Code>) {
         let path = |number| self.spaces.path(number).to_owned();
         let mut codes = Interned::default();
         let stack = |walked: &Walked| Stack {
@@ -66,7 +68,8 @@ impl Analysis {
         let site = |code: Code| sites::unnamed(code, &path);
         let frames = codes.all().iter().copied().map(site).collect();
         let sites = self.sites.codes().map(site).collect();
-        Names { places: self.spaces.places(), sites, frames, stacks }
+        let names = Names { places: self.spaces.places(), sites, frames, stacks };
+        (names, codes.all().to_vec())
     }
 
     fn ordered_list(&mut self) -> Vec<Fault> {
@@ -122,6 +125,7 @@ impl Analysis {
             fault_around: Some(self.spaces.fault_around()),
             fixed_addresses: false,
             page_forecasts: self.spaces.page_forecasts(),
+            interpreters: Vec::new(),
         }
     }
 

@@ -22,7 +22,16 @@ impl Image for Blind {
     fn lines(&mut self, _path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
         vec![None; offsets.len()]
     }
-    fn walk(&mut self, _registers: &FrameRegisters, _bytes: &[u8], _code: FindCode<'_>) -> Walk {
+    fn made_function(&mut self, _pid: i32, _at: u64) -> Option<MadeFunction> {
+        None
+    }
+    fn walk(
+        &mut self,
+        _pid: i32,
+        _registers: &FrameRegisters,
+        _bytes: &[u8],
+        _code: FindCode<'_>,
+    ) -> Walk {
         Walk { addresses: Vec::new(), end: StackEnd::NoTable }
     }
 }
@@ -43,8 +52,19 @@ impl Image for Writes {
         };
         offsets.iter().map(line).collect()
     }
+    /// Of each process a function for each 256 bytes, which begins in line 7 of a script.
+    fn made_function(&mut self, pid: i32, at: u64) -> Option<MadeFunction> {
+        let source = Some(SourceLine { file: "/x/job.py".to_owned(), line: 7 });
+        Some(MadeFunction { name: format!("{pid}#{}", at / 256), source, is_script: true })
+    }
     /// Every word of the stack that is the address of code is a return address.
-    fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
+    fn walk(
+        &mut self,
+        _pid: i32,
+        registers: &FrameRegisters,
+        bytes: &[u8],
+        code: FindCode<'_>,
+    ) -> Walk {
         let words = bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
         let found = words.filter(|word| code(*word).is_some());
         let addresses = [registers.ip_address].into_iter().chain(found).collect();
@@ -119,6 +139,7 @@ pub(super) fn options(kernel: bool) -> (Wanted, Sees) {
         names: true,
         debug_files: false,
         exact: false,
+        made_maps: false,
     };
     (wanted, Sees { kernel, all_ends: true, error_codes: false, from_start: true })
 }

@@ -60,6 +60,7 @@ fn a_graph_opens_from_the_process_to_the_leaf() {
         path: "/bin/cat".to_owned(),
         offset_bytes: Bytes(1),
         function: Some("main".to_owned()),
+        maker: None,
     };
     let unnamed = UserFrame { path: "/lib/libc.so.6".to_owned(), function: None, ..main.clone() };
     let from_main = ProfiledStack { user: vec![unnamed, main], ..stack("cat", &READ, 60) };

@@ -13,6 +13,8 @@ pub struct Status {
     /// Process, where the id read is that of a thread.
     pub tgid: Option<i32>,
     pub ppid: Option<i32>,
+    /// Its number in its own process namespace; since Linux 4.1.
+    pub own_pid: Option<i32>,
     /// Who traces it; 0 for nobody.
     pub tracer_pid: Option<i32>,
     /// Effective user id.
@@ -94,6 +96,7 @@ fn take_other(status: &mut Status, name: &[u8], value: &[u8]) {
     match name {
         b"Tgid" => status.tgid = number(value),
         b"PPid" => status.ppid = number(value),
+        b"NSpid" => status.own_pid = super::fields(value).last().and_then(number),
         b"TracerPid" => status.tracer_pid = number(value),
         b"Uid" => status.euid = super::fields(value).nth(1).and_then(number),
         b"Threads" => status.threads = number(value),

@@ -20,7 +20,8 @@ pub use budget::{Broken, Budgets};
 pub use callers::{Callers, Stack, StackEnd, Stacks};
 pub use course::{Again, Churn, Phase, Saving};
 pub use report::{
-    Attached, FaultReport, FunctionTally, GroupTally, Latencies, PlaceTally, Step, Tally,
+    Attached, FaultReport, FunctionTally, GroupTally, Interpreter, Latencies, PlaceTally, Step,
+    Tally,
 };
 pub use touch::{ExactTouch, FaultAround, LeftProgram, PageForecast};
 pub use wanted::{Sees, Wanted};
@@ -218,6 +219,9 @@ pub struct Site {
     /// The source it came from, where the file has debug information and it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceLine>,
+    /// It is in a function of a script, by the map that its interpreter wrote; the line is where that begins.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_script: bool,
 }
 
 /// One page fault.

@@ -86,6 +86,15 @@ pub struct Attached {
     pub has_ended: bool,
 }
 
+/// An interpreter that the program executed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Interpreter {
+    /// `python3.13`, `node`, `java`.
+    pub name: String,
+    /// Functions of its scripts that faults were named after, by the map it wrote.
+    pub functions: u64,
+}
+
 /// The faults of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FaultReport {
@@ -153,6 +162,9 @@ pub struct FaultReport {
     /// What the same touches come to by the size of a page, that of this machine first.
     #[serde(default)]
     pub page_forecasts: Vec<PageForecast>,
+    /// Interpreters whose code was executed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreters: Vec<Interpreter>,
 }
 
 impl FaultReport {

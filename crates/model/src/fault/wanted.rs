@@ -22,6 +22,9 @@ pub struct Wanted {
     pub debug_files: bool,
     /// Make each page that is touched a fault of its own.
     pub exact: bool,
+    /// Interpreters were asked for maps of their code, which are to be removed at the end.
+    #[serde(default)]
+    pub made_maps: bool,
 }
 
 /// What a recording holds beyond the beginnings of faults in user mode.

@@ -18,6 +18,9 @@ pub struct UserFrame {
     pub offset_bytes: Bytes,
     /// The function there, once it has been looked up and where it is known.
     pub function: Option<String>,
+    /// Process that made the code as it ran; absent for the code of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maker: Option<i32>,
 }
 
 /// Equal stacks of one program.
@@ -66,6 +69,9 @@ pub struct StackSamples {
     /// Processes and threads that began meanwhile. By a clock of their own none has a sample in its first
     /// period.
     pub begun_tasks: u64,
+    /// Numbers of the processes that were seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<i32>,
 }
 
 impl StackSamples {

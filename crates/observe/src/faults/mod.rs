@@ -16,12 +16,12 @@ mod tables;
 mod unwind;
 pub mod working_set;
 
-pub use unwind::FindCode;
-
+use crate::made_code::MadeCode;
 use object::{Architecture, Object, ReadCache};
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::fault::event::FrameRegisters;
 use pagewise_model::fault::{SourceLine, StackEnd};
+use pagewise_tracee::perf::{FindCode, WalkStack};
 use pagewise_tracee::ptrace::read_memory;
 use pagewise_tracee::vdso;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -29,7 +29,7 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::rc::Rc;
+use std::sync::Arc;
 use symbols::Symbols;
 use tables::Tables;
 
@@ -43,7 +43,7 @@ struct Image {
     is_x86_64: bool,
     symbols: Option<Symbols>,
     /// Absent until they are asked for; `None` where there are none.
-    tables: OnceCell<Option<Rc<Tables>>>,
+    tables: OnceCell<Option<Arc<Tables>>>,
 }
 
 /// The files that code was mapped from.
@@ -53,6 +53,9 @@ pub struct Images {
     files: HashMap<String, Option<Image>>,
     kernel: OnceCell<Option<KernelSymbols>>,
     debug_files: bool,
+    made: MadeCode,
+    /// How far above the stack pointer of an address in made code its own return address is.
+    returns: HashMap<(i32, u64), Option<u64>>,
 }
 
 impl Images {
@@ -71,6 +74,9 @@ impl Images {
             Some(image) if image.is_x86_64 => image.file.read_at(&mut bytes, offset).unwrap_or(0),
             Some(_) => 0,
             None if cfg!(target_arch = "x86_64") => {
+                if path.is_empty() {
+                    self.made.meet(pid);
+                }
                 read_memory(pid, address, &mut bytes).unwrap_or(0)
             }
             None => 0,
@@ -101,21 +107,27 @@ impl Images {
         symbols.as_ref()?.resolve(address).map(str::to_owned)
     }
 
-    /// The callers of a thread with these registers, of whose stack the innermost `bytes` were
-    /// copied: its own address and the return addresses, innermost first, and why there is no
-    /// further one. `code` says what is mapped where.
+    /// The callers of a thread of process `pid` with these registers, of whose stack the innermost
+    /// `bytes` were copied: its own address and the return addresses, innermost first, and why there is
+    /// no further one. `code` says what is mapped where.
     pub fn walk(
         &mut self,
+        pid: i32,
         registers: &FrameRegisters,
         bytes: &[u8],
         code: FindCode<'_>,
     ) -> (Vec<u64>, StackEnd) {
-        unwind::walk(registers, bytes, code, &mut |path| self.tables(path))
+        unwind::walk(registers, bytes, code, &mut Ways { images: self, pid })
     }
 
-    fn tables(&mut self, path: &str) -> Option<Rc<Tables>> {
+    /// The names of code of no file.
+    pub const fn made(&mut self) -> &mut MadeCode {
+        &mut self.made
+    }
+
+    fn tables(&mut self, path: &str) -> Option<Arc<Tables>> {
         let image = self.image(path).filter(|image| image.is_x86_64)?;
-        image.tables.get_or_init(|| Tables::read(&image.file).map(Rc::new)).clone()
+        image.tables.get_or_init(|| Tables::read(&image.file).map(Arc::new)).clone()
     }
 
     fn image(&mut self, path: &str) -> Option<&mut Image> {
@@ -123,6 +135,41 @@ impl Images {
             self.files.insert(path.to_owned(), open(path));
         }
         self.files.get_mut(path)?.as_mut()
+    }
+}
+
+impl WalkStack for Images {
+    fn walk(
+        &mut self,
+        pid: i32,
+        registers: &FrameRegisters,
+        bytes: &[u8],
+        code: FindCode<'_>,
+    ) -> Vec<u64> {
+        Self::walk(self, pid, registers, bytes, code).0
+    }
+}
+
+/// The ways on from the code of a process.
+struct Ways<'a> {
+    images: &'a mut Images,
+    pid: i32,
+}
+
+impl unwind::Ways for Ways<'_> {
+    fn tables(&mut self, path: &str) -> Option<Arc<Tables>> {
+        self.images.tables(path)
+    }
+
+    fn made_return(&mut self, address: u64) -> Option<u64> {
+        let pid = self.pid;
+        let Images { made, returns, .. } = &mut *self.images;
+        *returns.entry((pid, address)).or_insert_with(|| {
+            made.meet(pid);
+            let mut bytes = [0; unwind::LONGEST_EPILOGUE];
+            let read = read_memory(pid, address, &mut bytes).unwrap_or(0);
+            unwind::distance_to_return(bytes.get(..read)?)
+        })
     }
 }
 
@@ -202,9 +249,9 @@ mod tests {
         let registers = FrameRegisters { ip_address: 0x1000, stack: 0x8000, ..Default::default() };
         let code = |address: u64| (address == 0x1000).then_some((path.as_str(), offset));
         // Its caller is no code that is known.
-        assert_eq!(images.walk(&registers, &stack, &code), (vec![0x1000], StackEnd::NoTable));
-        assert_eq!(images.walk(&registers, &[0; 8], &code).1, StackEnd::Outermost);
-        assert_eq!(images.walk(&registers, &[], &code), (vec![0x1000], StackEnd::Cut));
+        assert_eq!(images.walk(0, &registers, &stack, &code), (vec![0x1000], StackEnd::NoTable));
+        assert_eq!(images.walk(0, &registers, &[0; 8], &code).1, StackEnd::Outermost);
+        assert_eq!(images.walk(0, &registers, &[], &code), (vec![0x1000], StackEnd::Cut));
     }
 
     #[test]

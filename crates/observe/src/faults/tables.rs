@@ -13,9 +13,9 @@ use gimli::{
     UnwindExpression, UnwindSection, UnwindTableRow, Value, X86_64,
 };
 use object::{Object, ObjectSection, ReadCache};
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::File;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -64,8 +64,8 @@ pub(super) struct Tables {
     header: Vec<u8>,
     bases: BaseAddresses,
     segments: Segments,
-    rules: RefCell<HashMap<u64, Option<Rule>>>,
-    context: RefCell<UnwindContext<usize>>,
+    rules: Mutex<HashMap<u64, Option<Rule>>>,
+    context: Mutex<UnwindContext<usize>>,
 }
 
 impl Tables {
@@ -90,17 +90,17 @@ impl Tables {
             bases = bases.set_text(text.address());
         }
         let segments = Segments::from_elf(&elf);
-        let (rules, context) = (RefCell::default(), RefCell::new(UnwindContext::new()));
+        let (rules, context) = (Mutex::default(), Mutex::new(UnwindContext::new()));
         Some(Self { eh_frame, header, bases, segments, rules, context })
     }
 
     /// The rule of the instruction at `offset` of the file.
     pub(super) fn rule(&self, offset: u64) -> Option<Rule> {
         let address = self.segments.address(offset)?;
-        let known = self.rules.borrow().get(&address).copied();
+        let known = held(&self.rules).get(&address).copied();
         known.unwrap_or_else(|| {
             let rule = self.find(address);
-            self.rules.borrow_mut().insert(address, rule);
+            held(&self.rules).insert(address, rule);
             rule
         })
     }
@@ -120,7 +120,7 @@ impl Tables {
             None => section.fde_for_address(&self.bases, address, cie),
         };
         let entry = found.ok()?;
-        let mut context = self.context.borrow_mut();
+        let mut context = held(&self.context);
         let row = entry.unwind_info_for_address(&section, &self.bases, &mut *context, address);
         Some(rule(row.ok()?, entry.is_signal_trampoline()))
     }
@@ -164,6 +164,11 @@ impl Tables {
             _ => None,
         }
     }
+}
+
+/// What one thread at a time uses.
+fn held<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn rule(row: &UnwindTableRow<usize>, is_signal: bool) -> Rule {

@@ -1,7 +1,8 @@
 //! Walks the stack of a thread of which the innermost part was copied.
 //!
 //! From frame to frame by the tables of the file that the instruction is in ([`super::tables`]);
-//! where that has none (code made at run time, Go) by the frame pointer, if what it points at is
+//! where that has none (code made at run time, Go) by what the code does from the return address on,
+//! if it returns at once (the trampolines of Python), else by the frame pointer, if what it points at is
 //! a frame: further up in the part copied, with a return address in code. A walk ends where there
 //! is no way on, and says why. A return address lies one beyond its call, so the call is looked up
 //! by the address before it.
@@ -14,14 +15,12 @@ use super::tables::{Cfa, Rule, Saved, Tables};
 use gimli::{Register, X86_64};
 use pagewise_model::fault::StackEnd;
 use pagewise_model::fault::event::FrameRegisters;
-use std::rc::Rc;
+use pagewise_tracee::perf::FindCode;
+use std::sync::Arc;
 
 /// Frames that are followed.
 const MOST_FRAMES: usize = 128;
 const WORD: u64 = 8;
-
-/// Tells which file and offset the code at an address was mapped from.
-pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
 
 /// The part of a stack that was copied.
 #[derive(Debug, Clone, Copy)]
@@ -38,13 +37,41 @@ impl Copied<'_> {
     }
 }
 
-/// Instruction and return addresses, innermost first, and why there is no further one. `tables`
-/// gives those of a file.
+/// What is known of the way on from code.
+pub(super) trait Ways {
+    /// The tables of a file.
+    fn tables(&mut self, path: &str) -> Option<Arc<Tables>>;
+    /// How far above the stack pointer its own return address is, for code of no file that is returned to
+    /// at `address` and returns at once.
+    fn made_return(&mut self, address: u64) -> Option<u64>;
+}
+
+/// Bytes that are enough for [`distance_to_return`].
+pub(super) const LONGEST_EPILOGUE: usize = 16;
+
+/// How far above the stack pointer the return address is for code that does nothing but give its frame
+/// back and return: `add rsp, N`, `pop` in any number, `ret`. RBP and RBX, by which callers are walked, must
+/// not be among what it pops.
+pub(super) fn distance_to_return(code: &[u8]) -> Option<u64> {
+    let (mut distance, mut rest) = (0, code);
+    loop {
+        (distance, rest) = match rest {
+            [0xc3, ..] => return Some(distance),
+            [0x48, 0x83, 0xc4, bytes @ 0..0x80, rest @ ..] => (distance + u64::from(*bytes), rest),
+            [0x58..=0x5a | 0x5e | 0x5f, rest @ ..] | [0x41, 0x58..=0x5f, rest @ ..] => {
+                (distance + WORD, rest)
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Instruction and return addresses, innermost first, and why there is no further one.
 pub(super) fn walk(
     registers: &FrameRegisters,
     bytes: &[u8],
     code: FindCode<'_>,
-    tables: &mut dyn FnMut(&str) -> Option<Rc<Tables>>,
+    ways: &mut dyn Ways,
 ) -> (Vec<u64>, StackEnd) {
     let stack = Copied { start: registers.stack, bytes };
     let mut addresses = vec![registers.ip_address];
@@ -54,10 +81,14 @@ pub(super) fn walk(
     while addresses.len() < MOST_FRAMES {
         let at = here.ip_address.saturating_sub(u64::from(is_call));
         let Some((path, offset)) = code(at) else { return (addresses, StackEnd::NoTable) };
-        let found = tables(path).and_then(|tables| tables.rule(offset).map(|rule| (tables, rule)));
-        let next = match &found {
-            Some((tables, rule)) => by_rule(&here, rule, tables, &stack),
-            None => by_frame_pointer(&here, &stack),
+        let tables = ways.tables(path);
+        let found = tables.and_then(|tables| tables.rule(offset).map(|rule| (tables, rule)));
+        let is_returned_to = found.is_none() && is_call && path.is_empty();
+        let made = if is_returned_to { ways.made_return(here.ip_address) } else { None };
+        let next = match (&found, made) {
+            (Some((tables, rule)), _) => by_rule(&here, rule, tables, &stack),
+            (None, Some(distance)) => by_return(&here, distance, &stack),
+            (None, None) => by_frame_pointer(&here, &stack),
         };
         let next = match next {
             Ok(next) => next,
@@ -113,6 +144,17 @@ fn by_rule(
     })
 }
 
+/// The frame pointer is the caller's still.
+fn by_return(
+    here: &FrameRegisters,
+    distance: u64,
+    stack: &Copied<'_>,
+) -> Result<FrameRegisters, StackEnd> {
+    let returns = here.stack.saturating_add(distance);
+    let ip_address = stack.word(returns).ok_or(StackEnd::Cut)?;
+    Ok(FrameRegisters { ip_address, stack: returns.saturating_add(WORD), ..*here })
+}
+
 fn by_frame_pointer(here: &FrameRegisters, stack: &Copied<'_>) -> Result<FrameRegisters, StackEnd> {
     let FrameRegisters { frame, base, .. } = *here;
     // So the kernel starts a program, and the outermost function of a thread leaves it.
@@ -158,7 +200,43 @@ mod tests {
 
     fn walked(frame: u64, words: &[u64]) -> (Vec<u64>, StackEnd) {
         let registers = FrameRegisters { ip_address: 0x1500, stack: 0x8000, frame, base: 0 };
-        walk(&registers, &bytes(words), &code, &mut |_| None)
+        walk(&registers, &bytes(words), &code, &mut Trampoline)
+    }
+
+    /// No tables; what is returned to at 0x1700 gives 16 bytes back and returns.
+    struct Trampoline;
+
+    impl Ways for Trampoline {
+        fn tables(&mut self, _path: &str) -> Option<Arc<Tables>> {
+            None
+        }
+        fn made_return(&mut self, address: u64) -> Option<u64> {
+            (address == 0x1700).then_some(16)
+        }
+    }
+
+    #[test]
+    fn code_that_returns_at_once_needs_no_frame_pointer() {
+        // Its caller's frame pointer leads on.
+        let words = [7, 0x8040, 0x1700, 7, 7, 0x1300, 7, 7, 0, 0];
+        assert_eq!(walked(0x8008, &words).0, [0x1500, 0x1700, 0x1300]);
+    }
+
+    #[test]
+    fn returns_are_read_from_code() {
+        assert_eq!(distance_to_return(&[0x48, 0x83, 0xc4, 8, 0xc3, 0xff]), Some(8));
+        assert_eq!(distance_to_return(&[0x48, 0x83, 0xc4, 0x10, 0x5e, 0x41, 0x5c, 0xc3]), Some(32));
+        assert_eq!(distance_to_return(&[0xc3]), Some(0));
+        let others: [&[u8]; 5] = [
+            &[],
+            &[0x48, 0x83, 0xc4],
+            &[0x48, 0x83, 0xc4, 0xf8, 0xc3],
+            &[0x90, 0xc3],
+            &[0x5d, 0xc3],
+        ];
+        for other in others {
+            assert_eq!(distance_to_return(other), None, "{other:x?}");
+        }
     }
 
     #[test]

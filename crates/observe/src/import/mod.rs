@@ -139,6 +139,7 @@ impl Stacks {
             path,
             offset_bytes: pagewise_model::Bytes(0),
             function: (!function.is_empty()).then_some(function),
+            maker: None,
         };
         let stack = |(key, count): (Key, u64)| ProfiledStack {
             process: key.process,

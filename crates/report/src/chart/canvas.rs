@@ -201,6 +201,12 @@ fn number(value: f64) -> String {
     shown.strip_suffix(".0").map_or_else(|| shown.clone(), str::to_owned)
 }
 
+/// The text that [`escape_markup`] was given, but for what it spelled out.
+pub(crate) fn unescape_markup(markup: &str) -> String {
+    let pairs = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
+    pairs.iter().fold(markup.to_owned(), |text, (name, plain)| text.replace(name, plain))
+}
+
 /// Text that others wrote for HTML and SVG: nothing hostile ([`escape`]), no markup, and none of the
 /// two characters that XML forbids.
 pub(crate) fn escape_markup(text: &str) -> String {

@@ -64,7 +64,8 @@ impl PageMap {
         let cells = self.panels.iter().flat_map(|p| &p.rows).map(|row| row.cells.len()).max();
         let width = (LEFT + cells.unwrap_or(0) as f64 * PITCH + MARGIN).max(NARROWEST);
         let mut canvas = Canvas::new();
-        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &self.title);
+        let title = fit(&self.title, 17.0, width - 2.0 * MARGIN);
+        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &title);
         self.draw_scale(&mut canvas);
         let mut y = TOP;
         for panel in &self.panels {

@@ -7,7 +7,7 @@
 use super::firefox::Firefox;
 use super::list::{Format, List};
 use super::pages::Touched;
-use crate::faults::{callers, place_name, site_name};
+use crate::faults::{callers, last_part, place_name, site_name};
 use crate::text::escape;
 use pagewise_model::fault::{Fault, Names, Site};
 use pagewise_model::run::Run;
@@ -86,16 +86,16 @@ impl Export {
         match self.0 {
             Kind::Lines(_) => String::new(),
             Kind::Chrome(chrome) => chrome.end(),
-            Kind::Folded(folded) => folded.lines(),
+            Kind::Folded(folded) => folded.lines(run),
             Kind::Firefox(firefox) => firefox.json(run),
             Kind::Html(html) => html.page(run),
         }
     }
 }
 
-// Faults as folded stacks, the input of flame graphs: frames from the outermost on, what lives
-// there as the leaf, and a weight. Where the stack of a fault was not recorded, the instruction's
-// file and function stand for it.
+// Faults as folded stacks, the input of flame graphs: the program as the root, frames from the outermost
+// on, what lives there as the leaf, and a weight. Where the stack of a fault was not recorded, the
+// instruction's function stands for it.
 
 /// Stacks under construction.
 #[derive(Debug)]
@@ -120,22 +120,22 @@ impl Folded {
         }
     }
 
-    /// All stacks, a line each; those without weight are left out.
-    pub(super) fn lines(&self) -> String {
+    /// All stacks of `run`, a line each; those without weight are left out.
+    pub(super) fn lines(&self, run: &Run) -> String {
+        let program = run.command.first().map_or("", |program| last_part(program));
+        let root = frame(program);
         let weighty = self.weights.iter().filter(|(_, weight)| **weight > 0);
-        weighty.map(|(stack, weight)| format!("{stack} {weight}\n")).collect()
+        weighty.map(|(stack, weight)| format!("{root};{stack} {weight}\n")).collect()
     }
 }
 
 fn stack(names: &Names, fault: &Fault) -> String {
-    let site = names.site(fault);
     let kind = names.place(fault).map_or("unknown", |p| p.kind.label());
     let mut frames: Vec<String> = callers(names, fault).rev().map(function).collect();
     if frames.is_empty() {
-        let file = site.map_or("", |site| site.path.as_str());
-        frames.push(frame(if file.is_empty() { "[no file]" } else { file }));
+        frames.push("[no_stack]".to_owned());
     }
-    frames.extend(site.map(function));
+    frames.extend(names.site(fault).map(function));
     frames.push(format!("[{kind}]"));
     frames.join(";")
 }

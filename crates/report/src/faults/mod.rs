@@ -19,12 +19,14 @@ use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use account::account;
 use pagewise_model::fault::{
-    Broken, Fault, FaultReport, FunctionTally, GroupTally, Names, Place, PlaceTally, Site,
-    SourceLine, Step, Tally,
+    Broken, Fault, FaultReport, FunctionTally, GroupTally, Interpreter, Names, Place, PlaceTally,
+    Site, SourceLine, Step, Tally,
 };
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, Nanos};
 
+/// The first minor version of Python 3 that writes a map of its functions.
+const FIRST_NAMING_PYTHON: u32 = 12;
 /// Rows of a table; the rest is in the saved form.
 const LISTED: usize = 10;
 
@@ -151,11 +153,40 @@ fn circumstances(report: &FaultReport, page: &mut Document) {
     if report.fixed_addresses {
         page.item("addresses", "fixed (no address randomisation): the same in each run");
     }
+    for interpreter in &report.interpreters {
+        page.item("scripts", &scripts(interpreter, report.attached.is_some()));
+    }
     if let Some(exact) = &report.exact {
         exact::touches(exact, page);
     }
     if let Some(around) = report.fault_around.filter(|around| around.mapped_bytes.0 > 0) {
         page.item("fault-around", &exact::around(&around, report.exact.is_some()));
+    }
+}
+
+/// Whether an interpreter named its functions, or what lets it; of a process that was running already or of one
+/// that was started.
+#[must_use]
+pub fn scripts(interpreter: &Interpreter, is_attached: bool) -> String {
+    let Interpreter { name, functions } = interpreter;
+    if *functions > 0 {
+        let functions = counted(*functions, "function", "functions");
+        return format!("{functions} named by {name}; a line is where a function begins");
+    }
+    let minor = name.strip_prefix("python3.").and_then(|minor| minor.parse::<u32>().ok());
+    match (name.as_str(), is_attached) {
+        _ if minor.is_some_and(|minor| minor < FIRST_NAMING_PYTHON) => {
+            format!("{name} cannot name its functions; Python 3.12 and later can")
+        }
+        ("java", false) => "java named no function: --interpreter-frames asks it to name \
+            those that it compiles"
+            .to_owned(),
+        (_, false) => format!("{name} named no function: --interpreter-frames asks it to"),
+        ("java", true) => "java named no function; jcmd PID Compiler.perfmap has it name those \
+            that it has compiled (JDK 17)"
+            .to_owned(),
+        ("node", true) => "node named no function; start it with --perf-basic-prof".to_owned(),
+        (_, true) => format!("{name} named no function; start it with PYTHONPERFSUPPORT=1"),
     }
 }
 
@@ -263,6 +294,7 @@ fn caller_names(names: &Names, fault: &Fault) -> Option<Vec<String>> {
 /// A function with the last part of its file's path, or where the instruction is.
 pub(crate) fn site_name(site: &Site) -> String {
     match (&site.function, last_part(&site.path)) {
+        (Some(function), "") => function.clone(),
         (Some(function), file) => format!("{function} ({file})"),
         (None, "") => format!("{:#x}", site.offset_bytes.0),
         (None, file) => format!("{file}+{:#x}", site.offset_bytes.0),

@@ -1,9 +1,10 @@
 //! A page with the picture of the pages: one cell a page, coloured by the time of its first touch.
 //!
 //! The pages of a file stand by their offset in it, over all processes; those of no file by their
-//! address, each process by itself. Rows without a touched page are left out. A mapping with more
-//! rows than [`MOST_ROWS`] is drawn with several pages to a cell, and only the [`MOST_PANELS`]
-//! largest are drawn; both is said. A page that was mapped without a fault of its own (fault-around,
+//! address, each process by itself. Rows without a touched page are left out. Only the [`MOST_PANELS`]
+//! largest mappings are drawn, and one with more rows than it has room for with several pages to a cell; both
+//! is said. The room is shared so that a page of any run stays small. Times stand on a linear scale, unless
+//! a logarithmic one tells more of the cells apart. A page that was mapped without a fault of its own (fault-around,
 //! populating, a huge page beyond its first) has no cell: faults do not tell of it.
 
 use super::causes;
@@ -11,6 +12,7 @@ use super::{place_name, timed_wall};
 use crate::chart::{PageMap, PageRow, Pages};
 use crate::number::{count, counted, percent};
 use crate::page::Document;
+use crate::shell::start_line;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::fault::{Fault, FaultReport, Names, Tally};
@@ -20,8 +22,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Cells of a row.
 const COLUMNS: u64 = 64;
-/// Rows of a panel, at most.
+/// Rows of a panel, at most, and what each may have in any case.
 const MOST_ROWS: usize = 40;
+const LEAST_ROWS: usize = 5;
+/// Rows of all panels, at most: some 90 bytes a cell.
+const ROWS_IN_ALL: usize = 96;
+/// Parts of a scale that cells may fall into.
+const PARTS_OF_SCALE: usize = 16;
 /// Mappings that are drawn, at most.
 const MOST_PANELS: usize = 16;
 
@@ -56,7 +63,7 @@ impl Touched {
     pub(super) fn page(&self, run: &Run) -> String {
         let size = run.machine.as_ref().map_or(Bytes::kib(4), |m| Bytes(m.base_page_bytes.bytes()));
         let mut page = Document::default();
-        page.figure(self.map(size).draw());
+        page.figure(self.map(size, run).draw());
         if let Some(report) = &run.faults {
             page.append(tables(report));
         }
@@ -65,17 +72,19 @@ impl Touched {
         crate::run::page(run, page)
     }
 
-    fn map(&self, page: Bytes) -> PageMap {
+    fn map(&self, page: Bytes, run: &Run) -> PageMap {
         let mut all: Vec<(&Mapping, &Touches)> = self.mappings.iter().collect();
         all.sort_by_key(|(mapping, touches)| (std::cmp::Reverse(touches.0.len()), *mapping));
         let left = all.split_off(all.len().min(MOST_PANELS));
         let processes: BTreeSet<i32> = self.mappings.keys().filter_map(|(_, pid)| *pid).collect();
         let several = processes.len() > 1;
+        let room = (ROWS_IN_ALL / all.len().max(1)).clamp(LEAST_ROWS, MOST_ROWS);
+        let scale = self.scale();
         let panel = |((name, pid), touches): &(&Mapping, &Touches)| {
             let of =
                 pid.filter(|_| several).map_or_else(String::new, |pid| format!(", process {pid}"));
             let by = if pid.is_none() { "offset" } else { "address" };
-            touches.panel(format!("{name}{of}"), by, page, self.last)
+            touches.panel(format!("{name}{of}"), by, page, (scale, room))
         };
         let rest: usize = left.iter().map(|(_, touches)| touches.0.len()).sum();
         let note = (rest > 0).then(|| {
@@ -85,19 +94,55 @@ impl Touched {
                 counted(left.len() as u64, "smaller mapping", "smaller mappings")
             )
         });
+        let logarithmic = if scale.is_log { ", on a logarithmic scale" } else { "" };
         PageMap {
-            title: "Pages, by the time of their first touch".to_owned(),
-            end: format!("after {}, on a logarithmic scale", self.last),
+            title: format!("Pages of {}, by the time of their first touch", start_line(run)),
+            end: format!("after {}{logarithmic}", self.last),
             panels: all.iter().map(panel).collect(),
             note: note.unwrap_or_default(),
         }
     }
 }
 
+/// Where times stand.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Scale {
+    last: Nanos,
+    is_log: bool,
+}
+
+impl Scale {
+    /// From 0 to 1.
+    fn share(self, at: Nanos) -> f64 {
+        match self.is_log {
+            true => Pages::time_share(at, self.last),
+            false => at.0 as f64 / self.last.0.max(1) as f64,
+        }
+    }
+}
+
+impl Touched {
+    /// The scale of which the times fill more parts.
+    fn scale(&self) -> Scale {
+        let [linear, log] = [false, true].map(|is_log| Scale { last: self.last, is_log });
+        let filled = |scale: Scale| {
+            let times = self.mappings.values().flat_map(|touches| touches.0.values());
+            let mut parts = [0_u64; PARTS_OF_SCALE];
+            for at in times {
+                let part = (scale.share(*at) * PARTS_OF_SCALE as f64) as usize;
+                parts[part.min(PARTS_OF_SCALE - 1)] += 1;
+            }
+            parts.iter().copied().max().unwrap_or(0)
+        };
+        // Fewer in the fullest part means that more are told apart.
+        if filled(log) < filled(linear) { log } else { linear }
+    }
+}
+
 impl Touches {
-    /// The picture, with rows by offset or address.
-    fn panel(&self, title: String, by: &str, page: Bytes, last: Nanos) -> Pages {
-        let pages_a_cell = self.pages_a_cell(page);
+    /// The picture, with rows by offset or address, on this scale and with room for so many rows.
+    fn panel(&self, title: String, by: &str, page: Bytes, (scale, room): (Scale, usize)) -> Pages {
+        let pages_a_cell = self.pages_a_cell(page, room);
         let cell_bytes = page.0.max(1).saturating_mul(pages_a_cell);
         let mut cells: BTreeMap<u64, (Nanos, u64)> = BTreeMap::new();
         for (at, first) in &self.0 {
@@ -114,7 +159,7 @@ impl Touches {
             let many = if pages > 1 { format!(", {pages} pages") } else { String::new() };
             let hover = format!("{from:#x}{many}: after {first}");
             if let Some(cell) = row.cells.get_mut((at % COLUMNS) as usize) {
-                *cell = Some((Pages::time_share(first, last), hover));
+                *cell = Some((scale.share(first), hover));
             }
         }
         let each = match pages_a_cell {
@@ -131,7 +176,7 @@ impl Touches {
     }
 
     /// The smallest power of two with which the rows are not too many.
-    fn pages_a_cell(&self, page: Bytes) -> u64 {
+    fn pages_a_cell(&self, page: Bytes, room: usize) -> u64 {
         let rows = |pages_a_cell: u64| {
             let row_bytes = page.0.max(1).saturating_mul(pages_a_cell).saturating_mul(COLUMNS);
             let mut rows: Vec<u64> = self.0.keys().map(|at| at / row_bytes).collect();
@@ -139,7 +184,7 @@ impl Touches {
             rows.len()
         };
         let mut powers = (0..u64::BITS).map(|power| 1_u64 << power);
-        powers.find(|pages| rows(*pages) <= MOST_ROWS).unwrap_or(1)
+        powers.find(|pages| rows(*pages) <= room).unwrap_or(1)
     }
 }
 

@@ -3,6 +3,7 @@ use super::list::{Format, List};
 use super::*;
 use pagewise_model::Bytes;
 use pagewise_model::fault::{Access, Cause, Label, MappingKind, Served, Stack, StackEnd};
+use pagewise_model::run::RunKind;
 
 fn names() -> Names {
     let place = |kind, path: &str| Place { kind, path: path.into() };
@@ -11,6 +12,7 @@ fn names() -> Names {
         path: path.into(),
         offset_bytes: Bytes(offset),
         source: None,
+        is_script: false,
     };
     Names {
         places: vec![place(MappingKind::Code, "/lib/ld.so"), place(MappingKind::Heap, "")],
@@ -18,6 +20,10 @@ fn names() -> Names {
         frames: vec![site(Some("fill all"), "/bin/x", 1), site(Some("main"), "/bin/x", 2)],
         stacks: vec![Stack { frames: vec![0, 1, 99], end: StackEnd::Outermost }],
     }
+}
+
+fn run() -> Run {
+    Run::new(RunKind::Faults, "r".into(), 0, vec!["/bin/x y".into(), "z".into()])
 }
 
 fn fault(order: u64, place: u32, site: u32) -> Fault {
@@ -111,13 +117,14 @@ fn folded_stacks_add_up() {
     let lines = |by_time| {
         let mut folded = Folded::new(by_time);
         folded.add(&names(), &all);
-        folded.lines()
+        folded.lines(&run())
     };
-    assert_eq!(lines(false), "/lib/ld.so;_dl_start;[code] 2\n[no_file];0x7f00;[heap] 1\n");
-    assert_eq!(lines(true), "/lib/ld.so;_dl_start;[code] 2800\n[no_file];0x7f00;[heap] 1400\n");
+    let [first, second] = ["x_y;[no_stack];_dl_start;[code]", "x_y;[no_stack];0x7f00;[heap]"];
+    assert_eq!(lines(false), format!("{second} 1\n{first} 2\n"));
+    assert_eq!(lines(true), format!("{second} 1400\n{first} 2800\n"));
     let mut folded = Folded::new(false);
     folded.add(&names(), &[Fault { stack: Some(0), ..fault(0, 1, 0) }]);
-    assert_eq!(folded.lines(), "main;fill_all;_dl_start;[heap] 1\n");
+    assert_eq!(folded.lines(&run()), "x_y;main;fill_all;_dl_start;[heap] 1\n");
 }
 
 #[test]
@@ -132,7 +139,7 @@ fn hostile_names_are_spelled_out() {
     }
     let mut folded = Folded::new(false);
     folded.add(&names, &[fault(0, 0, 0)]);
-    assert_eq!(folded.lines().matches(';').count(), 2);
+    assert_eq!(folded.lines(&run()).matches(';').count(), 3);
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn place(kind: MappingKind, path: &str) -> Place {
 
 fn site(function: Option<&str>, path: &str, offset: u64) -> Site {
     let (function, path) = (function.map(Into::into), path.into());
-    Site { function, path, offset_bytes: Bytes(offset), source: None }
+    Site { function, path, offset_bytes: Bytes(offset), source: None, is_script: false }
 }
 
 fn with_line(site: Site, file: &str, line: u32) -> Site {
@@ -177,6 +177,7 @@ pub(crate) fn report() -> FaultReport {
         fault_around: None,
         fixed_addresses: false,
         page_forecasts: vec![],
+        interpreters: vec![],
         by_phase: vec![
             group(Phase::Loader, code),
             group(Phase::Relocation, other),

@@ -461,3 +461,13 @@ pub(crate) fn doctor() -> Run {
     });
     run
 }
+
+/// `b` against `a`, whose time changed so.
+pub(crate) fn compare_two(
+    a: &Run,
+    b: &Run,
+    change: Option<&pagewise_model::trial::Ratio>,
+) -> pagewise_report::Document {
+    let runs = [a.clone(), b.clone()];
+    pagewise_report::compare(&runs, &constructed::comparison(&runs, change))
+}

@@ -9,10 +9,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How often the rings are emptied.
-const DRAIN_EVERY: Duration = Duration::from_millis(100);
+pub(super) const DRAIN_EVERY: Duration = Duration::from_millis(100);
+/// The same where they fill soon, and what made code does is read from the program while it lives.
+pub(super) const DRAIN_SOON: Duration = Duration::from_millis(10);
 
 /// What empties rings and keeps what was in them.
 pub(super) trait Collect: Send + 'static {
+    /// How often it is to do so.
+    fn pause(&self) -> Duration {
+        DRAIN_EVERY
+    }
     /// Empties them; nothing is added after the `last` time.
     fn collect(&mut self, last: bool);
 }
@@ -55,7 +61,7 @@ impl<C: Collect> Drainer<C> {
 /// Runs until the other end of `stopped` is dropped, then empties the rings a last time.
 fn drain_until<C: Collect>(mut collector: C, stopped: &mpsc::Receiver<()>) -> C {
     loop {
-        let last = stopped.recv_timeout(DRAIN_EVERY) != Err(RecvTimeoutError::Timeout);
+        let last = stopped.recv_timeout(collector.pause()) != Err(RecvTimeoutError::Timeout);
         collector.collect(last);
         if last {
             return collector;

@@ -38,6 +38,18 @@ pub(super) fn tell_of_processes(attr: &mut perf_event_attr) {
     attr.set_task(1);
 }
 
+/// RBX, RBP, RSP and RIP, in the order of a sample (arch/x86/include/uapi/asm/perf_regs.h).
+const REGISTERS: u64 = 1 << 1 | 1 << 6 | 1 << 7 | 1 << 8;
+
+/// Has the samples of `attr` end with the registers by which a stack is walked and with its innermost
+/// `bytes`. x86-64 only.
+pub(super) fn copy_stacks(attr: &mut perf_event_attr, bytes: u32) {
+    attr.sample_type |=
+        u64::from(bindings::PERF_SAMPLE_REGS_USER | bindings::PERF_SAMPLE_STACK_USER);
+    attr.sample_regs_user = REGISTERS;
+    attr.sample_stack_user = bytes;
+}
+
 /// Numbers of the online CPUs (`/sys/devices/system/cpu/online`); CPU 0 where that is unreadable.
 pub(super) fn online_cpus() -> Vec<u32> {
     let cpus = parse_list(&std::fs::read("/sys/devices/system/cpu/online").unwrap_or_default());

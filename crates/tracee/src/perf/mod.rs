@@ -31,7 +31,7 @@ mod streams;
 mod walks;
 mod words;
 
-pub use profile::{Profiling, profile_running};
+pub use profile::{FindCode, Profiling, WalkStack, Walker, profile_running};
 pub use sampling::Sampling;
 pub use walks::WalkCounters;
 
@@ -65,12 +65,13 @@ pub struct Observed {
 }
 
 impl Observers {
-    /// Attaches what `observe` asks for to `pid`, which must not have executed its program yet.
+    /// Attaches what `observe` asks for to `pid`, which must not have executed its program yet; a profile has the
+    /// stacks that `walker` walks.
     #[must_use]
-    pub fn attach(pid: i32, observe: &crate::launch::Observe) -> Self {
+    pub fn attach(pid: i32, observe: &crate::launch::Observe, walker: Option<Walker>) -> Self {
         Self {
             samples: if observe.samples { Sampling::attach(pid) } else { not_asked() },
-            profile: if observe.profile { Profiling::attach(pid) } else { not_asked() },
+            profile: if observe.profile { Profiling::attach(pid, walker) } else { not_asked() },
             user: if observe.user { Profiling::attach_to_user_mode(pid) } else { not_asked() },
             walks: if observe.walks { WalkCounters::attach(pid) } else { not_asked() },
         }

@@ -6,6 +6,7 @@
 //! panic.
 
 use pagewise_kernel::perf::bindings as b;
+use pagewise_model::fault::event::FrameRegisters;
 
 pub(super) const HEADER_BYTES: usize = 8;
 /// `PERF_RECORD_MISC_CPUMODE_MASK` and its value for kernel mode.
@@ -66,6 +67,26 @@ impl<'a> Words<'a> {
         self.0 = rest;
         let there = if size == 0 { 0 } else { usize::try_from(self.next()?).ok()? };
         bytes.get(..there.min(size))
+    }
+}
+
+/// Registers by which a stack is walked, and its innermost part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CopiedStack {
+    pub(super) registers: FrameRegisters,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Words<'_> {
+    /// What `event::copy_stacks` asks for; none of a thread that has no user mode.
+    pub(super) fn copied_stack(&mut self) -> Option<CopiedStack> {
+        if self.next()? == 0 {
+            return None;
+        }
+        let (base, frame) = (self.next()?, self.next()?);
+        let (stack, ip_address) = (self.next()?, self.next()?);
+        let registers = FrameRegisters { ip_address, stack, frame, base };
+        Some(CopiedStack { registers, bytes: self.sized_bytes()?.to_vec() })
     }
 }
 

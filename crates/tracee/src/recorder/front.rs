@@ -138,6 +138,7 @@ const WANTED: Wanted = Wanted {
     names: false,
     debug_files: false,
     exact: false,
+    made_maps: false,
 };
 
 /// A recording beside a run that is made for other figures as well (`run`, `passthrough`), or why there is

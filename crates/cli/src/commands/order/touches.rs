@@ -35,6 +35,7 @@ pub(super) fn record_all(
         names: false,
         debug_files: false,
         exact,
+        made_maps: false,
     };
     let mut each = |names: &Names, list: Vec<Fault>| {
         for fault in &list {

@@ -8,9 +8,11 @@ use crate::commands::signals::stop_flag;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_kernel::clock;
+use pagewise_kernel::proc::tree;
 use pagewise_model::Fact;
 use pagewise_model::look::Look;
 use pagewise_model::run::RunKind;
+use pagewise_observe::made_code::MadeCode;
 use pagewise_tracee::perf::profile_running;
 use pagewise_tracee::perf::user_samples;
 use pagewise_tracee::target::{Target, Until};
@@ -31,6 +33,9 @@ pub(super) fn run(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
     let mut run = run_of(RunKind::Profile, id, started, &command);
     run.environment = environment();
     let machine = pagewise_kernel::machine::machine();
+    let mut made = MadeCode::default();
+    let others = tree::descendants(pid).unwrap_or_default();
+    others.into_iter().chain([pid]).for_each(|pid| made.meet(pid));
     let (samples, course) = {
         let stop = stop_flag()?;
         let enough = || stop.load(Ordering::Relaxed);
@@ -39,7 +44,7 @@ pub(super) fn run(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
         let until = Until { begun: &begun, time: args.duration, enough: &enough };
         profile_running(&target, &until)
     };
-    let samples = named(samples);
+    let samples = named(samples, &mut made);
     run.profile = Some(judged(&samples, None, &machine, Some(course)));
     run.look = Some(Look {
         runs: Vec::new(),

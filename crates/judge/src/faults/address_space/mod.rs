@@ -84,7 +84,8 @@ impl Spaces {
         let offset = (!path.is_empty()).then_some(map.offset_bytes.0);
         let path = self.paths.number(&path.to_owned());
         let end = map.start_address.saturating_add(map.size_bytes.0);
-        let range = Range { end, offset, path, kind, is_shared: map.is_shared };
+        let (is_shared, maker) = (map.is_shared, map.pid);
+        let range = Range { end, offset, path, kind, is_shared, maker };
         let page = self.page.bytes();
         let process = self.process(map.pid);
         let (first, last) = (map.start_address / page, end.div_ceil(page));
@@ -200,9 +201,11 @@ impl Spaces {
         let found = self.process(pid).mappings.find(address);
         let in_file = found.and_then(|(start, range)| {
             let offset = range.offset?.saturating_add(address - start);
-            Some(Code { path: range.path, offset })
+            Some(Code { path: range.path, offset, maker: 0 })
         });
-        in_file.unwrap_or(Code { path: 0, offset: address })
+        let is_kernel = address >> 63 == 1;
+        let maker = if is_kernel { 0 } else { found.map_or(pid, |(_, range)| range.maker) };
+        in_file.unwrap_or(Code { path: 0, offset: address, maker })
     }
 
     /// File and offset that code at `address` of process `pid` was mapped from; an empty path for

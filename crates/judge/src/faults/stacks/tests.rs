@@ -6,10 +6,10 @@ use pagewise_model::fault::event::{CallStack, Chain, Event, FrameRegisters, What
 use pagewise_model::fault::{Again, Fault, Stacks, Wanted};
 use pagewise_model::{Fact, Nanos};
 
-const CODE: Code = Code { path: 1, offset: 0x1000 };
+const CODE: Code = Code { path: 1, offset: 0x1000, maker: 0 };
 
 fn walked(offset: u64) -> Walked {
-    Walked { frames: vec![Code { path: 2, offset }], end: StackEnd::Outermost }
+    Walked { frames: vec![Code { path: 2, offset, maker: 0 }], end: StackEnd::Outermost }
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn equal_stacks_are_one() {
     assert_eq!(taken.add(CODE, &walked(1), 4), Some(0));
     assert_eq!(taken.by_code(CODE), [(0, 7), (1, 1)]);
     assert_eq!((taken.count(), taken.all().len()), (3, 2));
-    assert!(taken.by_code(Code { path: 9, offset: 9 }).is_empty());
+    assert!(taken.by_code(Code { path: 9, offset: 9, maker: 0 }).is_empty());
 }
 
 #[test]

@@ -64,8 +64,17 @@ impl Image for Nameless {
     fn lines(&mut self, path: &str, _offsets: &[u64]) -> Vec<Option<SourceLine>> {
         panic!("lines of {path} were asked for")
     }
-    fn walk(&mut self, registers: &FrameRegisters, bytes: &[u8], code: FindCode<'_>) -> Walk {
-        Writes.walk(registers, bytes, code)
+    fn made_function(&mut self, pid: i32, at: u64) -> Option<MadeFunction> {
+        panic!("the function at {at} of process {pid} was asked for")
+    }
+    fn walk(
+        &mut self,
+        pid: i32,
+        registers: &FrameRegisters,
+        bytes: &[u8],
+        code: FindCode<'_>,
+    ) -> Walk {
+        Writes.walk(pid, registers, bytes, code)
     }
 }
 

@@ -15,12 +15,12 @@ use super::LEAST_RING_BYTES;
 use super::attributes::Choice;
 use crate::perf::event;
 use crate::perf::ring::Ring;
-use crate::perf::words::{Words, halves, word};
+use crate::perf::words::{CopiedStack, Words, halves, word};
 use crate::perf::words::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::{bindings as b, perf_event_attr};
 use pagewise_model::Nanos;
 use pagewise_model::fault::Stacks;
-use pagewise_model::fault::event::{CallStack, Chain, Event, FrameRegisters, What};
+use pagewise_model::fault::event::{CallStack, Chain, Event, What};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Stacks wanted a second; the second where the first is above `perf_event_max_sample_rate`.
@@ -31,8 +31,6 @@ const COPIED_BYTES: u32 = 8 << 10;
 /// Wanted size of a ring for the former and for the latter; the kernel has the last word.
 const SAMPLED_RING_BYTES: usize = 512 << 10;
 const COPIED_RING_BYTES: usize = 4 * LEAST_RING_BYTES;
-/// RBX, RBP, RSP and RIP, in the order of a sample (arch/x86/include/uapi/asm/perf_regs.h).
-const REGISTERS: u64 = 1 << 1 | 1 << 6 | 1 << 7 | 1 << 8;
 
 /// The rings, one for each CPU.
 #[derive(Debug)]
@@ -83,24 +81,22 @@ impl StackRings {
 fn attributes(choice: &Choice, rate: u64) -> perf_event_attr {
     let faults = u64::from(b::PERF_COUNT_SW_PAGE_FAULTS);
     let mut attr = choice.plain(b::PERF_TYPE_SOFTWARE, faults);
-    if choice.stacks == Stacks::Copied {
+    let bytes = if choice.stacks == Stacks::Copied {
         attr.__bindgen_anon_1.sample_period = 1;
-        attr.sample_stack_user = COPIED_BYTES;
+        COPIED_BYTES
     } else {
         attr.set_freq(1);
         attr.__bindgen_anon_1.sample_freq = rate;
-        attr.sample_stack_user = SAMPLED_BYTES;
-    }
+        SAMPLED_BYTES
+    };
     attr.sample_type = u64::from(
         b::PERF_SAMPLE_IP
             | b::PERF_SAMPLE_TID
             | b::PERF_SAMPLE_TIME
             | b::PERF_SAMPLE_ADDR
-            | b::PERF_SAMPLE_PERIOD
-            | b::PERF_SAMPLE_REGS_USER
-            | b::PERF_SAMPLE_STACK_USER,
+            | b::PERF_SAMPLE_PERIOD,
     );
-    attr.sample_regs_user = REGISTERS;
+    event::copy_stacks(&mut attr, bytes);
     attr
 }
 
@@ -127,14 +123,7 @@ fn stack(in_kernel: bool, body: &[u8]) -> Option<Event> {
     let at_ns = Nanos(words.next()?);
     let address = words.next()?;
     let faults = words.next()?;
-    // Which registers there are; none of a thread that has no user mode.
-    if words.next()? == 0 {
-        return None;
-    }
-    let (base, frame) = (words.next()?, words.next()?);
-    let (stack, ip) = (words.next()?, words.next()?);
-    let registers = FrameRegisters { ip_address: ip, stack, frame, base };
-    let bytes = words.sized_bytes()?.to_vec();
+    let CopiedStack { registers, bytes } = words.copied_stack()?;
     let chain = Chain::Copied { registers, bytes };
     let stack = CallStack { pid, tid, address, ip_address, in_kernel, faults, chain };
     Some(Event { at_ns, what: What::Stack(stack) })
@@ -151,6 +140,7 @@ mod tests {
     use super::*;
     use crate::perf::words::MODE_KERNEL;
     use crate::perf::words::made::{pair, record, words};
+    use pagewise_model::fault::event::FrameRegisters;
     use proptest::prelude::*;
 
     fn events(bytes: &[u8]) -> Vec<Event> {

@@ -1,5 +1,6 @@
 //! Counts equal stacks of equally named processes, and names what the kernel's part is made of.
 
+use super::Walker;
 use super::kin::Kin;
 use super::record::{Event, Sample, Told};
 use super::spaces::{Code, Spaces};
@@ -25,18 +26,20 @@ pub(super) struct Counts {
     kin: Option<Kin>,
     spaces: Spaces,
     stacks: HashMap<Stack, u64>,
+    walker: Option<Walker>,
     lost: u64,
     begun_tasks: u64,
 }
 
 impl Counts {
-    /// None yet, of samples by this clock.
-    pub(super) fn new(clock: Clock) -> Self {
+    /// None yet, of samples by this clock; `walker` walks the stacks that were copied.
+    pub(super) fn new(clock: Clock, walker: Option<Walker>) -> Self {
         Self {
             kin: (clock == Clock::Cpus).then(Kin::default),
             clock,
             spaces: Spaces::default(),
             stacks: HashMap::new(),
+            walker,
             lost: 0,
             begun_tasks: 0,
         }
@@ -64,6 +67,11 @@ impl Counts {
         }
     }
 
+    /// Whether stacks are walked.
+    pub(super) const fn walks(&self) -> bool {
+        self.walker.is_some()
+    }
+
     /// Whether samples of process `pid` may count.
     pub(super) fn may_count(&self, pid: i32) -> bool {
         !self.kin.as_ref().is_some_and(|kin| kin.is_stranger(pid))
@@ -81,12 +89,21 @@ impl Counts {
             return;
         }
         let process = self.spaces.name_of(sample.pid);
-        let user = self.callers(sample.pid, &sample.user);
+        let addresses = match (sample.copied, &mut self.walker) {
+            (Some(stack), Some(walker)) => {
+                let spaces = &self.spaces;
+                walker.walk(sample.pid, &stack.registers, &stack.bytes, &|address| {
+                    spaces.code_at(sample.pid, address)
+                })
+            }
+            _ => sample.user,
+        };
+        let user = self.callers(sample.pid, &addresses);
         let stack = Stack { process, kernel: sample.kernel, user };
         *self.stacks.entry(stack).or_default() += 1;
     }
 
-    /// The code of a chain that was followed by frame pointers, up to what is no code: a program
+    /// The code of a chain that was followed, up to what is no code: a program
     /// without them uses the register for something else.
     fn callers(&self, pid: i32, addresses: &[u64]) -> Vec<Code> {
         let place = |(depth, address): (usize, &u64)| {
@@ -127,12 +144,14 @@ impl Counts {
             clock: self.clock.clone(),
             lost: self.lost,
             begun_tasks: self.begun_tasks,
+            processes: self.spaces.processes(),
         }
     }
 
     fn frame(&self, code: Code) -> UserFrame {
         let path = self.spaces.text(code.path).to_owned();
-        UserFrame { path, offset_bytes: Bytes(code.offset), function: None }
+        let maker = (code.maker != 0).then_some(code.maker);
+        UserFrame { path, offset_bytes: Bytes(code.offset), function: None, maker }
     }
 }
 
@@ -148,11 +167,12 @@ mod tests {
     const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
     fn sample(pid: i32, kernel: &[u64], user: &[u64]) -> Told {
-        Told::Sample(Sample { pid, kernel: kernel.to_vec(), user: user.to_vec() })
+        let (kernel, user) = (kernel.to_vec(), user.to_vec());
+        Told::Sample(Sample { pid, kernel, user, copied: None })
     }
 
     fn counts(clock: Clock, all: Vec<Told>) -> Counts {
-        let mut counts = Counts::new(clock);
+        let mut counts = Counts::new(clock, None);
         for (at, told) in all.into_iter().enumerate() {
             counts.take(Event { at_ns: Nanos(at as u64), told });
         }
@@ -196,6 +216,7 @@ mod tests {
             path: "/bin/cat".to_owned(),
             offset_bytes: Bytes(offset),
             function: None,
+            maker: None,
         };
         let stack = |process: &str, kernel: &[&str], user: Vec<UserFrame>, count| ProfiledStack {
             process: process.to_owned(),

@@ -1,12 +1,13 @@
 //! The records of the rings of a profile: pure functions on bytes.
 //!
-//! Samples hold the number of their event, IP, TID, TIME and CALLCHAIN, in that order; all others are read
+//! Samples hold the number of their event, IP, TID, TIME and CALLCHAIN, in that order, and registers and stack
+//! where those were asked for; all others are read
 //! by `side_band`. Unknown types are passed over, and so is what a thread's second event tells (`streams`).
 
 use crate::perf::merge::Timed;
 use crate::perf::side_band::{self, SideBand};
 use crate::perf::streams;
-use crate::perf::words::{Words, halves};
+use crate::perf::words::{CopiedStack, Words, halves};
 use crate::perf::words::{for_each_record, is_in_kernel};
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::Nanos;
@@ -23,6 +24,8 @@ pub(super) struct Sample {
     pub(super) kernel: Vec<u64>,
     /// Addresses in the program, innermost first.
     pub(super) user: Vec<u64>,
+    /// What they are to be found in instead.
+    pub(super) copied: Option<CopiedStack>,
 }
 
 /// What is told.
@@ -96,7 +99,8 @@ fn sample(
         true => {}
         false => kernel.clear(),
     }
-    Some(Event { at_ns, told: Told::Sample(Sample { pid, kernel, user }) })
+    let copied = words.copied_stack();
+    Some(Event { at_ns, told: Told::Sample(Sample { pid, kernel, user, copied }) })
 }
 
 fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Option<Event> {
@@ -162,7 +166,8 @@ mod tests {
     fn both_parts_of_a_stack_are_kept_and_modes_told_apart() {
         let chain = [b::PERF_CONTEXT_KERNEL, 11, 12, b::PERF_CONTEXT_USER, 21, 22];
         let told = |kernel: &[u64], user: &[u64]| {
-            Told::Sample(Sample { pid: 7, kernel: kernel.to_vec(), user: user.to_vec() })
+            let (kernel, user) = (kernel.to_vec(), user.to_vec());
+            Told::Sample(Sample { pid: 7, kernel, user, copied: None })
         };
         assert_eq!(read(&sample(MODE_KERNEL, &chain)), [told(&[11, 12], &[21, 22])]);
         assert_eq!(read(&sample(USER, &chain[3..])), [told(&[], &[21, 22])]);

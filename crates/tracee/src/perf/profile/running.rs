@@ -93,7 +93,7 @@ fn follow(pid: i32) -> (Fact<Profiling>, Followed) {
     let threads = |pid: &i32| tree::threads(*pid).map_or(0, |threads| threads.len() as u64);
     followed.threads = processes.iter().map(threads).sum();
     let before = processes.iter().flat_map(|pid| what_was_before(*pid)).collect();
-    (Profiling::start(events, before), followed)
+    (Profiling::start(events, before, None), followed)
 }
 
 impl Events {

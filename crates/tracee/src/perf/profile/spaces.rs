@@ -15,6 +15,8 @@ const NAMELESS: &str = "?";
 pub(super) struct Code {
     pub(super) path: u32,
     pub(super) offset: u64,
+    /// Process that made it as it ran; 0 for the code of a file.
+    pub(super) maker: i32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +24,7 @@ struct Range {
     end: u64,
     offset: u64,
     path: u32,
+    maker: i32,
 }
 
 #[derive(Debug, Clone)]
@@ -89,7 +92,8 @@ impl Spaces {
         let offset = if is_named { map.offset_bytes.0 } else { map.start_address };
         let end = map.start_address.saturating_add(map.size_bytes.0);
         let code = Arc::make_mut(&mut self.process(map.pid).code);
-        code.insert(map.start_address, Range { end, offset, path });
+        let maker = if is_named { 0 } else { map.pid };
+        code.insert(map.start_address, Range { end, offset, path, maker });
     }
 
     pub(super) fn fork(&mut self, pid: i32, parent_pid: i32) {
@@ -110,7 +114,20 @@ impl Spaces {
         (address < range.end).then(|| Code {
             path: range.path,
             offset: range.offset.saturating_add(address - start),
+            maker: range.maker,
         })
+    }
+
+    /// Path and offset of the code at `address` of process `pid`.
+    pub(super) fn code_at(&self, pid: i32, address: u64) -> Option<(&str, u64)> {
+        self.code(pid, address).map(|code| (self.text(code.path), code.offset))
+    }
+
+    /// All of which something was told.
+    pub(super) fn processes(&self) -> Vec<i32> {
+        let mut all: Vec<i32> = self.processes.keys().copied().collect();
+        all.sort_unstable();
+        all
     }
 
     /// The text of a number.

@@ -1,0 +1,235 @@
+//! Saved runs of a program over time: how its time changed, and which proven gains were lost.
+//!
+//! A trend joins the sessions of one command, with the same input, on one machine: the same processors, memory and
+//! host; kernel and settings may have changed. A gain counts as lost where `recheck` says so, or where a later
+//! session on such a machine rules out what an earlier one had proven of the same arm.
+
+use crate::comparison::time_change;
+use crate::recheck::{gain, standing};
+use crate::service;
+use pagewise_model::Nanos;
+use pagewise_model::history::{Trend, TrendPoint};
+use pagewise_model::machine::Machine;
+use pagewise_model::measured::median;
+use pagewise_model::recheck::{Recheck, Standing};
+use pagewise_model::run::Run;
+use pagewise_model::trial::{Quantity, Verdict, Word};
+
+/// The trends of all commands with two sessions or more; `runs` are oldest first.
+#[must_use]
+pub fn trends(runs: &[Run]) -> Vec<Trend> {
+    let mut groups: Vec<Vec<&Run>> = Vec::new();
+    for run in runs.iter().filter(|run| typical(run).is_some()) {
+        match groups.iter_mut().find(|group| group.first().is_some_and(|one| is_alike(one, run))) {
+            Some(group) => group.push(run),
+            None => groups.push(vec![run]),
+        }
+    }
+    groups.iter().filter_map(|group| trend(group)).collect()
+}
+
+fn trend(group: &[&Run]) -> Option<Trend> {
+    let ([first, .., last], Some(machine)) = (group, group.last()?.machine.as_ref()) else {
+        return None;
+    };
+    let point = |run: &&Run| {
+        Some(TrendPoint {
+            run: run.id.clone(),
+            started_unix_ns: run.started_unix_ns,
+            kernel: run.machine.as_ref()?.kernel.clone(),
+            typical_ns: typical(run)?,
+        })
+    };
+    Some(Trend {
+        command: last.command.clone(),
+        machine: machine.line(),
+        is_service: last.service.is_some(),
+        points: group.iter().filter_map(point).collect(),
+        change: time_change(first, last),
+    })
+}
+
+/// Whether two runs are of one program on one machine.
+fn is_alike(a: &Run, b: &Run) -> bool {
+    let load = |run: &Run| run.service.as_ref().map(|service| service.load.clone());
+    let machines = a.machine.as_ref().zip(b.machine.as_ref());
+    a.command == b.command
+        && a.input == b.input
+        && load(a) == load(b)
+        && machines.is_some_and(|(a, b)| is_same_hardware(a, b))
+}
+
+fn is_same_hardware(a: &Machine, b: &Machine) -> bool {
+    let of = |machine: &Machine| {
+        let Machine { arch, cpu_model, cpus, memory_bytes, hypervisor, .. } = machine.clone();
+        // Firmware and kernel keep some memory to themselves, and not always as much.
+        (arch, cpu_model, cpus.len(), memory_bytes.0 >> 30, hypervisor)
+    };
+    of(a) == of(b)
+}
+
+/// What a trend is of.
+fn typical(run: &Run) -> Option<Nanos> {
+    let values: Vec<f64> = match &run.service {
+        Some(service) => {
+            let sides = service.plain_sides().into_iter();
+            let logs = sides.filter_map(|side| service::value(Quantity::CpuPerRequest, side));
+            logs.map(|log| log.exp() * 1e9).collect()
+        }
+        None => run.plain_runs().iter().map(|usage| usage.wall_ns.0 as f64).collect(),
+    };
+    median(&values).map(Nanos::from_f64)
+}
+
+/// Gains that were proven once and are lost: those that `rechecks` say so of, and those that a later session of the
+/// same program rules out. `runs` are oldest first.
+#[must_use]
+pub fn lost_gains(runs: &[Run], rechecks: &[Recheck]) -> Vec<Recheck> {
+    let known = |run: &str, arm: &str| rechecks.iter().any(|one| one.run == run && one.arm == arm);
+    let mut lost: Vec<Recheck> =
+        rechecks.iter().filter(|one| one.standing == Standing::Vanished).cloned().collect();
+    for (at, run) in runs.iter().enumerate() {
+        for (arm, then) in verdicts(run).filter(|(_, verdict)| verdict.word == Word::Keep) {
+            let later = runs.get(at + 1..).unwrap_or_default();
+            let of_arm = |run| verdicts(run).find(|(name, _)| *name == arm).map(|found| found.1);
+            // The newest word counts.
+            let newest = later.iter().rev().filter(|later| is_alike(run, later));
+            let newest = newest.filter_map(|run| Some((run, of_arm(run)?))).next();
+            let Some((later, now)) = newest else { continue };
+            if standing(Some(now)) == Standing::Vanished && !known(&run.id, arm) {
+                lost.push(Recheck {
+                    at_unix_ns: later.started_unix_ns,
+                    run: run.id.clone(),
+                    command: run.command.clone(),
+                    arm: arm.to_owned(),
+                    then: gain(Some(then)),
+                    now: gain(Some(now)),
+                    standing: Standing::Vanished,
+                    change: changed(run, later),
+                    new_run: Some(later.id.clone()),
+                    problem: None,
+                });
+            }
+        }
+    }
+    lost
+}
+
+/// The verdicts on arms whose setting is recorded alike.
+fn verdicts(run: &Run) -> impl Iterator<Item = (&str, &Verdict)> {
+    let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
+    verdicts.map(|verdict| (verdict.arm.as_str(), verdict))
+}
+
+/// What differs between two sessions: machine, and the files of the program.
+fn changed(then: &Run, now: &Run) -> Option<String> {
+    let mut all = match (&then.machine, &now.machine) {
+        (Some(then), Some(now)) => then.differences(now),
+        _ => Vec::new(),
+    };
+    let marks = |run: &Run| run.conditions.as_ref().map(|of| of.files.clone()).unwrap_or_default();
+    let before = marks(then);
+    for file in marks(now) {
+        let other = before.iter().find(|mark| mark.path == file.path);
+        if other.is_some_and(|mark| {
+            (mark.bytes, mark.modified_unix_ns) != (file.bytes, file.modified_unix_ns)
+        }) {
+            all.push(format!("{} was replaced", file.path));
+        }
+    }
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::conditions::{Conditions, FileMark};
+    use pagewise_model::constructed;
+    use pagewise_model::run::RunKind;
+    use pagewise_model::trial::Experiment;
+
+    fn run(id: &str, kernel: &str, word: &str) -> Run {
+        let mut run = Run::new(RunKind::Tune, id.to_owned(), 5, vec!["app".to_owned()]);
+        run.machine = Some(Machine { kernel: kernel.to_owned(), ..constructed::machine() });
+        let usage = |ms: u64| pagewise_model::usage::Usage {
+            wall_ns: Nanos::millis(ms),
+            ..constructed::usage()
+        };
+        let point = |ms| {
+            serde_json::json!({
+                "arm": "plain", "usage": usage(ms), "mechanism": null, "supervisor_ns": 0,
+            })
+        };
+        let weather = serde_json::json!({
+            "steal_ns": 0, "cpu_pressure_share": null, "memory_pressure_share": null,
+            "host_by_point_ns": [],
+        });
+        let experiment = serde_json::json!({
+            "design": {"seed": 1, "budget_ns": 1, "control": "plain", "arms": ["heap-huge"]},
+            "blocks": [{"points": [point(100), point(102)], "weather": weather, "dropped": null}],
+            "verdicts": [{"arm": "heap-huge", "word": word, "why": "", "effect": null,
+                "supervisor_ns": 0}],
+            "warnings": [], "interrupted": false,
+        });
+        run.experiment = Some(serde_json::from_value::<Experiment>(experiment).unwrap());
+        run
+    }
+
+    fn with_program(mut run: Run, bytes: u64) -> Run {
+        let mark = FileMark {
+            path: "/usr/bin/app".into(),
+            bytes,
+            modified_unix_ns: 0,
+            device: 1,
+            inode: 1,
+        };
+        run.conditions = Some(Conditions {
+            directory: "/".into(),
+            outputs: vec![],
+            prepare: None,
+            cleanup: None,
+            ignore_failure: false,
+            own_arms: vec![],
+            files: vec![mark],
+        });
+        run
+    }
+
+    #[test]
+    fn a_gain_that_a_later_session_rules_out_is_lost() {
+        let then = with_program(run("a", "6.1", "keep"), 10);
+        let now = with_program(run("b", "6.18", "no_gain"), 11);
+        let lost = lost_gains(&[then.clone(), now.clone()], &[]);
+        let [one] = &lost[..] else { panic!("{lost:?}") };
+        assert_eq!((one.run.as_str(), one.new_run.as_deref()), ("a", Some("b")));
+        assert_eq!(one.change.as_deref(), Some("kernel 6.1 / 6.18; /usr/bin/app was replaced"));
+        // What recheck has found counts for both.
+        let known = |standing| Recheck { standing, ..one.clone() };
+        assert_eq!(lost_gains(&[then.clone(), now.clone()], &[known(Standing::Holds)]), []);
+        assert_eq!(lost_gains(&[then.clone(), now.clone()], &[known(Standing::Vanished)]).len(), 1);
+        // It was proven again since.
+        assert_eq!(lost_gains(&[then.clone(), now.clone(), run("c", "6.18", "keep")], &[]), []);
+        // Neither other machines nor open verdicts say anything.
+        let elsewhere = {
+            let mut run = now;
+            run.machine.as_mut().unwrap().cpu_model = "another".into();
+            run
+        };
+        assert_eq!(lost_gains(&[then.clone(), elsewhere], &[]), []);
+        assert_eq!(lost_gains(&[then, run("b", "6.18", "cannot_tell")], &[]), []);
+    }
+
+    #[test]
+    fn sessions_of_one_program_on_one_machine_are_a_trend() {
+        let mut other = run("o", "6.1", "keep");
+        other.command = vec!["other".into()];
+        let runs = [run("a", "6.1", "keep"), other, run("b", "6.18", "keep")];
+        let found = trends(&runs);
+        let [one] = &found[..] else { panic!("{found:?}") };
+        let points: Vec<_> =
+            one.points.iter().map(|p| (p.run.as_str(), p.kernel.as_str(), p.typical_ns)).collect();
+        let typical = Nanos::millis(101);
+        assert_eq!(points, [("a", "6.1", typical), ("b", "6.18", typical)]);
+        assert!(one.change.as_ref().is_some_and(|change| (change.ratio - 1.0).abs() < 1e-9));
+    }
+}

@@ -1,0 +1,173 @@
+//! A flame graph: each function a box as wide as its samples, callees above their caller.
+//!
+//! Boxes narrower than [`NARROWEST`] are left out, and so is what stands beyond [`MOST_BOXES`] or higher than [`HIGHEST`]:
+//! a page stays small. Colours tell neighbours apart and mean nothing else.
+
+use super::canvas::{Anchor, At, Canvas, SMALL, fit, text_width};
+use crate::number::{count, percent};
+use std::collections::BTreeMap;
+
+const WIDTH: f64 = 920.0;
+const MARGIN: f64 = 12.0;
+const TOP: f64 = 58.0;
+const ROW: f64 = 17.0;
+const NARROWEST: f64 = 0.8;
+const MOST_BOXES: usize = 2500;
+const HIGHEST: usize = 60;
+/// Classes of boxes, by a sum over the name.
+const CLASSES: [&str; 4] = ["pw-s4", "pw-s5", "pw-s8", "pw-s3"];
+/// Names in the description.
+const DESCRIBED: usize = 8;
+
+/// A function with what it called.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Flame {
+    /// Samples in it and in what it called.
+    pub(crate) samples: u64,
+    callees: BTreeMap<String, Self>,
+}
+
+impl Flame {
+    /// The root of so many samples.
+    pub(crate) const fn root(samples: u64) -> Self {
+        Self { samples, callees: BTreeMap::new() }
+    }
+
+    /// The callee of this name, made where there is none.
+    pub(crate) fn callee(&mut self, name: &str) -> &mut Self {
+        self.callees.entry(name.to_owned()).or_default()
+    }
+
+    /// The picture as SVG; this is the root, which has no box.
+    pub(crate) fn draw(&self, title: &str, subtitle: &str) -> String {
+        let room = WIDTH - 2.0 * MARGIN;
+        let mut drawing = Drawing { boxes: Vec::new(), whole: self.samples, left_out: 0, rows: 0 };
+        drawing.callees(self, 0, MARGIN, room);
+        let mut canvas = Canvas::new();
+        canvas.heading(At(MARGIN, 26.0), room, title, subtitle);
+        let bottom = TOP + drawing.rows as f64 * ROW;
+        drawing.boxes.iter().for_each(|one| one.draw(&mut canvas, bottom));
+        let mut y = bottom + 6.0;
+        if drawing.left_out > 0 {
+            y += 14.0;
+            let text = format!("{} too narrow or too high to be drawn", count(drawing.left_out));
+            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y), &text);
+        }
+        canvas.describe(&drawing.description());
+        canvas.finish(At(WIDTH, y + 10.0), title)
+    }
+}
+
+struct Drawing<'a> {
+    boxes: Vec<Shape<'a>>,
+    whole: u64,
+    left_out: u64,
+    rows: usize,
+}
+
+struct Shape<'a> {
+    name: &'a str,
+    row: usize,
+    x: f64,
+    width: f64,
+    hover: String,
+}
+
+impl<'a> Drawing<'a> {
+    fn callees(&mut self, of: &'a Flame, row: usize, x: f64, width: f64) {
+        // The widest first, so that the eye finds them on the left.
+        let mut callees: Vec<(&String, &Flame)> = of.callees.iter().collect();
+        callees.sort_by_key(|(_, flame)| std::cmp::Reverse(flame.samples));
+        let mut x = x;
+        for (name, flame) in callees {
+            let own = width * flame.samples as f64 / of.samples.max(1) as f64;
+            if own < NARROWEST || row >= HIGHEST || self.boxes.len() >= MOST_BOXES {
+                self.left_out += 1;
+                continue;
+            }
+            let share = percent(flame.samples as f64 / self.whole.max(1) as f64);
+            let hover = format!("{name}: {share}, {} samples", count(flame.samples));
+            self.boxes.push(Shape { name, row, x, width: own, hover });
+            self.rows = self.rows.max(row + 1);
+            self.callees(flame, row + 1, x, own);
+            x += own;
+        }
+    }
+
+    fn description(&self) -> String {
+        let mut widest: Vec<&Shape<'_>> = self.boxes.iter().collect();
+        widest.sort_by(|a, b| b.width.total_cmp(&a.width));
+        let names: Vec<&str> =
+            widest.iter().take(DESCRIBED).map(|one| one.hover.as_str()).collect();
+        format!("The widest: {}.", names.join("; "))
+    }
+}
+
+impl Shape<'_> {
+    fn draw(&self, canvas: &mut Canvas, bottom: f64) {
+        let y = bottom - (self.row + 1) as f64 * ROW;
+        let sum = self.name.bytes().fold(0_usize, |sum, byte| sum.wrapping_add(usize::from(byte)));
+        let class = CLASSES[sum % CLASSES.len()];
+        let size = At((self.width - 0.5).max(0.3), ROW - 1.0);
+        canvas.rect(class, At(self.x, y), size, &self.hover);
+        let room = self.width - 6.0;
+        if room > text_width("xxx", SMALL) {
+            let text = fit(self.name, SMALL, room);
+            canvas.text("pw-on", Anchor::Start, At(self.x + 3.0, y + 12.0), &text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> Flame {
+        let mut root = Flame::root(100);
+        let main = root.callee("main");
+        main.samples = 90;
+        main.callee("<copy>").samples = 60;
+        main.callee("rare").samples = 1;
+        root.callee("other").samples = 10;
+        root
+    }
+
+    #[test]
+    fn boxes_are_as_wide_as_their_samples() {
+        let root = tree();
+        let mut drawing = Drawing { boxes: Vec::new(), whole: 100, left_out: 0, rows: 0 };
+        drawing.callees(&root, 0, 0.0, 100.0);
+        let boxes: Vec<_> =
+            drawing.boxes.iter().map(|b| (b.name, b.row, b.x.round(), b.width.round())).collect();
+        let expected = [
+            ("main", 0, 0.0, 90.0),
+            ("<copy>", 1, 0.0, 60.0),
+            ("rare", 1, 60.0, 1.0),
+            ("other", 0, 90.0, 10.0),
+        ];
+        assert_eq!((boxes, drawing.rows), (expected.to_vec(), 2));
+    }
+
+    #[test]
+    fn names_are_escaped_and_told_to_those_who_do_not_see() {
+        let drawn = tree().draw("t", "s");
+        assert!(drawn.contains("<desc>The widest: main: 90%, 90 samples; &lt;copy&gt;"), "{drawn}");
+        assert!(!drawn.contains("<copy>"), "{drawn}");
+    }
+
+    #[test]
+    fn a_picture_of_any_tree_stays_small() {
+        let mut root = Flame::root(1 << 20);
+        for n in 0..3000 {
+            root.callee(&format!("f{n}")).samples = 300;
+        }
+        let mut deep = &mut root;
+        for n in 0..500 {
+            deep = deep.callee(&format!("deep {n}"));
+            deep.samples = 1 << 18;
+        }
+        let drawn = root.draw("t", "s");
+        assert!(drawn.len() < 100_000, "{}", drawn.len());
+        assert!(drawn.contains("too narrow or too high"), "{drawn}");
+    }
+}
