@@ -1,7 +1,7 @@
 """Rows of unequal length in one padded table."""
 import numpy
 draw = numpy.random.default_rng(1)
-rows, longest = 8_000, 16_384
+rows, longest = 3_000, 16_384
 lengths = draw.integers(50, 800, rows)
 table = numpy.empty((rows, longest))
 for row, length in enumerate(lengths):

@@ -2,7 +2,7 @@
 lines = File.readlines(ARGV[0], chomp: true)
 threads = Array.new(16) do
   Thread.new do
-    Array.new(4) do
+    Array.new(2) do
       rows = lines.map { |line| line.split.map { |word| word * 20 } }
       rows.sum { |row| row.join("-").size }
     end.sum

@@ -8,6 +8,7 @@ use pagewise_model::units::Nanos;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::passthrough;
 use pagewise_tracee::pipes::{self, Ledger};
+use pagewise_tracee::recorder::RecordError;
 use pagewise_tracee::run::{self, Outcome};
 use pagewise_tracee::supervise::{self, Accounted, Looks, SuperviseError, Supervisor};
 use pagewise_tracee::tree::Tree;
@@ -67,8 +68,10 @@ fn make(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
 /// Watches the memory, and keeps no account of it.
 fn account(launch: &Launch) -> Result<Accounted, SuperviseError> {
     let run = passthrough::peak_of(launch, &mut |_, _| {});
-    let (usage, watched) = run.map_err(|error| SuperviseError::Trace(error.to_string()))?;
-    assert!(watched.accounts > 0, "no peak was seen: {watched:?}");
+    let (usage, _) = run.map_err(|error| match error {
+        RecordError::Launch(error) => SuperviseError::Launch(error),
+        other => SuperviseError::Trace(other.to_string()),
+    })?;
     Ok(Accounted { ended: usage.ended, account: None })
 }
 
