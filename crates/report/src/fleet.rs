@@ -2,6 +2,7 @@
 
 use crate::number::{change, counted, interval, percent};
 use crate::page::Document;
+use crate::quote;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::fleet::{Class, ClassKey, FleetArm, FleetWord, Pooled};
@@ -110,8 +111,10 @@ pub struct FleetTask {
     pub back: String,
     /// How many hosts.
     pub hosts: u32,
-    /// Directory of the results, as all hosts see it, quoted for a shell.
+    /// Directory of the results, as all hosts see it.
     pub results: String,
+    /// The directory to run in, where the command line names files relative to it.
+    pub directory: Option<String>,
 }
 
 impl FleetTask {
@@ -131,8 +134,11 @@ esac
 /// A job array for Slurm: one exclusive task for each host.
 #[must_use]
 pub fn slurm(task: &FleetTask) -> String {
-    let FleetTask { program, hosts, results, .. } = task;
+    let FleetTask { program, hosts, .. } = task;
     let line = task.line("\"$SLURM_ARRAY_TASK_ID\"");
+    let results = quote(&task.results);
+    let chdir = task.directory.as_ref().map(|to| format!("cd {} || exit\n", quote(to)));
+    let chdir = chdir.unwrap_or_default();
     format!(
         "#!/bin/bash
 # Submit with sbatch. Then: pagewise merge {results}
@@ -147,7 +153,7 @@ mkdir -p \"$results\"
 # A task that is started again leaves a second result: merge takes that of the last start.
 task=$SLURM_ARRAY_JOB_ID.$SLURM_ARRAY_TASK_ID.${{SLURM_RESTART_COUNT:-0}}
 name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}
-{line} >\"$name.tmp.$$\"
+{chdir}{line} >\"$name.tmp.$$\"
 {TAKE}"
     )
 }
@@ -156,17 +162,24 @@ name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}
 #[must_use]
 pub fn ansible(task: &FleetTask) -> String {
     let line = task.line("{{ ansible_play_hosts.index(inventory_hostname) + 1 }}");
-    let line = line.replace('\\', "\\\\").replace('"', "\\\"");
-    let results = &task.results;
+    // JSON is YAML too.
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    let chdir = task.directory.as_ref();
+    let chdir = chdir.map(|to| format!("      args:\n        chdir: {}\n", text(to)));
+    let chdir = chdir.unwrap_or_default();
+    let host = "{{ ansible_play_hosts.index(inventory_hostname) + 1 }}.0.{{ inventory_hostname }}";
+    let (line, results) = (text(&line), text(&task.results));
+    let file = text(&format!("{}/1.{host}.json", task.results));
+    let shown = quote(&task.results);
     format!(
-        "# ansible-playbook -i INVENTORY FILE. Then: pagewise merge {results}
+        "# ansible-playbook -i INVENTORY FILE. Then: pagewise merge {shown}
 - name: Measure a remedy on every host
   hosts: all
   gather_facts: false
   tasks:
     - name: Measure
-      ansible.builtin.shell: \"{line}\"
-      register: measured
+      ansible.builtin.shell: {line}
+{chdir}      register: measured
       changed_when: false
       failed_when: measured.rc not in [0, 3]
     - name: Make the directory of results
@@ -179,7 +192,7 @@ pub fn ansible(task: &FleetTask) -> String {
     - name: Keep the result
       ansible.builtin.copy:
         content: \"{{{{ measured.stdout }}}}\"
-        dest: \"{results}/1.{{{{ ansible_play_hosts.index(inventory_hostname) + 1 }}}}.0.{{{{ inventory_hostname }}}}.json\"
+        dest: {file}
         mode: \"0644\"
       delegate_to: localhost
 "
@@ -190,6 +203,10 @@ pub fn ansible(task: &FleetTask) -> String {
 #[must_use]
 pub fn kubernetes(task: &FleetTask, image: &str, claim: &str) -> String {
     let FleetTask { program, hosts, .. } = task;
+    let text = |text: &String| serde_json::Value::from(text.as_str()).to_string();
+    let directory =
+        task.directory.as_ref().map(|to| format!("          workingDir: {}\n", text(to)));
+    let directory = directory.unwrap_or_default();
     let line = task.line("\"$((JOB_COMPLETION_INDEX + 1))\"");
     let script = format!(
         "name=/results/1.$JOB_COMPLETION_INDEX.0.$NODE
@@ -229,7 +246,7 @@ spec:
       containers:
         - name: measure
           image: {image}
-          command: [\"/bin/sh\", \"-c\"]
+{directory}          command: [\"/bin/sh\", \"-c\"]
           args:
             - |
 {script}          env:
@@ -301,14 +318,24 @@ mod tests {
             front: "pagewise tune --only place".into(),
             back: "-- app 'a b'".into(),
             hosts: 8,
-            results: "/shared/results".into(),
+            results: "/shared/all results".into(),
+            directory: Some("/work/my app".into()),
         };
         let slurm = slurm(&task);
         assert!(slurm.contains("#SBATCH --array=1-8\n"), "{slurm}");
         assert!(slurm.contains(
             "--seed \"$SLURM_ARRAY_TASK_ID\" -- app 'a b' >\"$name.tmp.$$\"\nstatus=$?\n"
         ));
-        assert_eq!(ansible(&task).matches("app 'a b'").count(), 1);
+        assert!(
+            slurm.contains("results='/shared/all results'\n")
+                && slurm.contains("cd '/work/my app' ")
+        );
+        let play = ansible(&task);
+        assert_eq!(play.matches("app 'a b'").count(), 1);
+        assert!(play.contains("        chdir: \"/work/my app\"\n"), "{play}");
+        assert!(play.contains("        dest: \"/shared/all results/1.{{"), "{play}");
+        let here = FleetTask { directory: None, ..task.clone() };
+        assert!(!ansible(&here).contains("chdir") && !super::slurm(&here).contains("cd "));
         let job = kubernetes(&task, "registry/app:1", "results");
         assert!(job.contains("name: pagewise-my-app\n") && job.contains("completions: 8\n"));
         assert!(job.contains("              name=/results/1.$JOB_COMPLETION_INDEX.0.$NODE\n"));

@@ -72,8 +72,23 @@ fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
         front,
         back: format!("-- {}", pagewise_report::command_line(&run.command)),
         hosts: args.hosts,
-        results: quote(&args.results),
+        results: args.results.clone(),
+        directory: directory(run),
     })
+}
+
+/// Where the runs were made, if their command line names files relative to that.
+fn directory(run: &Run) -> Option<String> {
+    let conditions = run.conditions.as_ref()?;
+    let place = Path::new(&conditions.directory);
+    let is_file = |word: &String| {
+        let there = place.join(word);
+        !word.starts_with('/') && conditions.files.iter().any(|file| Path::new(&file.path) == there)
+    };
+    let is_relative = |path: &String| !path.starts_with('/');
+    let has_file = run.command.iter().any(is_file);
+    let named = run.input.iter().chain(&conditions.outputs).any(is_relative);
+    (has_file || named).then(|| conditions.directory.clone())
 }
 
 /// Pools saved runs.
