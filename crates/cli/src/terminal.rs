@@ -64,8 +64,13 @@ fn speaks_utf8() -> bool {
 
 /// Prints on standard output. A reader that went away is no error: the rest is not wanted.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_bytes(text.as_bytes())
+}
+
+/// The same with what may be no text.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => Err(unwritten(&e)),
         _ => Ok(()),
     }

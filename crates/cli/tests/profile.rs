@@ -295,5 +295,36 @@ fn samples_go_out_as_folded_stacks_and_come_in_again() {
     std::fs::write(&file, "PERFILE2").unwrap();
     let refused = place.pagewise(&["profile", "--import", name]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(said(&refused.stderr).contains("perf script"), "{refused:?}");
+    let text = said(&refused.stderr);
+    assert!(text.contains("cut off") && text.contains("perf script"), "{text}");
+}
+
+#[test]
+fn what_perf_recorded_is_sorted_and_goes_out_to_pprof() {
+    let place = Place::new();
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../observe/fixtures/perf.data");
+    let import = |words: &[&str]| {
+        let all = [&["profile", "--import", recorded.to_str().unwrap()], words].concat();
+        let output = place.pagewise(&all).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
+    };
+    let run: serde_json::Value = serde_json::from_slice(&import(&["--json"])).unwrap();
+    assert_eq!(run["profile"]["sorted"]["known"]["samples"], 58, "{run:#}");
+    let file = place.path().join("app.pb.gz");
+    std::fs::write(&file, import(&["--format", "pprof"])).unwrap();
+    let go = Command::new("go")
+        .args(["tool", "pprof", "-raw"])
+        .arg(&file)
+        .env("HOME", place.path())
+        .env("PPROF_TMPDIR", place.path())
+        .output();
+    let Ok(go) = go else { return println!("SKIP what_perf_recorded: no go tool pprof") };
+    let text = said(&go.stdout);
+    assert!(go.status.success() && text.contains("samples/count cpu/nanoseconds"), "{go:?}");
+    let stacks = text.lines().skip_while(|line| !line.starts_with("Samples:")).skip(2);
+    let counts = stacks.map_while(|line| line.split_once(':'));
+    let numbers =
+        counts.filter_map(|(values, _)| values.split_whitespace().next()?.parse::<u64>().ok());
+    assert_eq!(numbers.sum::<u64>(), 58, "{text}");
 }

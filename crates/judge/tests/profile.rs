@@ -11,8 +11,8 @@ fn recorded(text: &str) -> Sorted {
         let (count, names) = line.split_once(':').expect("count: stack");
         let names = names.split(" < ").map(str::trim).filter(|name| !name.is_empty());
         ProfiledStack {
-            process: "recorded".to_owned(),
-            kernel: names.map(str::to_owned).collect(),
+            process: "recorded".into(),
+            kernel: names.map(Into::into).collect(),
             user: Vec::new(),
             count: count.parse().expect("a count"),
         }

@@ -182,8 +182,8 @@ pub fn readings(points: Vec<Point>) -> Readings {
 #[must_use]
 pub fn profiled_stack(process: &str, kernel: &[&str], count: u64) -> ProfiledStack {
     ProfiledStack {
-        process: process.to_owned(),
-        kernel: kernel.iter().map(ToString::to_string).collect(),
+        process: process.into(),
+        kernel: kernel.iter().map(|name| (*name).into()).collect(),
         user: Vec::new(),
         count,
     }

@@ -15,8 +15,8 @@ pub fn name_functions(samples: &mut StackSamples, made: &mut MadeCode) {
     let mut images = Images::default();
     for frame in samples.stacks.iter_mut().flat_map(|stack| &mut stack.user) {
         frame.function = match frame.maker {
-            Some(pid) => made.function(pid, frame.offset_bytes.0).map(named),
-            None => images.function(&frame.path, frame.offset_bytes.0),
+            Some(pid) => made.function(pid, frame.offset_bytes.0).map(|made| named(made).into()),
+            None => images.function(&frame.path, frame.offset_bytes.0).map(Into::into),
         };
     }
 }
@@ -60,9 +60,9 @@ mod tests {
     #[test]
     fn functions_count_for_the_interpreter_of_their_stack() {
         let frame = |path: &str, function: Option<&str>, maker| UserFrame {
-            path: path.to_owned(),
+            path: path.into(),
             offset_bytes: Bytes(1),
-            function: function.map(str::to_owned),
+            function: function.map(Into::into),
             maker,
         };
         let stack = |user| ProfiledStack { process: "p".into(), kernel: vec![], user, count: 1 };

@@ -4,18 +4,24 @@
 
 mod support;
 
+use opentelemetry_proto::tonic::profiles::v1development::{Profile, ProfilesData};
+use pagewise_model::fault::Fault;
 use pagewise_report::faults::{Export, Form};
 use pagewise_report::render;
+use prost::Message;
 use serde_json::Value;
 use support::faults::{faults, names, run};
 use support::{PLAIN, check};
 
 /// The list in parts of `part` faults.
 fn exported(form: Form, part: usize) -> String {
+    String::from_utf8(bytes(form, part)).unwrap()
+}
+
+fn bytes(form: Form, part: usize) -> Vec<u8> {
     let (names, mut export) = (names(), Export::new(form, true));
-    let mut text: String = faults().chunks(part).map(|part| export.take(&names, part)).collect();
-    text.push_str(&export.finish(&run()));
-    text
+    let text: String = faults().chunks(part).map(|part| export.take(&names, part)).collect();
+    [text.into_bytes(), export.finish(&run())].concat()
 }
 
 fn parsed(form: Form) -> Value {
@@ -66,8 +72,25 @@ fn trace_events_have_what_their_readers_need() {
         }
     }
     let empty = Export::new(Form::Chrome, true).finish(&run());
-    let empty: Value = serde_json::from_str(&empty).unwrap();
+    let empty: Value = serde_json::from_slice(&empty).unwrap();
     assert_eq!(empty["traceEvents"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn opentelemetry_has_number_and_time_of_each_stack() {
+    let whole = bytes(Form::Otlp, 4);
+    assert_eq!(bytes(Form::Otlp, 1), whole);
+    let data = ProfilesData::decode(&whole[..]).unwrap();
+    let texts = &data.dictionary.as_ref().unwrap().string_table;
+    let [numbers, times] = &data.resource_profiles[0].scope_profiles[0].profiles[..] else {
+        panic!("{data:?}")
+    };
+    let sum = |profile: &Profile| profile.samples.iter().map(|s| s.values[0]).sum::<i64>();
+    let latency = |fault: &Fault| fault.latency_ns.known().map_or(0, |ns| ns.0.cast_signed());
+    assert_eq!(sum(numbers), faults().len() as i64);
+    assert_eq!(sum(times), faults().iter().map(latency).sum::<i64>());
+    assert!(texts.iter().any(|text| text == "latency"), "{texts:?}");
+    assert!(!bytes(Form::Pprof, 4).is_empty() && bytes(Form::Pprof, 4) == bytes(Form::Pprof, 1));
 }
 
 #[test]
@@ -141,7 +164,7 @@ fn a_mapping_of_many_pages_is_drawn_with_several_to_a_cell() {
     }
     let mut export = Export::new(Form::Html, true);
     assert_eq!(export.take(&names, &all), "");
-    let page = export.finish(&run());
+    let page = String::from_utf8(export.finish(&run())).unwrap();
     assert!(page.contains("20,000 pages; each cell is 8 pages"), "{}", &page[..2000]);
     assert_eq!(page.matches(": after ").count(), 2500);
 }

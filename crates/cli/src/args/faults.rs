@@ -18,6 +18,7 @@ Examples:
   pagewise faults --format html -- ./app > app.html     a picture of its pages
   pagewise faults --format firefox -- ./app > app.json  for profiler.firefox.com
   pagewise faults --stacks dwarf --format folded-ns -- ./app > app.folded
+  pagewise faults --format pprof -- ./app > app.pb.gz   for go tool pprof
   pagewise faults --max-faults 2000 --max-major 0 -- ./app --version
   pagewise faults -p 1234 --for 5s               a running process, undisturbed
   pagewise faults --no-latency -- ./app          a third of the cost, no times
@@ -145,6 +146,10 @@ pub(crate) enum ListFormat {
     Chrome,
     /// A profile for Firefox Profiler, with a marker for each fault
     Firefox,
+    /// Stacks by count and by nanoseconds, for pprof (binary)
+    Pprof,
+    /// The same for OpenTelemetry: its profiles (binary)
+    Otlp,
     /// An HTML page with a picture: one cell for each page, by the time of its first touch
     Html,
 }
@@ -174,6 +179,8 @@ impl ListFormat {
             Self::Perf => Form::Perf,
             Self::Chrome => Form::Chrome,
             Self::Firefox => Form::Firefox,
+            Self::Pprof => Form::Pprof,
+            Self::Otlp => Form::Otlp,
             Self::Html => Form::Html,
         }
     }

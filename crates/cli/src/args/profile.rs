@@ -22,7 +22,9 @@ Examples:
   pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
   pagewise profile --json -- xz -k big > profile.json
   pagewise profile --format folded -- ./app > app.folded     for a flame graph
-  perf script | pagewise profile --import -      samples of another machine
+  pagewise profile --format pprof -- ./app > app.pb.gz       for go tool pprof
+  pagewise profile --import perf.data            what perf record wrote
+  perf script | pagewise profile --import -      the same as text
 
 A bucket has two names, WHAT was done and WHY. --graph takes either or both:
   WHAT  user, copy, zeroing, allocation, fault-entry, mapping, unmapping,
@@ -83,8 +85,8 @@ pub(crate) struct Profile {
     /// Declare that running the program again is safe, whatever it writes; --traced needs it
     #[arg(long)]
     pub(crate) rerun_safe: bool,
-    /// Sort the samples of another tool or machine: output of perf script, or folded stacks; - is
-    /// standard input
+    /// Sort the samples of another tool or machine: a file of perf record, output of perf script, or
+    /// folded stacks; - is standard input
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["command", "pid", "input", "faults", "traced"])]
     pub(crate) import: Option<PathBuf>,
@@ -104,6 +106,10 @@ pub(crate) enum SampleFormat {
     Folded,
     /// A profile for Firefox Profiler, each stack once
     Firefox,
+    /// Samples and CPU time for pprof (binary)
+    Pprof,
+    /// The same for OpenTelemetry: its profiles (binary)
+    Otlp,
 }
 
 impl From<SampleFormat> for ProfileForm {
@@ -111,6 +117,8 @@ impl From<SampleFormat> for ProfileForm {
         match format {
             SampleFormat::Folded => Self::Folded,
             SampleFormat::Firefox => Self::Firefox,
+            SampleFormat::Pprof => Self::Pprof,
+            SampleFormat::Otlp => Self::Otlp,
         }
     }
 }

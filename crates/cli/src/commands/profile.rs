@@ -168,7 +168,7 @@ fn launch(args: &Profile) -> Result<Launch, Failure> {
 fn shown(run: &Run, samples: &Fact<StackSamples>, args: &Profile) -> Result<(), Failure> {
     let Some(format) = args.format else { return report(run, args) };
     let saved = args.files.write(run);
-    terminal::print(&exported(run, samples, format)?)?;
+    terminal::print_bytes(&exported(run, samples, format)?)?;
     saved
 }
 
@@ -194,7 +194,7 @@ fn exported(
     run: &Run,
     samples: &Fact<StackSamples>,
     format: SampleFormat,
-) -> Result<String, Failure> {
+) -> Result<Vec<u8>, Failure> {
     match samples {
         Fact::Known(samples) => Ok(pagewise_report::profile_export(samples, run, format.into())),
         Fact::Missing(why) => Err(Failure::unfit(format!("there are no samples: {why}"))

@@ -18,8 +18,9 @@ use pagewise_model::profile::{
     Sorted, StackSamples, UserFrame, What, Why,
 };
 use pagewise_model::{Fact, Nanos};
-use std::borrow::Cow;
+use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// The most stacks reported that no rule knows.
 const MOST_FREQUENT: usize = 5;
@@ -132,21 +133,23 @@ fn cell(stack: &ProfiledStack) -> (What, Why) {
     if stack.kernel.is_empty() {
         return (What::User, Why::Own);
     }
-    let names: Vec<&str> = stack.kernel.iter().map(String::as_str).collect();
+    let names: Vec<&str> = stack.kernel.iter().map(AsRef::as_ref).collect();
     activity::judge(&names)
 }
 
 /// The most frequent kernel stacks that no rule knows.
 fn frequent(buckets: &BTreeMap<(What, Why), Vec<&ProfiledStack>>) -> Vec<FrequentStack> {
-    let mut counts: HashMap<&[String], u64> = HashMap::new();
+    let mut counts: HashMap<&[Arc<str>], u64> = HashMap::new();
     let unknown = buckets.iter().filter(|((what, _), _)| *what == What::Unclassified);
     for stack in unknown.flat_map(|(_, stacks)| stacks) {
         *counts.entry(&stack.kernel).or_default() += stack.count;
     }
-    let mut all: Vec<(&[String], u64)> = counts.into_iter().collect();
+    let mut all: Vec<(&[Arc<str>], u64)> = counts.into_iter().collect();
     all.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-    let reported =
-        |(symbols, samples): (&[String], u64)| FrequentStack { symbols: symbols.to_vec(), samples };
+    let reported = |(symbols, samples): (&[Arc<str>], u64)| FrequentStack {
+        symbols: symbols.iter().map(ToString::to_string).collect(),
+        samples,
+    };
     all.into_iter().take(MOST_FREQUENT).map(reported).collect()
 }
 
@@ -256,48 +259,81 @@ fn compare(sorted: &Sorted, look: &Look, diagnosis: &Diagnosis) -> Vec<Compared>
 /// Callees with less than one sample in so many of the bucket are folded.
 const FOLDED_BELOW: u64 = 100;
 
-#[derive(Debug, Default)]
+/// What a line of a graph stands for; equal ones of one caller are one line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Frame<'a> {
+    /// A process, or a function of the kernel.
+    Named(&'a str),
+    /// A function of the program with its file; the file alone where it is not known.
+    Code(Option<&'a str>, &'a str),
+}
+
+impl<'a> Frame<'a> {
+    fn of_code(frame: &'a UserFrame) -> Self {
+        let file = frame.path.rsplit('/').next().unwrap_or_default();
+        Self::Code(frame.function.as_deref(), if file.is_empty() { "no file" } else { file })
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Named(name) => name.to_owned(),
+            Self::Code(Some(function), file) => format!("{function} ({file})"),
+            Self::Code(None, file) => format!("({file})"),
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Node<'a> {
-    name: Cow<'a, str>,
+    frame: Frame<'a>,
     samples: u64,
     /// By the order in which they came.
-    callees: Vec<usize>,
+    callees: Vec<u32>,
 }
 
 /// A tree of callers; the first node stands for all of them.
 #[derive(Debug)]
 struct Graph<'a> {
     nodes: Vec<Node<'a>>,
-    found: HashMap<(usize, Cow<'a, str>), usize>,
+    found: FxHashMap<(u32, Frame<'a>), u32>,
 }
 
 impl<'a> Graph<'a> {
     fn from_stacks(stacks: &[&'a ProfiledStack]) -> Self {
-        let mut graph = Self { nodes: vec![Node::default()], found: HashMap::new() };
+        let mut graph = Self { nodes: Vec::new(), found: FxHashMap::default() };
+        graph.node(Frame::Named(""));
         for stack in stacks {
             graph.add(stack);
         }
         graph
     }
 
+    fn node(&mut self, frame: Frame<'a>) {
+        self.nodes.push(Node { frame, samples: 0, callees: Vec::new() });
+    }
+
     fn add(&mut self, stack: &'a ProfiledStack) {
-        let process = std::iter::once(Cow::from(stack.process.as_str()));
-        let user = stack.user.iter().rev().map(name);
-        let kernel = stack.kernel.iter().rev().map(|symbol| Cow::from(symbol.as_str()));
+        let process = std::iter::once(Frame::Named(&stack.process));
+        let user = stack.user.iter().rev().map(Frame::of_code);
+        let kernel = stack.kernel.iter().rev().map(|symbol| Frame::Named(symbol));
         let mut at = 0;
-        self.nodes[at].samples += stack.count;
+        self.count(at, stack.count);
         for frame in process.chain(user).chain(kernel) {
             at = self.callee(at, frame);
-            self.nodes[at].samples += stack.count;
+            self.count(at, stack.count);
         }
     }
 
-    fn callee(&mut self, caller: usize, name: Cow<'a, str>) -> usize {
-        let new = self.nodes.len();
-        let at = *self.found.entry((caller, name.clone())).or_insert(new);
+    fn count(&mut self, at: u32, samples: u64) {
+        self.nodes[at as usize].samples += samples;
+    }
+
+    fn callee(&mut self, caller: u32, frame: Frame<'a>) -> u32 {
+        let new = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        let at = *self.found.entry((caller, frame)).or_insert(new);
         if at == new {
-            self.nodes.push(Node { name, ..Node::default() });
-            self.nodes[caller].callees.push(new);
+            self.node(frame);
+            self.nodes[caller as usize].callees.push(new);
         }
         at
     }
@@ -310,8 +346,8 @@ impl<'a> Graph<'a> {
         while let Some((depth, entry)) = left.pop() {
             match entry {
                 Entry::Node(at) => {
-                    let node = &self.nodes[at];
-                    let name = node.name.clone().into_owned();
+                    let node = self.of(at);
+                    let name = node.frame.text();
                     lines.push(GraphLine { depth, name, samples: node.samples, folded: 0 });
                     left.extend(self.entries(at, depth + 1));
                 }
@@ -323,17 +359,21 @@ impl<'a> Graph<'a> {
         lines
     }
 
+    fn of(&self, at: u32) -> &Node<'a> {
+        &self.nodes[at as usize]
+    }
+
     /// The callees of a node, the most frequent last.
-    fn entries(&self, at: usize, depth: u32) -> Vec<(u32, Entry)> {
-        let all = self.nodes[0].samples;
-        let of = |callee: &usize| &self.nodes[*callee];
-        let is_listed = |callee: &usize| of(callee).samples.saturating_mul(FOLDED_BELOW) >= all;
-        let (mut listed, folded): (Vec<usize>, Vec<usize>) =
-            self.nodes[at].callees.iter().copied().partition(is_listed);
+    fn entries(&self, at: u32, depth: u32) -> Vec<(u32, Entry)> {
+        let all = self.of(0).samples;
+        let is_listed = |callee: &u32| self.of(*callee).samples.saturating_mul(FOLDED_BELOW) >= all;
+        let (mut listed, folded): (Vec<u32>, Vec<u32>) =
+            self.of(at).callees.iter().copied().partition(is_listed);
         listed.sort_by(|a, b| {
-            of(a).samples.cmp(&of(b).samples).then_with(|| of(b).name.cmp(&of(a).name))
+            let (a, b) = (self.of(*a), self.of(*b));
+            a.samples.cmp(&b.samples).then_with(|| b.frame.text().cmp(&a.frame.text()))
         });
-        let samples = folded.iter().map(|callee| of(callee).samples).sum();
+        let samples = folded.iter().map(|callee| self.of(*callee).samples).sum();
         let rest = Entry::Folded { callees: folded.len() as u64, samples };
         let rest = (samples > 0).then_some(rest);
         let entries = rest.into_iter().chain(listed.into_iter().map(Entry::Node));
@@ -343,16 +383,6 @@ impl<'a> Graph<'a> {
 
 #[derive(Debug)]
 enum Entry {
-    Node(usize),
+    Node(u32),
     Folded { callees: u64, samples: u64 },
-}
-
-/// A function of the program with its file; the file alone where it is not known.
-fn name(frame: &UserFrame) -> Cow<'_, str> {
-    let file = frame.path.rsplit('/').next().unwrap_or_default();
-    let file = if file.is_empty() { "no file" } else { file };
-    Cow::from(match &frame.function {
-        Some(function) => format!("{function} ({file})"),
-        None => format!("({file})"),
-    })
 }

@@ -57,12 +57,12 @@ fn pressure_accounting_is_distinguished() {
 #[test]
 fn a_graph_opens_from_the_process_to_the_leaf() {
     let main = UserFrame {
-        path: "/bin/cat".to_owned(),
+        path: "/bin/cat".into(),
         offset_bytes: Bytes(1),
-        function: Some("main".to_owned()),
+        function: Some("main".into()),
         maker: None,
     };
-    let unnamed = UserFrame { path: "/lib/libc.so.6".to_owned(), function: None, ..main.clone() };
+    let unnamed = UserFrame { path: "/lib/libc.so.6".into(), function: None, ..main.clone() };
     let from_main = ProfiledStack { user: vec![unnamed, main], ..stack("cat", &READ, 60) };
     let deeper = ["memcpy", READ[0], READ[1], READ[2]];
     let sorted = sort(&samples(vec![from_main, stack("wc", &deeper, 40)]));
@@ -197,15 +197,15 @@ fn rules_are_not_checked_against_what_is_not_known() {
 
 /// Any stack of functions that rules name, and of some that they do not.
 fn any_stack() -> impl Strategy<Value = ProfiledStack> {
-    let mut names: Vec<String> = activity::rules()
+    let mut names: Vec<Arc<str>> = activity::rules()
         .iter()
         .flat_map(|rule| rule.symbols.iter().take(3))
-        .map(|symbol| symbol.replace('*', "x"))
+        .map(|symbol| symbol.replace('*', "x").into())
         .collect();
-    names.extend(["[unknown]", "", "tcp_sendmsg", "a.isra.0"].map(str::to_owned));
+    names.extend(["[unknown]", "", "tcp_sendmsg", "a.isra.0"].map(Arc::from));
     let kernel = prop::collection::vec(prop::sample::select(names), 0..9);
     ("[ab]", kernel, 0..50_u64).prop_map(|(process, kernel, count)| ProfiledStack {
-        process,
+        process: process.into(),
         kernel,
         user: Vec::new(),
         count,

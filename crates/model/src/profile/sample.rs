@@ -5,6 +5,7 @@ use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Stacks that a [`Samples`] lists at most: a program has some hundred; the rest is counted.
 pub const MOST_LISTED: usize = 400;
@@ -13,23 +14,23 @@ pub const MOST_LISTED: usize = 400;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct UserFrame {
     /// The file it was mapped from; empty for code of no file.
-    pub path: String,
+    pub path: Arc<str>,
     /// Offset in that file, or the address.
     pub offset_bytes: Bytes,
     /// The function there, once it has been looked up and where it is known.
-    pub function: Option<String>,
+    pub function: Option<Arc<str>>,
     /// Process that made the code as it ran; absent for the code of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maker: Option<i32>,
 }
 
-/// Equal stacks of one program.
+/// Equal stacks of one program. Names are shared: a profile of another machine may have 100,000 stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledStack {
     /// Name of the process as the kernel has it.
-    pub process: String,
+    pub process: Arc<str>,
     /// Functions of the kernel, leaf first; empty in user mode.
-    pub kernel: Vec<String>,
+    pub kernel: Vec<Arc<str>>,
     /// Code of the program, innermost first, as far as frame pointers lead.
     pub user: Vec<UserFrame>,
     /// Samples with this stack.
@@ -79,7 +80,7 @@ impl StackSamples {
     #[must_use]
     pub fn kernel_only(&self) -> Samples {
         let mut user = 0;
-        let mut by_stack: HashMap<&[String], u64> = HashMap::new();
+        let mut by_stack: HashMap<&[Arc<str>], u64> = HashMap::new();
         for stack in &self.stacks {
             if stack.kernel.is_empty() {
                 user += stack.count;
@@ -88,7 +89,8 @@ impl StackSamples {
             }
         }
         let of_kernel = by_stack.into_iter();
-        let listed = of_kernel.map(|(symbols, count)| (symbols.to_vec(), count)).collect();
+        let owned = |symbols: &[Arc<str>]| symbols.iter().map(ToString::to_string).collect();
+        let listed = of_kernel.map(|(symbols, count)| (owned(symbols), count)).collect();
         Samples { user, ..Samples::listing(listed, self.period_ns, self.lost) }
     }
 }

@@ -6,13 +6,17 @@
 //!             55d4c0a01234 main+0x24 (/usr/bin/mawk)
 //! ```
 
-use super::{Key, Stacks};
+use super::stacks::{Frame, Stack, Stacks};
+use rustc_hash::FxHashMap;
 
 /// One sample while its lines come.
 #[derive(Debug, Default)]
 pub(super) struct Script {
-    /// None before the first header.
-    current: Option<Key>,
+    /// The sample under way, if its header has come.
+    stack: Stack,
+    is_open: bool,
+    /// By the numbers of files.
+    of_kernel: FxHashMap<u32, bool>,
 }
 
 /// What a header says.
@@ -86,7 +90,7 @@ impl Script {
             return;
         }
         if line.starts_with(char::is_whitespace) {
-            let is_taken = self.current.as_mut().is_some_and(|key| frame(line, key));
+            let is_taken = self.is_open && self.frame(line, to);
             to.unknown_lines += u64::from(!is_taken);
             return;
         }
@@ -94,10 +98,10 @@ impl Script {
         match header(line) {
             Some(header) => {
                 if let Some(nanos) = header.nanos {
-                    to.nanos = to.nanos.saturating_add(nanos);
-                    to.timed += 1;
+                    to.time(nanos);
                 }
-                self.current = Some(Key { process: header.process, ..Key::default() });
+                self.stack.begin(to.texts.number(&header.process));
+                self.is_open = true;
             }
             None => to.unknown_lines += 1,
         }
@@ -105,24 +109,37 @@ impl Script {
 
     /// The sample is complete.
     pub(super) fn end(&mut self, to: &mut Stacks) {
-        if let Some(key) = self.current.take() {
-            to.add(key, 1);
+        if std::mem::take(&mut self.is_open) {
+            to.add(&self.stack, 1);
         }
+    }
+
+    /// Adds the frame of a line to the stack.
+    fn frame(&mut self, line: &str, to: &mut Stacks) -> bool {
+        let Some((function, file)) = place(line) else { return false };
+        let path = to.texts.number(file);
+        if *self.of_kernel.entry(path).or_insert_with(|| is_of_kernel(file)) {
+            self.stack.kernel.push(to.texts.number(function));
+        } else {
+            let function = (function != UNKNOWN).then(|| to.texts.number(function));
+            self.stack.user.push(to.frame(Frame { path, function, offset: 0 }));
+        }
+        true
     }
 }
 
-/// Adds `ADDRESS FUNCTION[+OFFSET] (FILE)` to the stack.
-fn frame(line: &str, key: &mut Key) -> bool {
-    let Some((_, rest)) = line.trim().split_once(' ') else { return false };
-    let Some((function, file)) = rest.trim_end_matches(')').rsplit_once(" (") else { return false };
-    let function = function.split_once("+0x").map_or(function, |(name, _)| name).trim();
-    let function = if function == "[unknown]" { "" } else { function };
-    if is_of_kernel(file) {
-        key.kernel.push(function.to_owned());
-    } else {
-        key.user.push((file.to_owned(), function.to_owned()));
-    }
-    true
+/// What perf calls a function that it does not know.
+const UNKNOWN: &str = "[unknown]";
+
+/// Function and file of `ADDRESS FUNCTION[+OFFSET] (FILE)`; the file may end in ` (deleted)`.
+fn place(line: &str) -> Option<(&str, &str)> {
+    let (_, rest) = line.trim_ascii_start().split_once(' ')?;
+    let rest = rest.strip_suffix(')').unwrap_or(rest);
+    let whole = rest.strip_suffix(" (deleted)").unwrap_or(rest);
+    let bracket = whole.rfind('(').filter(|at| *at > 0 && whole.as_bytes()[at - 1] == b' ')?;
+    let (function, file) = (&whole[..bracket - 1], &whole[bracket + 1..]);
+    let offset = function.rfind('+').filter(|at| function[*at..].starts_with("+0x"));
+    Some((offset.map_or(function, |at| &function[..at]).trim_ascii(), file))
 }
 
 #[cfg(test)]
@@ -140,6 +157,21 @@ mod tests {
         assert_eq!(of(counted), Some(("sh".to_owned(), None)));
         for other in ["", "awk", "awk 4711 x: cycles:", "\tffff f (x)", "a;b 3"] {
             assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_a_function_in_a_file() {
+        for (line, want) in [
+            ("\t  55d4 main+0x24 (/usr/bin/mawk)", Some(("main", "/usr/bin/mawk"))),
+            ("\t7f00 [unknown] (/lib/libc.so.6)", Some(("[unknown]", "/lib/libc.so.6"))),
+            ("\t7f f<int (*)(int)>+0x3 (/a b (deleted))", Some(("f<int (*)(int)>", "/a b"))),
+            ("\t7f operator+ (/a)", Some(("operator+", "/a"))),
+            ("\t7f  (/a)", Some(("", "/a"))),
+            ("\t7f main", None),
+            ("\t7f (", None),
+        ] {
+            assert_eq!(place(line), want, "{line}");
         }
     }
 

@@ -8,6 +8,8 @@ use super::firefox::Firefox;
 use super::list::{Format, List};
 use super::pages::Touched;
 use crate::faults::{callers, last_part, place_name, site_name};
+use crate::profile_export::from_tables;
+use crate::profile_export::tables::{Frame, OF_FAULTS, Tables};
 use crate::text::escape;
 use pagewise_model::fault::{Fault, Names, Site};
 use pagewise_model::run::Run;
@@ -33,6 +35,10 @@ pub enum Form {
     Chrome,
     /// A profile for Firefox Profiler.
     Firefox,
+    /// Stacks by number and by nanoseconds, for pprof.
+    Pprof,
+    /// The same for OpenTelemetry.
+    Otlp,
     /// A page with a picture of the pages.
     Html,
 }
@@ -47,6 +53,7 @@ enum Kind {
     Chrome(Chrome),
     Folded(Folded),
     Firefox(Box<Firefox>),
+    Tables { tables: Box<Tables>, is_pprof: bool },
     Html(Touched),
 }
 
@@ -64,6 +71,10 @@ impl Export {
             Form::FoldedNs => Kind::Folded(Folded::new(true)),
             Form::Chrome => Kind::Chrome(Chrome::default()),
             Form::Firefox => Kind::Firefox(Box::new(Firefox::new())),
+            Form::Pprof | Form::Otlp => Kind::Tables {
+                tables: Box::new(Tables::new(OF_FAULTS)),
+                is_pprof: form == Form::Pprof,
+            },
             Form::Html => Kind::Html(Touched::default()),
         })
     }
@@ -75,21 +86,24 @@ impl Export {
             Kind::Chrome(chrome) => return chrome.events(names, faults),
             Kind::Folded(folded) => folded.add(names, faults),
             Kind::Firefox(firefox) => firefox.add(names, faults),
+            Kind::Tables { tables, .. } => add_stacks(tables, names, faults),
             Kind::Html(html) => html.add(names, faults),
         }
         String::new()
     }
 
-    /// The rest of the text; `run` is what the faults belong to.
+    /// The rest; `run` is what the faults belong to.
     #[must_use]
-    pub fn finish(self, run: &Run) -> String {
-        match self.0 {
+    pub fn finish(self, run: &Run) -> Vec<u8> {
+        let text = match self.0 {
             Kind::Lines(_) => String::new(),
             Kind::Chrome(chrome) => chrome.end(),
             Kind::Folded(folded) => folded.lines(run),
             Kind::Firefox(firefox) => firefox.json(run),
+            Kind::Tables { tables, is_pprof } => return from_tables(*tables, run, is_pprof),
             Kind::Html(html) => html.page(run),
-        }
+        };
+        text.into_bytes()
     }
 }
 
@@ -147,6 +161,29 @@ fn function(site: &Site) -> String {
 
 fn frame(text: &str) -> String {
     escape(text).replace([';', ' '], "_")
+}
+
+// Faults as the same stacks with both weights, in the tables that profiles of samples have too.
+
+fn code(site: &Site) -> Frame<'_> {
+    Frame {
+        function: site.function.clone().unwrap_or_else(|| site_name(site)).into(),
+        file: &site.path,
+        offset: site.offset_bytes.0,
+        is_kernel: false,
+    }
+}
+
+fn add_stacks(tables: &mut Tables, names: &Names, faults: &[Fault]) {
+    for fault in faults {
+        let kind = names.place(fault).map_or("unknown", |place| place.kind.label());
+        let what =
+            Frame { function: format!("[{kind}]").into(), file: "", offset: 0, is_kernel: false };
+        let sites = names.site(fault).into_iter().chain(callers(names, fault));
+        let latency = fault.latency_ns.known().map_or(0, |ns| ns.0);
+        let process = format!("process {}", fault.pid);
+        tables.add(&process, std::iter::once(what).chain(sites.map(code)), [1, latency]);
+    }
 }
 
 // Faults as trace events, which Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing) show: one

@@ -25,11 +25,13 @@ mod ring;
 mod rings;
 mod running;
 mod sampling;
-mod side_band;
+pub mod side_band;
+pub mod spaces;
 mod stacks;
 mod streams;
+pub mod texts;
 mod walks;
-mod words;
+pub mod words;
 
 pub use profile::{FindCode, Profiling, WalkStack, Walker, profile_running};
 pub use sampling::Sampling;
@@ -97,7 +99,7 @@ pub fn user_samples(all: &StackSamples) -> UserSamples {
     for stack in all.stacks.iter().filter(|stack| stack.kernel.is_empty()) {
         counted.all += stack.count;
         let Some(leaf) = stack.user.first() else { continue };
-        let range = code.entry(&leaf.path).or_insert_with(|| glibc::malloc_code(&leaf.path));
+        let range = code.entry(&*leaf.path).or_insert_with(|| glibc::malloc_code(&leaf.path));
         if range.as_ref().is_some_and(|range| range.contains(&leaf.offset_bytes.0)) {
             counted.malloc += stack.count;
         }

@@ -76,7 +76,8 @@ pub(super) fn read<K: Copy>(
 }
 
 /// A mapping: pid and tid, start, length, offset, device, inode, generation, protection and flags, name.
-fn mapping(body: &[u8]) -> Option<Map> {
+#[must_use]
+pub fn mapping(body: &[u8]) -> Option<Map> {
     let (protection, flags) = halves(word(body, 56)?);
     Some(Map {
         pid: halves(word(body, 0)?).0,
@@ -90,7 +91,8 @@ fn mapping(body: &[u8]) -> Option<Map> {
 }
 
 /// The text from byte `at` to the next 0.
-fn name(body: &[u8], at: usize) -> Option<String> {
+#[must_use]
+pub fn name(body: &[u8], at: usize) -> Option<String> {
     let text = body.get(at..)?.split(|byte| *byte == 0).next()?;
     Some(String::from_utf8_lossy(text).into_owned())
 }

@@ -14,7 +14,8 @@ const MODE_MASK: u16 = 7;
 pub(super) const MODE_KERNEL: u16 = 1;
 
 /// Whether the word `misc` of a sample says kernel mode.
-pub(super) fn is_in_kernel(misc: u16) -> bool {
+#[must_use]
+pub fn is_in_kernel(misc: u16) -> bool {
     misc & MODE_MASK == MODE_KERNEL
 }
 
@@ -33,18 +34,23 @@ pub(super) fn for_each_record(bytes: &[u8], mut take: impl FnMut(u32, u16, &[u8]
 }
 
 /// The words of a body that are left.
-pub(super) struct Words<'a>(pub(super) &'a [u8]);
+#[derive(Debug)]
+pub struct Words<'a>(pub &'a [u8]);
 
-impl<'a> Words<'a> {
-    pub(super) fn next(&mut self) -> Option<u64> {
+impl Iterator for Words<'_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
         let (first, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
         Some(u64::from_ne_bytes(*first))
     }
+}
 
+impl<'a> Words<'a> {
     /// How many entries a call chain has, then the entries: those of the kernel, then those of user
     /// mode, each kind after a mark.
-    pub(super) fn chain(&mut self) -> Option<(Vec<u64>, Vec<u64>)> {
+    pub fn call_chain(&mut self) -> Option<(Vec<u64>, Vec<u64>)> {
         let entries = self.next()?;
         let (mut kernel, mut user) = (Vec::new(), Vec::new());
         let mut context = 0;
@@ -91,12 +97,14 @@ impl Words<'_> {
 }
 
 /// The word that begins at byte `at`.
-pub(super) fn word(body: &[u8], at: usize) -> Option<u64> {
+#[must_use]
+pub fn word(body: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*body.get(at..)?.first_chunk::<8>()?))
 }
 
 /// The two 32-bit numbers of a word, in the order of memory.
-pub(super) fn halves(word: u64) -> (i32, i32) {
+#[must_use]
+pub fn halves(word: u64) -> (i32, i32) {
     let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
     (i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h]))
 }

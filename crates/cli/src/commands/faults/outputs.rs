@@ -65,18 +65,18 @@ impl Printed {
 
     fn take(&mut self, names: &Names, faults: &[Fault]) {
         let text = self.list.as_mut().map_or_else(String::new, |list| list.take(names, faults));
-        self.print(&text);
+        self.print(text.as_bytes());
     }
 
     fn finish(mut self, run: &Run) -> Result<(), Failure> {
-        let text = self.list.take().map_or_else(String::new, |list| list.finish(run));
-        self.print(&text);
+        let rest = self.list.take().map_or_else(Vec::new, |list| list.finish(run));
+        self.print(&rest);
         self.outcome
     }
 
-    fn print(&mut self, text: &str) {
-        if self.outcome.is_ok() && !text.is_empty() {
-            self.outcome = terminal::print(text);
+    fn print(&mut self, part: &[u8]) {
+        if self.outcome.is_ok() && !part.is_empty() {
+            self.outcome = terminal::print_bytes(part);
         }
     }
 }

@@ -9,10 +9,11 @@ use pagewise_judge::profile::Facts;
 use pagewise_kernel::clock;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
-use pagewise_observe::import::{Imported, is_perf_data, read};
+use pagewise_observe::import::{Imported, is_perf_data, read, read_perf_data};
 use pagewise_tune::request::run_of;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -33,30 +34,32 @@ pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
     run.profile = Some(pagewise_judge::profile::judge(&facts, None));
     conclude(&mut run, start);
     let saved = args.files.write(&run);
-    let text = match args.format {
+    let shown = match args.format {
         Some(format) => exported(&run, &samples, format)?,
-        None if args.json => run.to_json() + "\n",
-        None => text(&run, args, &terminal::style()),
+        None if args.json => (run.to_json() + "\n").into_bytes(),
+        None => text(&run, args, &terminal::style()).into_bytes(),
     };
-    terminal::print(&text)?;
+    terminal::print_bytes(&shown)?;
     saved.map(|()| ExitCode::SUCCESS)
 }
 
 fn import(file: &Path, period: Nanos) -> Result<Imported, Failure> {
     let shown = file.display();
     let cannot = |e: std::io::Error| Failure::usage(format!("cannot read `{shown}`: {e}"));
-    let from: Box<dyn Read> = match file.to_str() {
-        Some("-") => Box::new(std::io::stdin().lock()),
-        _ => Box::new(File::open(file).map_err(cannot)?),
+    let refused = |why: String| Failure::usage(format!("`{shown}`: {why}"));
+    let from = match file.to_str() {
+        Some("-") => File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(cannot)?),
+        _ => File::open(file).map_err(cannot)?,
     };
-    let mut from = BufReader::with_capacity(BUFFER, from);
-    if is_perf_data(from.fill_buf().map_err(cannot)?) {
-        return Err(Failure::usage(format!("`{shown}` is a file of perf record"))
-            .with_help("on its machine: perf script -i FILE | pagewise profile --import -"));
-    }
-    let imported = read(from, period).map_err(|why| Failure::usage(format!("`{shown}`: {why}")))?;
+    let mut text = BufReader::with_capacity(BUFFER, &from);
+    let imported = if is_perf_data(text.fill_buf().map_err(cannot)?) {
+        let help = "on its machine: perf script -i FILE | pagewise profile --import -";
+        read_perf_data(&from, period).map_err(|why| refused(why).with_help(help))?
+    } else {
+        read(text, period).map_err(refused)?
+    };
     match imported.samples.stacks.is_empty() {
-        true => Err(Failure::usage(format!("`{shown}` holds no samples"))),
+        true => Err(refused("it holds no samples of programs".to_owned())),
         false => Ok(imported),
     }
 }
@@ -70,4 +73,5 @@ fn warn(imported: &Imported, frequency: u32, run: &mut Run) {
     if imported.unknown_lines > 0 {
         run.warnings.push(format!("{} lines were not understood", imported.unknown_lines));
     }
+    run.warnings.extend(imported.notes.iter().cloned());
 }

@@ -118,7 +118,7 @@ fn sample(
         Kind::Begin => {
             let address = words.next()?;
             if layout.chain {
-                chain = words.chain()?.1;
+                chain = words.call_chain()?.1;
             }
             What::Begin(Begin {
                 pid,

@@ -3,8 +3,9 @@
 use super::Walker;
 use super::kin::Kin;
 use super::record::{Event, Sample, Told};
-use super::spaces::{Code, Spaces};
+use crate::perf::spaces::{Code, Spaces};
 use crate::perf::stacks::name;
+use crate::perf::texts::Texts;
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::profile::{Clock, ProfiledStack, StackSamples, UserFrame};
 use pagewise_model::{Bytes, Nanos};
@@ -122,11 +123,12 @@ impl Counts {
             let names: Vec<&str> = kernel.map(|(depth, ip)| name(symbols, depth, *ip)).collect();
             *named.entry((stack.process, names, stack.user.as_slice())).or_default() += count;
         }
+        let mut names = Texts::default();
         let mut stacks: Vec<ProfiledStack> = named
             .into_iter()
             .map(|((process, kernel, user), count)| ProfiledStack {
-                process: self.spaces.text(process).to_owned(),
-                kernel: kernel.into_iter().map(str::to_owned).collect(),
+                process: self.spaces.text(process),
+                kernel: kernel.into_iter().map(|name| names.shared(name)).collect(),
                 user: user.iter().map(|code| self.frame(*code)).collect(),
                 count,
             })
@@ -149,7 +151,7 @@ impl Counts {
     }
 
     fn frame(&self, code: Code) -> UserFrame {
-        let path = self.spaces.text(code.path).to_owned();
+        let path = self.spaces.text(code.path);
         let maker = (code.maker != 0).then_some(code.maker);
         UserFrame { path, offset_bytes: Bytes(code.offset), function: None, maker }
     }
@@ -213,14 +215,14 @@ mod tests {
         );
         let samples = all.resolve(&symbols, Nanos(500));
         let frame = |offset| UserFrame {
-            path: "/bin/cat".to_owned(),
+            path: "/bin/cat".into(),
             offset_bytes: Bytes(offset),
             function: None,
             maker: None,
         };
         let stack = |process: &str, kernel: &[&str], user: Vec<UserFrame>, count| ProfiledStack {
-            process: process.to_owned(),
-            kernel: kernel.iter().map(ToString::to_string).collect(),
+            process: process.into(),
+            kernel: kernel.iter().map(|name| (*name).into()).collect(),
             user,
             count,
         };
@@ -248,7 +250,7 @@ mod tests {
         let samples = all.resolve(&symbols, Nanos(500));
         let total: u64 = samples.stacks.iter().map(|stack| stack.count).sum();
         assert_eq!((total, samples.begun_tasks, samples.clock), (3, 2, Clock::Cpus));
-        assert!(samples.stacks.iter().all(|stack| stack.process == "sh"), "{:?}", samples.stacks);
+        assert!(samples.stacks.iter().all(|stack| &*stack.process == "sh"), "{:?}", samples.stacks);
         assert!(all.may_count(1) && !all.may_count(10) && all.may_count(11));
         all.expect(10);
         assert!(all.may_count(10));

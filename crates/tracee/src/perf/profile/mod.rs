@@ -29,7 +29,6 @@ mod counts;
 mod kin;
 mod record;
 mod running;
-mod spaces;
 
 use super::drainer::{Collect, DRAIN_EVERY, DRAIN_SOON, Drainer};
 use super::event;

@@ -93,7 +93,7 @@ fn sample(
         return None;
     }
     let at_ns = Nanos(words.next()?);
-    let (mut kernel, user) = words.chain()?;
+    let (mut kernel, user) = words.call_chain()?;
     match is_in_kernel(misc) {
         true if kernel.is_empty() => kernel.push(ip_address),
         true => {}

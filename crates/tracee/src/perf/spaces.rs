@@ -3,6 +3,7 @@
 //! The kernel tells of each executable mapping that is made, not of what is unmapped: a new one
 //! replaces what it begins in. A forked process has its parent's.
 
+use super::texts::Texts;
 use pagewise_model::fault::event::Map;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,13 +11,15 @@ use std::sync::Arc;
 /// Name of a process of which none was told.
 const NAMELESS: &str = "?";
 
-/// Code of a file: number of its path, and where in it.
+/// Code of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Code {
-    pub(super) path: u32,
-    pub(super) offset: u64,
+pub struct Code {
+    /// Number of its path.
+    pub path: u32,
+    /// Where in the file; the address where there is none.
+    pub offset: u64,
     /// Process that made it as it ran; 0 for the code of a file.
-    pub(super) maker: i32,
+    pub maker: i32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -33,33 +36,9 @@ struct Process {
     code: Arc<BTreeMap<u64, Range>>,
 }
 
-/// Texts with a number each.
-#[derive(Debug, Default)]
-struct Texts {
-    all: Vec<Arc<str>>,
-    numbers: HashMap<Arc<str>, u32>,
-}
-
-impl Texts {
-    fn number(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.numbers.get(text) {
-            return *number;
-        }
-        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        let text: Arc<str> = Arc::from(text);
-        self.all.push(Arc::clone(&text));
-        self.numbers.insert(text, number);
-        number
-    }
-
-    fn get(&self, number: u32) -> &str {
-        self.all.get(number as usize).map_or("", AsRef::as_ref)
-    }
-}
-
 /// All processes of a program.
 #[derive(Debug, Default)]
-pub(super) struct Spaces {
+pub struct Spaces {
     processes: HashMap<i32, Process>,
     texts: Texts,
 }
@@ -72,7 +51,8 @@ impl Spaces {
             .or_insert_with(|| Process { name: texts.number(NAMELESS), code: Arc::default() })
     }
 
-    pub(super) fn name(&mut self, pid: i32, name: &str, is_exec: bool) {
+    /// Process `pid` has this name; it is another program if it has executed one.
+    pub fn name(&mut self, pid: i32, name: &str, is_exec: bool) {
         let number = self.texts.number(name);
         let process = self.process(pid);
         process.name = number;
@@ -81,7 +61,8 @@ impl Spaces {
         }
     }
 
-    pub(super) fn map(&mut self, map: &Map) {
+    /// A mapping was made; only what may be executed counts.
+    pub fn map(&mut self, map: &Map) {
         if !map.is_executable {
             return;
         }
@@ -96,7 +77,8 @@ impl Spaces {
         code.insert(map.start_address, Range { end, offset, path, maker });
     }
 
-    pub(super) fn fork(&mut self, pid: i32, parent_pid: i32) {
+    /// Process `parent_pid` has made process `pid`, or a thread of its own.
+    pub fn fork(&mut self, pid: i32, parent_pid: i32) {
         if pid != parent_pid {
             let parent = self.process(parent_pid).clone();
             self.processes.insert(pid, parent);
@@ -104,12 +86,13 @@ impl Spaces {
     }
 
     /// The number of the name of process `pid`.
-    pub(super) fn name_of(&mut self, pid: i32) -> u32 {
+    pub fn name_of(&mut self, pid: i32) -> u32 {
         self.process(pid).name
     }
 
     /// The code at `address` of process `pid`; `None` where there is none.
-    pub(super) fn code(&self, pid: i32, address: u64) -> Option<Code> {
+    #[must_use]
+    pub fn code(&self, pid: i32, address: u64) -> Option<Code> {
         let (start, range) = self.processes.get(&pid)?.code.range(..=address).next_back()?;
         (address < range.end).then(|| Code {
             path: range.path,
@@ -119,19 +102,22 @@ impl Spaces {
     }
 
     /// Path and offset of the code at `address` of process `pid`.
-    pub(super) fn code_at(&self, pid: i32, address: u64) -> Option<(&str, u64)> {
-        self.code(pid, address).map(|code| (self.text(code.path), code.offset))
+    #[must_use]
+    pub fn code_at(&self, pid: i32, address: u64) -> Option<(&str, u64)> {
+        self.code(pid, address).map(|code| (self.texts.text(code.path), code.offset))
     }
 
     /// All of which something was told.
-    pub(super) fn processes(&self) -> Vec<i32> {
+    #[must_use]
+    pub fn processes(&self) -> Vec<i32> {
         let mut all: Vec<i32> = self.processes.keys().copied().collect();
         all.sort_unstable();
         all
     }
 
     /// The text of a number.
-    pub(super) fn text(&self, number: u32) -> &str {
+    #[must_use]
+    pub fn text(&self, number: u32) -> Arc<str> {
         self.texts.get(number)
     }
 }
@@ -153,9 +139,9 @@ mod tests {
         }
     }
 
-    fn found(spaces: &Spaces, pid: i32, address: u64) -> Option<(String, u64)> {
+    fn found(spaces: &Spaces, pid: i32, address: u64) -> Option<(Arc<str>, u64)> {
         let code = spaces.code(pid, address)?;
-        Some((spaces.text(code.path).to_owned(), code.offset))
+        Some((spaces.text(code.path), code.offset))
     }
 
     #[test]
@@ -164,13 +150,13 @@ mod tests {
         spaces.name(1, "sh", true);
         spaces.map(&map(1, 0x5000, "/bin/sh"));
         spaces.fork(2, 1);
-        let in_shell = Some(("/bin/sh".to_owned(), 0x110));
+        let in_shell: Option<(Arc<str>, u64)> = Some((Arc::from("/bin/sh"), 0x110));
         assert_eq!(found(&spaces, 2, 0x5010), in_shell);
         spaces.name(2, "cat", true);
         spaces.map(&map(2, 0x9000, "/bin/cat"));
         assert_eq!((found(&spaces, 2, 0x5010), found(&spaces, 1, 0x5010)), (None, in_shell));
         let (first, second) = (spaces.name_of(1), spaces.name_of(2));
-        assert_eq!((spaces.text(first), spaces.text(second)), ("sh", "cat"));
+        assert_eq!((&*spaces.text(first), &*spaces.text(second)), ("sh", "cat"));
     }
 
     #[test]
@@ -178,12 +164,12 @@ mod tests {
         let mut spaces = Spaces::default();
         spaces.map(&map(1, 0x5000, "//anon"));
         spaces.map(&Map { is_executable: false, ..map(1, 0x8000, "/data") });
-        assert_eq!(found(&spaces, 1, 0x5008), Some((String::new(), 0x5008)));
+        assert_eq!(found(&spaces, 1, 0x5008), Some((Arc::from(""), 0x5008)));
         for address in [0, 0x4fff, 0x6000, 0x8000] {
             assert_eq!(found(&spaces, 1, address), None, "{address:x}");
         }
         assert_eq!(found(&spaces, 9, 0x5008), None);
         let nameless = spaces.name_of(9);
-        assert_eq!(spaces.text(nameless), NAMELESS);
+        assert_eq!(&*spaces.text(nameless), NAMELESS);
     }
 }

@@ -1,7 +1,13 @@
-//! CPU samples for other tools: folded stacks for flame graphs, and a profile for Firefox Profiler.
+//! CPU samples for other tools: folded stacks for flame graphs, and profiles for Firefox Profiler, pprof and
+//! OpenTelemetry. The last two are made of the same [`tables`], for faults too.
 //!
 //! Samples that were added up have no moments: in the profile each stack stands once, weighted by its samples,
 //! so call tree and flame graph are right and the time line says nothing.
+
+mod otlp;
+mod pprof;
+mod protobuf;
+pub(crate) mod tables;
 
 use crate::text::escape;
 use fxprof_processed_profile::{
@@ -10,6 +16,9 @@ use fxprof_processed_profile::{
 };
 use pagewise_model::profile::{ProfiledStack, StackSamples, UserFrame};
 use pagewise_model::run::Run;
+use protobuf::Message;
+use std::borrow::Cow;
+use tables::{Quantity, Tables};
 
 /// The form of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,21 +27,68 @@ pub enum ProfileForm {
     Folded,
     /// For profiler.firefox.com.
     Firefox,
+    /// For pprof, compressed.
+    Pprof,
+    /// For OpenTelemetry: its profiles, in binary.
+    Otlp,
 }
 
 /// The samples of `run` in this form.
 #[must_use]
-pub fn profile_export(samples: &StackSamples, run: &Run, form: ProfileForm) -> String {
+pub fn profile_export(samples: &StackSamples, run: &Run, form: ProfileForm) -> Vec<u8> {
     match form {
-        ProfileForm::Folded => samples.stacks.iter().map(folded).collect(),
-        ProfileForm::Firefox => firefox(samples, run),
+        ProfileForm::Folded => samples.stacks.iter().map(folded).collect::<String>().into_bytes(),
+        ProfileForm::Firefox => firefox(samples, run).into_bytes(),
+        ProfileForm::Pprof => pprof::write(tables(samples, run)),
+        ProfileForm::Otlp => otlp::write(tables(samples, run), program(run)),
     }
 }
+
+/// The tables of `run` as bytes, for pprof or OpenTelemetry.
+pub(crate) fn from_tables(mut tables: Tables, run: &Run, is_pprof: bool) -> Vec<u8> {
+    tables.date(run, 0);
+    if is_pprof { pprof::write(tables) } else { otlp::write(tables, program(run)) }
+}
+
+/// What both call `ValueType`: a name and a unit.
+fn quantity(tables: &mut Tables, quantity: Quantity) -> Message {
+    let (name, unit) = (tables.text(quantity.name), tables.text(quantity.unit));
+    Message::default().number(1, u64::from(name)).number(2, u64::from(unit))
+}
+
+/// The program that was run.
+fn program(run: &Run) -> &str {
+    run.command.first().map_or("", |word| word.rsplit('/').next().unwrap_or_default())
+}
+
+fn tables(samples: &StackSamples, run: &Run) -> Tables {
+    let mut tables = Tables::new(tables::OF_SAMPLES);
+    let period = samples.period_ns.0.max(1);
+    for stack in &samples.stacks {
+        let kernel = stack.kernel.iter().map(|function| {
+            let function = Cow::from(&**function);
+            tables::Frame { function, file: KERNEL, offset: 0, is_kernel: true }
+        });
+        let user = stack.user.iter().map(|frame| tables::Frame {
+            function: named(frame).into(),
+            file: &frame.path,
+            offset: frame.offset_bytes.0,
+            is_kernel: false,
+        });
+        let values = [stack.count, stack.count.saturating_mul(period)];
+        tables.add(&stack.process, kernel.chain(user), values);
+    }
+    tables.date(run, period);
+    tables
+}
+
+/// The file of the kernel's functions.
+const KERNEL: &str = "[kernel.kallsyms]";
 
 /// The name of a frame of a program: its function, or where it lies.
 fn named(frame: &UserFrame) -> String {
     match &frame.function {
-        Some(function) => function.clone(),
+        Some(function) => function.to_string(),
         None if frame.path.is_empty() => format!("{:#x}", frame.offset_bytes.0),
         None => {
             let file = frame.path.rsplit('/').next().unwrap_or_default();
@@ -44,7 +100,7 @@ fn named(frame: &UserFrame) -> String {
 /// Names of the frames, outermost first, and whether they are the kernel's.
 fn frames(stack: &ProfiledStack) -> impl Iterator<Item = (String, bool)> + '_ {
     let user = stack.user.iter().rev().map(|frame| (named(frame), false));
-    user.chain(stack.kernel.iter().rev().map(|function| (function.clone(), true)))
+    user.chain(stack.kernel.iter().rev().map(|function| (function.to_string(), true)))
 }
 
 fn folded(stack: &ProfiledStack) -> String {
@@ -72,7 +128,7 @@ fn firefox(samples: &StackSamples, run: &Run) -> String {
     for (process, number) in processes(samples) {
         let handle = profile.add_process(process, number, begin);
         let thread = profile.add_thread(handle, number, begin, true);
-        for stack in samples.stacks.iter().filter(|stack| stack.process == process) {
+        for stack in samples.stacks.iter().filter(|stack| &*stack.process == process) {
             let infos: Vec<FrameInfo> = frames(stack)
                 .map(|(name, is_kernel)| FrameInfo {
                     frame: Frame::Label(profile.intern_string(&name)),
@@ -95,7 +151,7 @@ fn firefox(samples: &StackSamples, run: &Run) -> String {
 fn processes(samples: &StackSamples) -> Vec<(&str, u32)> {
     let mut names: Vec<&str> = Vec::new();
     for stack in &samples.stacks {
-        if !names.contains(&stack.process.as_str()) {
+        if !names.contains(&&*stack.process) {
             names.push(&stack.process);
         }
     }
@@ -103,53 +159,4 @@ fn processes(samples: &StackSamples) -> Vec<(&str, u32)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use pagewise_model::run::RunKind;
-    use pagewise_model::{Bytes, Nanos};
-
-    fn samples() -> StackSamples {
-        let frame = |function: Option<&str>| UserFrame {
-            path: "/usr/bin/my;app".into(),
-            offset_bytes: Bytes(16),
-            function: function.map(str::to_owned),
-            maker: None,
-        };
-        let stack = |kernel: &[&str], count| ProfiledStack {
-            process: "app".into(),
-            kernel: kernel.iter().map(|name| (*name).to_owned()).collect(),
-            user: vec![frame(None), frame(Some("main"))],
-            count,
-        };
-        let stacks = vec![stack(&["clear_page_erms", "asm_exc_page_fault"], 7), stack(&[], 3)];
-        StackSamples { stacks, period_ns: Nanos(250_000), ..StackSamples::default() }
-    }
-
-    fn exported(form: ProfileForm) -> String {
-        let run = Run::new(RunKind::Profile, "r".into(), 0, vec!["app".into()]);
-        profile_export(&samples(), &run, form)
-    }
-
-    #[test]
-    fn folded_stacks_begin_with_the_process() {
-        assert_eq!(
-            exported(ProfileForm::Folded),
-            "app;main;my:app+0x10;asm_exc_page_fault_[k];clear_page_erms_[k] 7\napp;main;my:app+0x10 3\n"
-        );
-    }
-
-    #[test]
-    fn a_profile_holds_every_sample() {
-        let json: serde_json::Value =
-            serde_json::from_str(&exported(ProfileForm::Firefox)).unwrap();
-        let thread = &json["threads"][0];
-        let weights: Vec<i64> = thread["samples"]["weight"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|weight| weight.as_i64().unwrap())
-            .collect();
-        assert_eq!(weights, [7, 3]);
-        assert!(json.to_string().contains("clear_page_erms"));
-    }
-}
+mod tests;

@@ -1,0 +1,162 @@
+//! What a file of `perf record` says beside its records: where they are, its events, and the build
+//! identifiers of the files that ran (tools/perf/Documentation/perf.data-file-format.txt).
+
+use super::events::Event;
+use pagewise_tracee::perf::words::{halves, word};
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// `PERFILE2`, the identifier, in the byte order of this machine.
+const MAGIC: u64 = u64::from_ne_bytes(*b"PERFILE2");
+/// Bytes of the head of a file, and of what was written to a pipe.
+const HEAD: u64 = 104;
+const PIPE_HEAD: u64 = 16;
+/// A section beside the records is this long at most; those of big machines have some megabytes.
+const LONGEST_SECTION: u64 = 64 << 20;
+/// Offset and length of a section.
+const SECTION: usize = 16;
+/// Number of the feature "build identifiers".
+const BUILD_IDS: u32 = 2;
+/// Bytes of a build identifier's record before its file name.
+const BUILD_ID_HEAD: usize = 36;
+/// The record says how long the identifier is; before that was 20.
+const SAYS_LENGTH: u16 = 1 << 15;
+const USUAL_LENGTH: usize = 20;
+
+/// The build identifiers of files by their paths, in hexadecimal digits.
+pub(super) type BuildIds = HashMap<String, String>;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    /// Of what was written to a pipe they are among the records.
+    pub(super) events: Vec<(Event, Vec<u64>)>,
+    pub(super) build_ids: BuildIds,
+    /// Where the records begin and end.
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    pub(super) was_piped: bool,
+}
+
+/// A file and how long it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) file: &'a File,
+    pub(super) length: u64,
+}
+
+impl Source<'_> {
+    /// The bytes of a part.
+    fn bytes(&self, offset: u64, length: u64, what: &str) -> Result<Vec<u8>, String> {
+        let end = offset.checked_add(length).filter(|end| *end <= self.length);
+        if end.is_none() {
+            return Err(format!("it is cut off: its {what} lies past its end"));
+        }
+        if length > LONGEST_SECTION {
+            return Err(format!("its {what} is {length} bytes long"));
+        }
+        let mut bytes = vec![0; usize::try_from(length).map_err(|e| e.to_string())?];
+        self.file.read_exact_at(&mut bytes, offset).map_err(|e| e.to_string())?;
+        Ok(bytes)
+    }
+}
+
+/// Offset and length that stand at byte `at`.
+fn section(bytes: &[u8], at: usize) -> Option<(u64, u64)> {
+    Some((word(bytes, at)?, word(bytes, at.checked_add(8)?)?))
+}
+
+/// Reads what stands beside the records.
+pub(super) fn read(source: Source<'_>) -> Result<Head, String> {
+    let bytes = source.bytes(0, PIPE_HEAD, "head")?;
+    if word(&bytes, 0) != Some(MAGIC) {
+        return Err("it was recorded on a machine of another byte order".to_owned());
+    }
+    if word(&bytes, 8) == Some(PIPE_HEAD) {
+        let end = source.length;
+        return Ok(Head { begin: PIPE_HEAD, end, was_piped: true, ..Head::default() });
+    }
+    let bytes = source.bytes(0, HEAD, "head")?;
+    let field = |at| section(&bytes, at).unwrap_or_default();
+    let (begin, length) = field(40);
+    if length == 0 {
+        return Err("it holds no records: perf record did not come to its end".to_owned());
+    }
+    let end = begin.checked_add(length).filter(|end| *end <= source.length);
+    let end = end.ok_or("it is cut off: its records lie past its end")?;
+    let attr_bytes = word(&bytes, 16).unwrap_or(0);
+    let events = events(source, attr_bytes, field(24))?;
+    let build_ids = build_ids(source, end, word(&bytes, 72).unwrap_or(0))?;
+    Ok(Head { events, build_ids, begin, end, was_piped: false })
+}
+
+/// Attributes, each followed by where its numbers are.
+fn events(
+    source: Source<'_>,
+    each: u64,
+    (offset, length): (u64, u64),
+) -> Result<Vec<(Event, Vec<u64>)>, String> {
+    let bytes = source.bytes(offset, length, "list of events")?;
+    let each = usize::try_from(each).ok().filter(|each| *each > SECTION);
+    let each = each.ok_or("its events have no size")?;
+    let one = |entry: &[u8]| {
+        let (attr, ids) = entry.split_at(each - SECTION);
+        let event = Event::parse(attr).ok_or("an event of it is too short")?;
+        let (offset, length) = section(ids, 0).unwrap_or_default();
+        let bytes = source.bytes(offset, length, "list of event numbers")?;
+        Ok((event, numbers(&bytes)))
+    };
+    bytes.chunks_exact(each).map(one).collect()
+}
+
+/// All words of `bytes`.
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    pagewise_tracee::perf::words::Words(bytes).collect()
+}
+
+/// The event of a record that was written to a pipe: its attribute, then its numbers.
+pub(super) fn event(body: &[u8]) -> Option<(Event, Vec<u64>)> {
+    let size = usize::try_from(halves(word(body, 0)?).1).ok()?;
+    let (attr, ids) = body.split_at_checked(size)?;
+    Some((Event::parse(attr)?, numbers(ids)))
+}
+
+/// The section of build identifiers. Where each section is stands behind the records, in the order of the
+/// bits of `features`.
+fn build_ids(source: Source<'_>, behind: u64, features: u64) -> Result<BuildIds, String> {
+    let mut all = BuildIds::new();
+    if features & 1 << BUILD_IDS == 0 {
+        return Ok(all);
+    }
+    let before = u64::from((features & ((1 << BUILD_IDS) - 1)).count_ones());
+    let table = behind.saturating_add(before * SECTION as u64);
+    let entry = source.bytes(table, SECTION as u64, "table of sections")?;
+    let (offset, length) = section(&entry, 0).unwrap_or_default();
+    let bytes = source.bytes(offset, length, "list of build identifiers")?;
+    let mut left = &bytes[..];
+    while let Some(size) = left.get(6..8) {
+        let size = usize::from(u16::from_ne_bytes([size[0], size[1]]));
+        let Some((record, rest)) = left.split_at_checked(size).filter(|_| size > 0) else { break };
+        all.extend(build_id(record));
+        left = rest;
+    }
+    Ok(all)
+}
+
+/// Path and identifier of a record: type, misc, size, pid, 24 bytes of identifier, name.
+pub(super) fn build_id(record: &[u8]) -> Option<(String, String)> {
+    let misc = u16::from_ne_bytes(*record.get(4..)?.first_chunk()?);
+    let length = match misc & SAYS_LENGTH {
+        0 => USUAL_LENGTH,
+        _ => usize::from(*record.get(12 + USUAL_LENGTH)?).min(USUAL_LENGTH),
+    };
+    let id = record.get(12..12 + length)?;
+    let path = pagewise_tracee::perf::side_band::name(record, BUILD_ID_HEAD)?;
+    Some((path, digits(id)))
+}
+
+/// An identifier in hexadecimal digits.
+pub(super) fn digits(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}

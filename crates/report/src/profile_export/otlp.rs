@@ -1,0 +1,80 @@
+//! Profiles for OpenTelemetry: `ProfilesData` of opentelemetry-proto 1.10.0, profiles/v1development. A receiver
+//! takes the same bytes as `ExportProfilesServiceRequest`, whose fields have the same numbers. There is a
+//! profile for each quantity; entry 0 of every table is the empty one.
+
+use super::protobuf::Message;
+use super::quantity;
+use super::tables::{Numbered, Sample, Tables};
+
+/// Names of attributes (OpenTelemetry semantic conventions).
+const EXECUTABLE: &str = "process.executable.name";
+const FRAME_TYPE: &str = "profile.frame.type";
+const SERVICE: &str = "service.name";
+
+/// Name and value of each attribute, both texts.
+type Attributes = Numbered<(u32, u32)>;
+
+/// The bytes of the profiles of `program`.
+pub(super) fn write(mut tables: Tables, program: &str) -> Vec<u8> {
+    let mut attributes = Attributes::beginning_with((0, 0));
+    let key = tables.text(FRAME_TYPE);
+    let types = ["native", "kernel"].map(|name| attributes.number((key, tables.text(name))));
+    let key = tables.text(EXECUTABLE);
+    let of_process: Vec<u32> =
+        tables.samples.iter().map(|sample| attributes.number((key, sample.process))).collect();
+    let of = tables.period_of();
+    let period_type = quantity(&mut tables, of);
+    let mut scope = Message::default().message(1, &Message::default().text(1, "pagewise"));
+    for (at, kind) in tables.quantities.into_iter().enumerate() {
+        let kind = quantity(&mut tables, kind);
+        let profile = Message::default().message(1, &kind);
+        let profile = samples(profile, &tables.samples, &of_process, at);
+        let profile = profile.fixed(3, tables.start_unix_ns).number(4, tables.duration_ns);
+        let profile = profile.message(5, &period_type).number(6, tables.period);
+        scope = scope.message(2, &profile);
+    }
+    let value = Message::default().text(1, program);
+    let service = Message::default().text(1, SERVICE).message(2, &value);
+    let resource = Message::default().message(1, &service);
+    let of_resource = Message::default().message(1, &resource).message(2, &scope);
+    let dictionary = dictionary(&tables, &attributes, types);
+    Message::default().message(1, &of_resource).message(2, &dictionary).into_bytes()
+}
+
+/// The samples by one of their quantities.
+fn samples(profile: Message, all: &[Sample], of_process: &[u32], quantity: usize) -> Message {
+    all.iter().zip(of_process).fold(profile, |profile, (sample, process)| {
+        let message = Message::default().number(1, u64::from(sample.stack));
+        let message = message.numbers(2, [u64::from(*process)]);
+        profile.message(2, &message.numbers(4, [sample.values[quantity]]))
+    })
+}
+
+fn dictionary(tables: &Tables, attributes: &Attributes, [native, kernel]: [u32; 2]) -> Message {
+    let number = |number: &u32| u64::from(*number);
+    let message = Message::default()
+        .messages(1, &tables.files.all, |name| Message::default().number(4, number(name)));
+    let nowhere = tables.locations.all.first();
+    let message = message.messages(2, &tables.locations.all, |location| {
+        if Some(location) == nowhere {
+            return Message::default();
+        }
+        let line = Message::default().number(1, number(&location.function));
+        let of = if location.is_kernel { kernel } else { native };
+        let place = Message::default().number(1, number(&location.file)).number(2, location.offset);
+        place.message(3, &line).numbers(4, [u64::from(of)])
+    });
+    let message = message
+        .messages(3, &tables.functions.all, |name| Message::default().number(1, number(name)));
+    // There are no links but the empty one.
+    let message = message.message(4, &Message::default()).texts(5, &tables.texts.all);
+    let message = message.messages(6, &attributes.all, |(key, value)| {
+        let text = &tables.texts.all[*value as usize];
+        let value = Message::default().text(1, text);
+        let named = Message::default().number(1, number(key));
+        if *key == 0 { named } else { named.message(2, &value) }
+    });
+    message.messages(7, &tables.stacks.all, |places| {
+        Message::default().numbers(1, places.iter().map(number))
+    })
+}

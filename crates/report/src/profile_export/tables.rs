@@ -1,0 +1,159 @@
+//! Weighted stacks as tables of numbers, which pprof and OpenTelemetry share: texts, functions, files,
+//! places, samples. Entry 0 of every table is the empty one, as both have it for texts.
+
+use pagewise_model::run::Run;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// What is counted, and in which unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Quantity {
+    pub(crate) name: &'static str,
+    pub(crate) unit: &'static str,
+}
+
+/// A frame by its names.
+#[derive(Debug, Clone)]
+pub(crate) struct Frame<'a> {
+    pub(crate) function: Cow<'a, str>,
+    /// The file of the code; empty where there is none.
+    pub(crate) file: &'a str,
+    /// In the file.
+    pub(crate) offset: u64,
+    pub(crate) is_kernel: bool,
+}
+
+/// Function and file of a place, by their numbers, and the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Location {
+    pub(super) function: u32,
+    pub(super) file: u32,
+    pub(super) offset: u64,
+    pub(super) is_kernel: bool,
+}
+
+/// A stack with its weights.
+#[derive(Debug)]
+pub(super) struct Sample {
+    /// Text.
+    pub(super) process: u32,
+    /// Stack of places, leaf first.
+    pub(super) stack: u32,
+    /// One for each quantity.
+    pub(super) values: [u64; 2],
+}
+
+/// How often, and how long.
+pub(crate) const OF_SAMPLES: [Quantity; 2] =
+    [Quantity { name: "samples", unit: "count" }, Quantity { name: "cpu", unit: "nanoseconds" }];
+pub(crate) const OF_FAULTS: [Quantity; 2] =
+    [Quantity { name: "faults", unit: "count" }, Quantity { name: "latency", unit: "nanoseconds" }];
+
+/// Everything of a profile.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(super) quantities: [Quantity; 2],
+    /// A sample was taken each time so much of the last quantity had passed; 0 if at every event.
+    pub(super) period: u64,
+    pub(super) start_unix_ns: u64,
+    pub(super) duration_ns: u64,
+    pub(super) texts: Numbered<String>,
+    /// Texts.
+    pub(super) functions: Numbered<u32>,
+    pub(super) files: Numbered<u32>,
+    pub(super) locations: Numbered<Location>,
+    pub(super) stacks: Numbered<Vec<u32>>,
+    pub(super) samples: Vec<Sample>,
+    of_stack: HashMap<(u32, u32), usize>,
+}
+
+impl Tables {
+    /// Without samples yet.
+    pub(crate) fn new(quantities: [Quantity; 2]) -> Self {
+        let nowhere = Location { function: 0, file: 0, offset: 0, is_kernel: false };
+        Self {
+            quantities,
+            period: 0,
+            start_unix_ns: 0,
+            duration_ns: 0,
+            texts: Numbered::beginning_with(String::new()),
+            functions: Numbered::beginning_with(0),
+            files: Numbered::beginning_with(0),
+            locations: Numbered::beginning_with(nowhere),
+            stacks: Numbered::beginning_with(Vec::new()),
+            samples: Vec::new(),
+            of_stack: HashMap::new(),
+        }
+    }
+
+    /// Adds weights to a stack of a process; its frames come leaf first.
+    pub(crate) fn add<'a>(
+        &mut self,
+        process: &str,
+        frames: impl Iterator<Item = Frame<'a>>,
+        values: [u64; 2],
+    ) {
+        let process = self.text(process);
+        let frames: Vec<u32> = frames.map(|frame| self.location(frame)).collect();
+        let stack = self.stacks.number(frames);
+        let samples = &mut self.samples;
+        let at = *self.of_stack.entry((process, stack)).or_insert_with(|| {
+            samples.push(Sample { process, stack, values: [0; 2] });
+            samples.len() - 1
+        });
+        for (sum, value) in samples[at].values.iter_mut().zip(values) {
+            *sum = sum.saturating_add(value);
+        }
+    }
+
+    /// Says when the samples of `run` were taken, and every how many nanoseconds of CPU time.
+    pub(crate) fn date(&mut self, run: &Run, period: u64) {
+        (self.start_unix_ns, self.duration_ns) = (run.started_unix_ns, run.took_ns.0);
+        self.period = period;
+    }
+
+    /// What the period is of: time where samples were taken by it, else the events.
+    pub(super) const fn period_of(&self) -> Quantity {
+        let [events, time] = self.quantities;
+        if self.period > 0 { time } else { events }
+    }
+
+    /// The number of a text.
+    pub(super) fn text(&mut self, text: &str) -> u32 {
+        self.texts.number(text.to_owned())
+    }
+
+    fn location(&mut self, frame: Frame<'_>) -> u32 {
+        let function = self.text(&frame.function);
+        let file = self.text(frame.file);
+        let function = self.functions.number(function);
+        let file = self.files.number(file);
+        let (offset, is_kernel) = (frame.offset, frame.is_kernel);
+        self.locations.number(Location { function, file, offset, is_kernel })
+    }
+}
+
+/// Values, each once, with a number each.
+#[derive(Debug)]
+pub(super) struct Numbered<T> {
+    pub(super) all: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T: Clone + Eq + Hash> Numbered<T> {
+    /// With this entry alone.
+    pub(super) fn beginning_with(first: T) -> Self {
+        Self { all: vec![first.clone()], numbers: HashMap::from([(first, 0)]) }
+    }
+
+    pub(super) fn number(&mut self, value: T) -> u32 {
+        if let Some(number) = self.numbers.get(&value) {
+            return *number;
+        }
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.all.push(value.clone());
+        self.numbers.insert(value, number);
+        number
+    }
+}

@@ -1,0 +1,193 @@
+use super::*;
+use flate2::read::GzDecoder;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::profiles::v1development::{ProfilesData, ProfilesDictionary};
+use pagewise_model::run::RunKind;
+use pagewise_model::{Bytes, Nanos};
+use prost::Message;
+use std::io::Read;
+
+fn samples() -> StackSamples {
+    let frame = |function: Option<&str>| UserFrame {
+        path: "/usr/bin/my;app".into(),
+        offset_bytes: Bytes(16),
+        function: function.map(Into::into),
+        maker: None,
+    };
+    let stack = |kernel: &[&str], count| ProfiledStack {
+        process: "app".into(),
+        kernel: kernel.iter().map(|name| (*name).into()).collect(),
+        user: vec![frame(None), frame(Some("main"))],
+        count,
+    };
+    let stacks = vec![stack(&["clear_page_erms", "asm_exc_page_fault"], 7), stack(&[], 3)];
+    StackSamples { stacks, period_ns: Nanos(250_000), ..StackSamples::default() }
+}
+
+fn exported(form: ProfileForm) -> Vec<u8> {
+    let mut run = Run::new(RunKind::Profile, "r".into(), 99, vec!["/usr/bin/app".into()]);
+    run.took_ns = Nanos(5);
+    profile_export(&samples(), &run, form)
+}
+
+#[test]
+fn folded_stacks_begin_with_the_process() {
+    let text = String::from_utf8(exported(ProfileForm::Folded)).unwrap();
+    let want = "app;main;my:app+0x10;asm_exc_page_fault_[k];clear_page_erms_[k] 7\n\
+                app;main;my:app+0x10 3\n";
+    assert_eq!(text, want);
+}
+
+#[test]
+fn folded_stacks_make_a_flame_graph() {
+    let text = String::from_utf8(exported(ProfileForm::Folded)).unwrap();
+    let mut picture = Vec::new();
+    let mut options = inferno::flamegraph::Options::default();
+    inferno::flamegraph::from_lines(&mut options, text.lines(), &mut picture).unwrap();
+    let picture = String::from_utf8(picture).unwrap();
+    assert!(picture.contains("clear_page_erms (7 samples, 70.00%)"), "{picture}");
+    assert!(picture.contains("main (10 samples, 100.00%)"), "{picture}");
+}
+
+#[test]
+fn a_profile_holds_every_sample() {
+    let json: serde_json::Value = serde_json::from_slice(&exported(ProfileForm::Firefox)).unwrap();
+    let thread = &json["threads"][0];
+    let weights = thread["samples"]["weight"].as_array().unwrap();
+    let weights: Vec<i64> = weights.iter().map(|weight| weight.as_i64().unwrap()).collect();
+    assert_eq!(weights, [7, 3]);
+    assert!(json.to_string().contains("clear_page_erms"));
+}
+
+/// `message Profile` of google/pprof, as far as it is looked at.
+#[derive(Clone, PartialEq, Message)]
+struct Pprof {
+    #[prost(message, repeated, tag = "1")]
+    sample_type: Vec<PprofType>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<PprofSample>,
+    #[prost(message, repeated, tag = "4")]
+    location: Vec<PprofLocation>,
+    #[prost(message, repeated, tag = "5")]
+    function: Vec<PprofFunction>,
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+    #[prost(int64, tag = "9")]
+    time_nanos: i64,
+    #[prost(int64, tag = "12")]
+    period: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PprofType {
+    #[prost(int64, tag = "1")]
+    r#type: i64,
+    #[prost(int64, tag = "2")]
+    unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PprofSample {
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PprofLocation {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(message, repeated, tag = "4")]
+    line: Vec<PprofLine>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PprofLine {
+    #[prost(uint64, tag = "1")]
+    function_id: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PprofFunction {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "2")]
+    name: i64,
+}
+
+#[test]
+fn pprof_finds_its_stacks() {
+    let bytes = exported(ProfileForm::Pprof);
+    let mut whole = Vec::new();
+    GzDecoder::new(&bytes[..]).read_to_end(&mut whole).unwrap();
+    let profile = Pprof::decode(&whole[..]).unwrap();
+    let text = |at: i64| profile.string_table[usize::try_from(at).unwrap()].as_str();
+    let types: Vec<_> =
+        profile.sample_type.iter().map(|t| (text(t.r#type), text(t.unit))).collect();
+    assert_eq!(types, [("samples", "count"), ("cpu", "nanoseconds")]);
+    assert_eq!((profile.time_nanos, profile.period), (99, 250_000));
+    let name = |id: &u64| {
+        let location = profile.location.iter().find(|location| location.id == *id).unwrap();
+        let of = location.line[0].function_id;
+        text(profile.function.iter().find(|function| function.id == of).unwrap().name)
+    };
+    let stacks: Vec<(Vec<&str>, &[i64])> = profile
+        .sample
+        .iter()
+        .map(|sample| (sample.location_id.iter().map(name).collect(), &sample.value[..]))
+        .collect();
+    let user = ["my;app+0x10", "main"];
+    let first = [&["clear_page_erms", "asm_exc_page_fault"][..], &user].concat();
+    assert_eq!(stacks, [(first, &[7, 1_750_000][..]), (user.to_vec(), &[3, 750_000][..])]);
+}
+
+/// The functions of a stack, each with the type of its frame.
+fn frames(dictionary: &ProfilesDictionary, stack: i32) -> Vec<(String, String)> {
+    let at = |number: i32| usize::try_from(number).unwrap();
+    let text = |number: i32| dictionary.string_table[at(number)].clone();
+    let frame = |number: &i32| {
+        let location = &dictionary.location_table[at(*number)];
+        let function = &dictionary.function_table[at(location.lines[0].function_index)];
+        let attribute = &dictionary.attribute_table[at(location.attribute_indices[0])];
+        assert_eq!(text(attribute.key_strindex), "profile.frame.type");
+        let value = attribute.value.as_ref().and_then(|value| value.value.clone());
+        let Some(Value::StringValue(kind)) = value else { panic!("{attribute:?}") };
+        (text(function.name_strindex), kind)
+    };
+    dictionary.stack_table[at(stack)].location_indices.iter().map(frame).collect()
+}
+
+#[test]
+fn opentelemetry_finds_its_stacks() {
+    let bytes = exported(ProfileForm::Otlp);
+    let data = ProfilesData::decode(&bytes[..]).unwrap();
+    let request = ExportProfilesServiceRequest::decode(&bytes[..]).unwrap();
+    assert_eq!(
+        (&request.dictionary, &request.resource_profiles),
+        (&data.dictionary, &data.resource_profiles)
+    );
+    let dictionary = data.dictionary.as_ref().unwrap();
+    // The specification asks for an empty first entry of each table.
+    assert_eq!(dictionary.mapping_table[0], Default::default());
+    assert_eq!(dictionary.location_table[0], Default::default());
+    assert_eq!(dictionary.function_table[0], Default::default());
+    assert_eq!(dictionary.link_table[0], Default::default());
+    assert_eq!(dictionary.stack_table[0], Default::default());
+    assert_eq!(dictionary.attribute_table[0], Default::default());
+    assert_eq!(dictionary.string_table[0], "");
+    let [times, nanos] = &data.resource_profiles[0].scope_profiles[0].profiles[..] else {
+        panic!("{data:?}")
+    };
+    let values = |profile: &opentelemetry_proto::tonic::profiles::v1development::Profile| {
+        profile.samples.iter().map(|sample| sample.values[0]).collect::<Vec<i64>>()
+    };
+    assert_eq!((values(times), values(nanos)), (vec![7, 3], vec![1_750_000, 750_000]));
+    assert_eq!((times.time_unix_nano, times.duration_nano, times.period), (99, 5, 250_000));
+    let pair = |name: &str, kind: &str| (name.to_owned(), kind.to_owned());
+    let user = [pair("my;app+0x10", "native"), pair("main", "native")];
+    let kernel = ["clear_page_erms", "asm_exc_page_fault"].map(|name| pair(name, "kernel"));
+    assert_eq!(frames(dictionary, times.samples[0].stack_index), [&kernel[..], &user].concat());
+    assert_eq!(frames(dictionary, times.samples[1].stack_index), user);
+}

@@ -1,0 +1,57 @@
+//! Texts, each kept once, with a number each.
+
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// Texts by their numbers.
+#[derive(Debug, Default)]
+pub struct Texts {
+    all: Vec<Arc<str>>,
+    numbers: FxHashMap<Arc<str>, u32>,
+}
+
+impl Texts {
+    /// The number of `text`, which it gets now if it has none.
+    pub fn number(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let text: Arc<str> = Arc::from(text);
+        self.all.push(Arc::clone(&text));
+        self.numbers.insert(text, number);
+        number
+    }
+
+    /// The text of a number.
+    #[must_use]
+    pub fn text(&self, number: u32) -> &str {
+        self.all.get(number as usize).map_or("", AsRef::as_ref)
+    }
+
+    /// The one copy of the text of a number.
+    #[must_use]
+    pub fn get(&self, number: u32) -> Arc<str> {
+        self.all.get(number as usize).cloned().unwrap_or_default()
+    }
+
+    /// The one copy of `text`.
+    pub fn shared(&mut self, text: &str) -> Arc<str> {
+        let number = self.number(text);
+        self.get(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_texts_have_one_number_and_one_copy() {
+        let mut texts = Texts::default();
+        let (first, other) = (texts.number("a"), texts.number("b"));
+        assert_eq!((texts.number("a"), &*texts.get(other)), (first, "b"));
+        assert!(Arc::ptr_eq(&texts.shared("a"), &texts.get(first)) && first != other);
+        assert_eq!(&*texts.get(7), "");
+    }
+}
