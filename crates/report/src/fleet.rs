@@ -319,7 +319,7 @@ mod tests {
             back: "-- app 'a b'".into(),
             hosts: 8,
             results: "/shared/all results".into(),
-            directory: Some("/work/my app".into()),
+            directory: Some("/srv/my app".into()),
         };
         let slurm = slurm(&task);
         assert!(slurm.contains("#SBATCH --array=1-8\n"), "{slurm}");
@@ -328,11 +328,11 @@ mod tests {
         ));
         assert!(
             slurm.contains("results='/shared/all results'\n")
-                && slurm.contains("cd '/work/my app' ")
+                && slurm.contains("cd '/srv/my app' ")
         );
         let play = ansible(&task);
         assert_eq!(play.matches("app 'a b'").count(), 1);
-        assert!(play.contains("        chdir: \"/work/my app\"\n"), "{play}");
+        assert!(play.contains("        chdir: \"/srv/my app\"\n"), "{play}");
         assert!(play.contains("        dest: \"/shared/all results/1.{{"), "{play}");
         let here = FleetTask { directory: None, ..task.clone() };
         assert!(!ansible(&here).contains("chdir") && !super::slurm(&here).contains("cd "));
