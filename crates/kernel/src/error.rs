@@ -35,14 +35,14 @@ impl SysError {
         Self::new(call, subject, source)
     }
 
-    /// The same, or where it is EINVAL what that means on a kernel older than `since`: it lacks the call.
+    /// The same, with the kernel that has the call where an older one does not know it: EINVAL for an advice, ENOTTY
+    /// for an ioctl.
     #[must_use]
-    pub fn lacking_before(self, since: &str) -> Self {
-        if self.errno() != Some(libc::EINVAL) {
-            return self;
+    pub fn lacking_before(mut self, since: &str) -> Self {
+        if matches!(self.errno(), Some(libc::EINVAL | libc::ENOTTY)) {
+            self.subject.push_str(&format!(" (in {since} and later)"));
         }
-        let source = io::Error::other(format!("this kernel lacks it ({since} and later)"));
-        Self { source, ..self }
+        self
     }
 
     /// The errno, where the kernel gave one.
@@ -83,7 +83,8 @@ mod tests {
     fn an_older_kernel_is_named_so() {
         let error = |errno| SysError::new("madvise", "x", io::Error::from_raw_os_error(errno));
         let text = error(libc::EINVAL).lacking_before("Linux 5.14").to_string();
-        assert_eq!(text, "`madvise` on x failed: this kernel lacks it (Linux 5.14 and later)");
-        assert_eq!(error(libc::EFAULT).lacking_before("x").errno(), Some(libc::EFAULT));
+        assert!(text.starts_with("`madvise` on x (in Linux 5.14 and later) failed: "), "{text}");
+        assert_eq!(error(libc::ENOTTY).lacking_before("Linux 6.7").errno(), Some(libc::ENOTTY));
+        assert_eq!(error(libc::EFAULT).lacking_before("Linux 6.7").subject, "x");
     }
 }

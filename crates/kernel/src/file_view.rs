@@ -216,7 +216,7 @@ impl FileView {
     /// Enters `len` bytes from `offset` on into the page table; what is not cached is read.
     ///
     /// # Errors
-    /// EFAULT where the file has become shorter or cannot be read; unsupported before Linux 5.14.
+    /// EFAULT where the file has become shorter or cannot be read; EINVAL before Linux 5.14.
     pub fn enter(&self, offset: usize, len: usize) -> Result<(), SysError> {
         self.advise(offset, len, Advice::LinuxPopulateRead, "MADV_POPULATE_READ")
             .map_err(|error| error.lacking_before("Linux 5.14"))
@@ -282,8 +282,9 @@ impl FileView {
     /// ENOMEM or EPERM beyond the limit.
     pub fn lock(&self) -> Result<(), SysError> {
         // SAFETY: the range is this mapping's own; locking changes no content.
-        unsafe { rustix::mm::mlock(self.start, self.len) }
-            .map_err(|e| SysError::new("mlock", format!("{} of a file", Bytes(self.len as u64)), e))
+        unsafe { rustix::mm::mlock(self.start, self.len) }.map_err(|e| {
+            SysError::new("mlock", format!("{} of a file (ulimit -l)", Bytes(self.len as u64)), e)
+        })
     }
 
     /// The parts, as ranges of offsets, that are mapped by an entry above the lowest level

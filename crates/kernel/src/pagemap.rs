@@ -176,7 +176,8 @@ impl Pagemap {
         let count = unsafe {
             let name = "ioctl PAGEMAP_SCAN";
             ioctl::control(name, self.path.as_str(), &self.file, PAGEMAP_SCAN, &mut argument)
-        }?;
+        }
+        .map_err(|error| error.lacking_before("Linux 6.7"))?;
         Ok((usize::try_from(count).unwrap_or(0), argument.walk_end))
     }
 }
