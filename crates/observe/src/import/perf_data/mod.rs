@@ -6,7 +6,7 @@
 //! perf wrote it or written to a pipe and saved; nothing in it is trusted. Why no library reads it: decision 45.
 //!
 //! Not seen: callers that were recorded as copies of the stack (`--call-graph dwarf`), code that a compiler
-//! made at run time by name, compressed records (`-z`). Cost: 1 us a sample of 20 frames, and 16 bytes.
+//! made at run time by name, compressed records (`-z`). Cost: two passes over the file, and 16 bytes a record.
 
 mod events;
 mod head;
