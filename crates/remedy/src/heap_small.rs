@@ -19,6 +19,17 @@ impl HeapSmall {
     }
 }
 
+/// Anonymous memory on huge pages where the processes ended,
+fn at_end(evidence: &Evidence<'_>) -> u64 {
+    evidence.processes().iter().map(|process| process.anon_huge_bytes.0).sum()
+}
+
+/// and where the program held most: what it has freed since is in no look at its end.
+fn at_peak(evidence: &Evidence<'_>) -> u64 {
+    let processes = evidence.memory.iter().flat_map(|memory| &memory.processes);
+    processes.filter_map(|process| Some(process.half_used.known()?.huge_bytes.0)).sum()
+}
+
 impl Remedy for HeapSmall {
     fn name(&self) -> &'static str {
         "heap-small"
@@ -46,7 +57,7 @@ impl Remedy for HeapSmall {
         if evidence.traced().is_none() {
             return self.unfit("the memory of the program could not be examined");
         }
-        let huge: u64 = evidence.processes().iter().map(|p| p.anon_huge_bytes.0).sum();
+        let huge = at_end(evidence);
         if huge == 0 {
             return self.unfit("no anonymous memory of the program is on huge pages");
         }
@@ -60,7 +71,7 @@ impl Remedy for HeapSmall {
     }
 
     fn fit_for_memory(&self, evidence: &Evidence<'_>) -> Candidate {
-        let huge: u64 = evidence.processes().iter().map(|p| p.anon_huge_bytes.0).sum();
+        let huge = at_end(evidence).max(at_peak(evidence));
         let all: u64 = evidence.processes().iter().map(|p| p.peak_rss_bytes.0).sum();
         if huge == 0 {
             return self.unfit("no anonymous memory of the program is on huge pages");

@@ -3,7 +3,9 @@
 mod support;
 
 use pagewise_model::look::SideEffect;
-use pagewise_model::memory_account::{Beside, Malloc, MemoryAccount, Moment, ProcessAccount};
+use pagewise_model::memory_account::{
+    Beside, HalfUsed, Malloc, MemoryAccount, Moment, ProcessAccount,
+};
 use pagewise_model::run::Outcome;
 use pagewise_model::trial::{Block, Quantity, Word};
 use pagewise_model::usage::Ended;
@@ -105,6 +107,24 @@ fn what_could_not_give_back_one_percent_is_no_arm() {
     assert!(runs > 0 && why.contains("30.0 MiB at most"), "{why}");
     let (_, runs, warnings) = trim(Fact::missing("it cannot be traced"));
     assert!(runs > 0 && warnings.contains("no account of its memory: it cannot"), "{warnings}");
+}
+
+#[test]
+fn huge_pages_that_are_gone_at_the_end_count_at_the_peak() {
+    let request = Request { quantity: Quantity::Memory, advise: true, ..request() };
+    let fits = |zeros: Bytes| {
+        let mut account = holding(Bytes(0));
+        let huge_bytes = Bytes::mib(64);
+        let half = HalfUsed { huge_bytes, read_bytes: huge_bytes, zero_bytes: zeros };
+        account.processes[0].half_used = Fact::Known(half);
+        let mut world = Fake { memory: Fact::Known(account), ..Fake::default() };
+        let (run, _) = run(&request, &mut world);
+        let small = run.candidates.into_iter().find(|c| c.remedy == "heap-small").unwrap();
+        (small.fits(), small.why)
+    };
+    let (does, why) = fits(Bytes::mib(60));
+    assert!(does && why.contains("64.0 MiB on huge pages") && why.contains("60.0 MiB"), "{why}");
+    assert!(!fits(Bytes::kib(8)).0, "they are used whole");
 }
 
 #[test]
