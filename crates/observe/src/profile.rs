@@ -46,6 +46,7 @@ pub fn interpreters(samples: &StackSamples) -> Vec<Interpreter> {
     }
     let one = |(name, functions): (&str, BTreeSet<&str>)| Interpreter {
         name: name.to_owned(),
+        has_map: !functions.is_empty(),
         functions: functions.len() as u64,
     };
     found.into_iter().map(one).collect()

@@ -5,8 +5,8 @@
 mod support;
 
 use opentelemetry_proto::tonic::profiles::v1development::{Profile, ProfilesData};
-use pagewise_model::fault::Fault;
-use pagewise_report::faults::{Export, Form};
+use pagewise_model::fault::{Fault, Interpreter};
+use pagewise_report::faults::{Export, Form, scripts};
 use pagewise_report::render;
 use prost::Message;
 use serde_json::Value;
@@ -167,4 +167,27 @@ fn a_mapping_of_many_pages_is_drawn_with_several_to_a_cell() {
     let page = String::from_utf8(export.finish(&run())).unwrap();
     assert!(page.contains("20,000 pages; each cell is 8 pages"), "{}", &page[..2000]);
     assert_eq!(page.matches(": after ").count(), 2500);
+}
+
+#[test]
+fn an_interpreter_that_names_nothing_says_what_lets_it() {
+    let said = |name: &str, functions, has_map, is_attached| {
+        let interpreter = Interpreter { name: name.to_owned(), functions, has_map };
+        scripts(&interpreter, is_attached)
+    };
+    let cases = [
+        (("python3.13", 3, true, false), Some("3 functions named by python3.13")),
+        (("python3.13", 0, true, true), None),
+        (("python3.11", 0, false, false), Some("Python 3.12 and later can")),
+        (("python3.12", 0, false, false), Some("--interpreter-frames asks it to")),
+        (("python3.12", 0, false, true), Some("PYTHONPERFSUPPORT=1")),
+        (("node", 0, false, true), Some("--perf-basic-prof")),
+        (("java", 0, false, false), Some("those that it compiles")),
+        (("java", 0, false, true), Some("jcmd PID Compiler.perfmap")),
+    ];
+    for ((name, functions, has_map, is_attached), part) in cases {
+        let said = said(name, functions, has_map, is_attached);
+        assert_eq!(said.is_some(), part.is_some(), "{name}: {said:?}");
+        assert!(part.is_none_or(|part| said.as_deref().unwrap_or("").contains(part)), "{said:?}");
+    }
 }

@@ -120,7 +120,7 @@ fn take_maps(samples: &Fact<StackSamples>, made: &MadeCode, run: &mut Run) {
     let since = i64::try_from(run.started_unix_ns / 1_000_000_000).unwrap_or(i64::MAX);
     made.remove_files(&samples.processes.iter().copied().collect(), since);
     let silent = interpreters(samples).into_iter().filter(|one| one.functions == 0);
-    run.warnings.extend(silent.map(|one| scripts(&one, false)));
+    run.warnings.extend(silent.filter_map(|one| scripts(&one, false)));
 }
 
 fn kernel_only(samples: &Fact<StackSamples>) -> Fact<Samples> {

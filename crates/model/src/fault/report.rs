@@ -93,6 +93,9 @@ pub struct Interpreter {
     pub name: String,
     /// Functions of its scripts that faults were named after, by the map it wrote.
     pub functions: u64,
+    /// It has written a map.
+    #[serde(default)]
+    pub has_map: bool,
 }
 
 /// The faults of a run.

@@ -104,6 +104,7 @@ impl MadeCode {
         let one = |(name, pids): (&String, &HashSet<i32>)| Interpreter {
             name: name.clone(),
             functions: self.named.iter().filter(|(pid, _)| pids.contains(pid)).count() as u64,
+            has_map: pids.iter().take(MOST_PROCESSES).any(|pid| self.open(*pid).is_some()),
         };
         self.interpreters.iter().map(one).collect()
     }

@@ -154,7 +154,9 @@ fn circumstances(report: &FaultReport, page: &mut Document) {
         page.item("addresses", "fixed (no address randomisation): the same in each run");
     }
     for interpreter in &report.interpreters {
-        page.item("scripts", &scripts(interpreter, report.attached.is_some()));
+        if let Some(text) = scripts(interpreter, report.attached.is_some()) {
+            page.item("scripts", &text);
+        }
     }
     if let Some(exact) = &report.exact {
         exact::touches(exact, page);
@@ -165,16 +167,21 @@ fn circumstances(report: &FaultReport, page: &mut Document) {
 }
 
 /// Whether an interpreter named its functions, or what lets it; of a process that was running already or of one
-/// that was started.
+/// that was started. Nothing where it could have named some and had no need to.
 #[must_use]
-pub fn scripts(interpreter: &Interpreter, is_attached: bool) -> String {
-    let Interpreter { name, functions } = interpreter;
+pub fn scripts(interpreter: &Interpreter, is_attached: bool) -> Option<String> {
+    let Interpreter { name, functions, has_map } = interpreter;
     if *functions > 0 {
         let functions = counted(*functions, "function", "functions");
-        return format!("{functions} named by {name}; a line is where a function begins");
+        return Some(format!("{functions} named by {name}; a line is where a function begins"));
     }
+    (!has_map).then(|| nameless(name, is_attached))
+}
+
+/// What lets an interpreter of this name give names.
+fn nameless(name: &str, is_attached: bool) -> String {
     let minor = name.strip_prefix("python3.").and_then(|minor| minor.parse::<u32>().ok());
-    match (name.as_str(), is_attached) {
+    match (name, is_attached) {
         _ if minor.is_some_and(|minor| minor < FIRST_NAMING_PYTHON) => {
             format!("{name} cannot name its functions; Python 3.12 and later can")
         }
