@@ -19,7 +19,7 @@ fn kernel_work_is_recognised() {
         .spawn()
         .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    let observers = Observers::attach(pid, &Observe { samples: true, ..Observe::default() });
+    let observers = Observers::attach(pid, &Observe { samples: true, ..Observe::default() }, None);
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(child.wait().unwrap().success());
     let samples = match observers.finish().samples {
