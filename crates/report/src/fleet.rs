@@ -199,6 +199,12 @@ pub fn ansible(task: &FleetTask) -> String {
     )
 }
 
+/// A program's name as a part of a label of Kubernetes.
+fn label(program: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    program.to_lowercase().chars().map(allowed).collect()
+}
+
 /// An indexed Job of Kubernetes: one pod on each node, results on a claimed volume.
 #[must_use]
 pub fn kubernetes(task: &FleetTask, image: &str, claim: &str) -> String {
@@ -214,11 +220,7 @@ pub fn kubernetes(task: &FleetTask, image: &str, claim: &str) -> String {
 {TAKE}"
     );
     let script: String = script.lines().map(|line| format!("              {line}\n")).collect();
-    let name: String = program
-        .to_lowercase()
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-        .collect();
+    let name = label(program);
     format!(
         "# kubectl apply -f FILE. Then copy the volume's files: pagewise merge DIR
 apiVersion: batch/v1
