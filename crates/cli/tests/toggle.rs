@@ -59,7 +59,8 @@ impl Service {
         let huge = line(&rollup, "AnonHugePages:");
         let mut cpus = BTreeMap::new();
         for task in std::fs::read_dir(proc.join("task")).into_iter().flatten().flatten() {
-            let status = std::fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            // A thread of the service may end meanwhile.
+            let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
             let tid = task.file_name().to_string_lossy().into_owned();
             cpus.insert(tid, line(&status, "Cpus_allowed_list:"));
         }
