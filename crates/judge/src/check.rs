@@ -77,16 +77,27 @@ fn kept(found: Option<u64>, most: u64, is_sure: bool) -> Kept {
     }
 }
 
-/// Whether an arm stays within this loss, a share: it does not where it was rejected or its whole interval lies
-/// beyond, and does where none of that does.
+/// Whether a ratio with this interval stays within the loss `limit`, a share: it does not where the whole interval
+/// lies beyond, and does where none of it does.
+#[must_use]
+pub fn within(low: f64, high: f64, limit: f64) -> Kept {
+    let most = 1.0 + limit;
+    if low > most {
+        Kept::Broken
+    } else if high <= most {
+        Kept::Passed
+    } else {
+        Kept::CannotTell
+    }
+}
+
+/// Whether an arm stays within this loss: one that was rejected does not.
 #[must_use]
 pub fn loss(verdict: &Verdict, limit: f64) -> Kept {
-    let most = 1.0 + limit;
     match &verdict.effect {
         _ if verdict.word == Word::Reject => Kept::Broken,
-        Some(effect) if effect.ratio_low > most => Kept::Broken,
-        Some(effect) if effect.ratio_high <= most => Kept::Passed,
-        _ => Kept::CannotTell,
+        Some(effect) => within(effect.ratio_low, effect.ratio_high, limit),
+        None => Kept::CannotTell,
     }
 }
 

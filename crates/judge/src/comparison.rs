@@ -3,8 +3,10 @@
 //! What counts is the time of plain runs; of services the CPU time per request of plain servers. A run on another
 //! machine has a change too, since the reader may want it, but no word on a limit: the machine may be what changed.
 
+use crate::check::within;
 use crate::race::between_sessions;
 use crate::service;
+use pagewise_model::check::Kept;
 use pagewise_model::comparison::{
     COMPARISON_SCHEMA, ComparedMachine, ComparedRun, Comparison, LimitWord,
 };
@@ -47,13 +49,10 @@ pub fn time_change(first: &Run, second: &Run) -> Option<Ratio> {
 /// What a change says about a limit.
 #[must_use]
 pub fn against(change: &Ratio, limit_share: f64) -> LimitWord {
-    let most = 1.0 + limit_share;
-    if change.ratio_low > most {
-        LimitWord::Beyond
-    } else if change.ratio_high <= most {
-        LimitWord::Within
-    } else {
-        LimitWord::CannotTell
+    match within(change.ratio_low, change.ratio_high, limit_share) {
+        Kept::Broken => LimitWord::Beyond,
+        Kept::Passed => LimitWord::Within,
+        Kept::CannotTell => LimitWord::CannotTell,
     }
 }
 
