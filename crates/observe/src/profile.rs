@@ -5,8 +5,8 @@
 //! once (1-100 ms by their number), a look-up is a binary search.
 
 use crate::faults::Images;
-use crate::made_code::{MadeCode, MadeFunction, interpreter};
-use pagewise_model::fault::{Interpreter, SourceLine};
+use crate::made_code::{MadeCode, interpreter};
+use pagewise_model::fault::{Interpreter, MadeFunction, SourceLine};
 use pagewise_model::profile::StackSamples;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,15 +6,14 @@
 use crate::args::{Helper, Part};
 use crate::commands::profile::memory;
 use crate::failure::Failure;
-use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, MadeFunction, Walk};
+use pagewise_judge::faults::{Analysis, CodePlace, FindCode, Image, KERNEL, Walk};
 use pagewise_kernel::{clock, page_size};
 use pagewise_measure::bench::file::Launcher;
 use pagewise_measure::bench::{file, pipe};
 use pagewise_measure::{PriceError, touch_pages};
 use pagewise_model::fault::event::{Event, FrameRegisters, What};
-use pagewise_model::fault::{Ending, Sees, SourceLine, Wanted};
+use pagewise_model::fault::{Ending, MadeFunction, Sees, SourceLine, Wanted};
 use pagewise_observe::faults::Images;
-use pagewise_observe::made_code;
 use pagewise_observe::trace::look;
 use pagewise_remedy::{live, watch};
 use pagewise_tracee::recorder::{self, Conclusion, Sink};
@@ -112,9 +111,7 @@ impl Image for Code {
         self.0.lines(path, offsets)
     }
     fn made_function(&mut self, pid: i32, address: u64) -> Option<MadeFunction> {
-        let made_code::MadeFunction { function: name, source, is_script } =
-            self.0.made().function(pid, address)?;
-        Some(MadeFunction { name, source, is_script })
+        self.0.made().function(pid, address)
     }
     fn walk(
         &mut self,

@@ -56,7 +56,7 @@ use race::{Look, Races};
 use rustc_hash::{FxHashMap, FxHashSet};
 use savings::Removable;
 use sites::Sites;
-pub use sites::{CodePlace, FindCode, Image, KERNEL, MadeFunction, Walk};
+pub use sites::{CodePlace, FindCode, Image, KERNEL, Walk};
 use stacks::{Walked, WalkedStacks};
 use timed::{Close, Open};
 pub use timed::{Probe, timed};

@@ -5,7 +5,7 @@
 use super::access::{self, Instruction};
 use pagewise_model::Bytes;
 use pagewise_model::fault::event::{Begin, FrameRegisters};
-use pagewise_model::fault::{Site, SourceLine, StackEnd};
+use pagewise_model::fault::{MadeFunction, Site, SourceLine, StackEnd};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
@@ -41,16 +41,6 @@ pub struct CodePlace<'a> {
 
 /// Tells which file and offset the code at an address was mapped from, `None` for what is no code.
 pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
-
-/// A function that was made as its program ran.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MadeFunction {
-    pub name: String,
-    /// Where it begins, if that is known.
-    pub source: Option<SourceLine>,
-    /// It is of a script, and not of the interpreter.
-    pub is_script: bool,
-}
 
 /// Where a stack led.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,8 +171,8 @@ pub(super) fn add_functions(sites: &mut [Site], codes: &[Code], images: &mut dyn
         if !site.path.is_empty() {
             site.function = images.function(&site.path, site.offset_bytes.0);
         } else if let Some(made) = images.made_function(code.maker, code.offset) {
-            let MadeFunction { name, source, is_script } = made;
-            *site = Site { function: Some(name), source, is_script, ..site.clone() };
+            let MadeFunction { function, source, is_script } = made;
+            *site = Site { function: Some(function), source, is_script, ..site.clone() };
         }
     }
 }

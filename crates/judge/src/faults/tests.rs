@@ -4,8 +4,8 @@ use super::*;
 use pagewise_model::constructed;
 use pagewise_model::fault::event::{Begin, End, ErrorCode, FrameRegisters, Map, Registers};
 use pagewise_model::fault::{
-    Again, CallKind, CallTally, Ending, ExecCounts, FaultAround, FaultReport, Inside, Phase,
-    SourceLine, Stacks, ThreadCalls,
+    Again, CallKind, CallTally, Ending, ExecCounts, FaultAround, FaultReport, Inside, MadeFunction,
+    Phase, SourceLine, Stacks, ThreadCalls,
 };
 use pagewise_model::usage::Usage;
 
@@ -55,7 +55,7 @@ impl Image for Writes {
     /// Of each process a function for each 256 bytes, which begins in line 7 of a script.
     fn made_function(&mut self, pid: i32, at: u64) -> Option<MadeFunction> {
         let source = Some(SourceLine { file: "/x/job.py".to_owned(), line: 7 });
-        Some(MadeFunction { name: format!("{pid}#{}", at / 256), source, is_script: true })
+        Some(MadeFunction { function: format!("{pid}#{}", at / 256), source, is_script: true })
     }
     /// Every word of the stack that is the address of code is a return address.
     fn walk(

@@ -207,6 +207,16 @@ pub struct SourceLine {
     pub line: u32,
 }
 
+/// A function that was made while its program ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MadeFunction {
+    pub function: String,
+    /// Where it begins, if it is of a script of which that is known.
+    pub source: Option<SourceLine>,
+    /// It is of a script, and not of the interpreter.
+    pub is_script: bool,
+}
+
 /// An instruction that faulted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Site {

@@ -15,12 +15,10 @@
 mod map;
 mod script;
 
-pub use script::MadeFunction;
-
 use map::PerfMap;
 use pagewise_kernel::proc::status;
-use pagewise_model::fault::Interpreter;
 use pagewise_model::fault::event::Map;
+use pagewise_model::fault::{Interpreter, MadeFunction};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
 use script::Scripts;
 use std::collections::{BTreeMap, HashMap, HashSet};

@@ -5,11 +5,10 @@
 //! looked for in the file, by name and indentation. A file that cannot be read, or that has another content by now,
 //! gives none, or a wrong one.
 
-use pagewise_model::fault::SourceLine;
+use pagewise_kernel::file_view::open_regular;
+use pagewise_model::fault::{MadeFunction, SourceLine};
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The largest script that is searched for definitions.
@@ -18,16 +17,6 @@ const LARGEST_SCRIPT: u64 = 8 << 20;
 const MOST_SCRIPTS: usize = 2000;
 /// Kinds of V8's code that came from a script.
 const V8_KINDS: [&str; 5] = ["JS:", "Eval:", "LazyCompile:", "Function:", "Script:"];
-
-/// A function that was made while its program ran.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MadeFunction {
-    pub function: String,
-    /// Where it begins, if it is of a script of which that is known.
-    pub source: Option<SourceLine>,
-    /// It is of a script, and not of the interpreter.
-    pub is_script: bool,
-}
 
 /// Definitions in scripts, by file.
 #[derive(Debug, Default)]
@@ -98,10 +87,9 @@ fn read(path: &Path) -> Option<String> {
         return None;
     }
     // A device or a pipe of that name must not be waited for.
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
-    let is_script = file.metadata().is_ok_and(|meta| meta.is_file());
+    let (file, _length) = open_regular(path).ok()?;
     let mut bytes = Vec::new();
-    file.take(if is_script { LARGEST_SCRIPT } else { 0 }).read_to_end(&mut bytes).ok()?;
+    file.take(LARGEST_SCRIPT).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
