@@ -10,7 +10,7 @@
 //! asked for (mm/readahead.c, `force_page_cache_ra`).
 //!
 //! Not seen, in files of others: cached pages in a group whose first page is not cached, and pages that
-//! come and go meanwhile. Cost: 2 ns a page, and 0.5 us in files of others.
+//! come and go meanwhile. A page that the device reads within the question counts as cached. Cost: 2 ns a page, and 0.5 us in files of others.
 
 use crate::cached_file::{CachedFile, runs};
 use crate::error::SysError;

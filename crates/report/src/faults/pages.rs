@@ -2,10 +2,10 @@
 //!
 //! The pages of a file stand by their offset in it, over all processes; those of no file by their
 //! address, each process by itself. Rows without a touched page are left out. Only the [`MOST_PANELS`]
-//! largest mappings are drawn, and one with more rows than it has room for with several pages to a cell; both
-//! is said. The room is shared so that a page of any run stays small. Times stand on a linear scale, unless
+//! largest mappings are drawn, and one with more rows than it has room for with several pages to a cell; the
+//! page names both. The room is shared so that a page of any run stays small. Times stand on a linear scale, unless
 //! a logarithmic one tells more of the cells apart. A page that was mapped without a fault of its own (fault-around,
-//! populating, a huge page beyond its first) has no cell: faults do not tell of it.
+//! populating, a huge page beyond its first) has no cell: no fault shows it.
 
 use super::causes;
 use super::{place_name, timed_wall};
@@ -134,7 +134,7 @@ impl Touched {
             }
             parts.iter().copied().max().unwrap_or(0)
         };
-        // Fewer in the fullest part means that more are told apart.
+        // Fewer in the fullest part means that more of them differ.
         if filled(log) < filled(linear) { log } else { linear }
     }
 }

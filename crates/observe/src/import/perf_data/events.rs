@@ -143,14 +143,14 @@ impl Event {
     }
 }
 
-/// How the event of a sample is found.
+/// Where a sample holds the identifier of its event.
 #[derive(Debug, Clone, Copy)]
-enum Told {
-    /// There is one.
-    Alone,
-    /// By the first word.
+enum Identifier {
+    /// Nowhere: there is one event.
+    None,
+    /// In its first word.
     First,
-    /// By a field at the same place in all.
+    /// In a field, at the same place in all.
     Field,
 }
 
@@ -159,7 +159,7 @@ enum Told {
 pub(super) struct Events {
     all: Vec<Event>,
     ids: FxHashMap<u64, usize>,
-    told: Told,
+    identifier: Identifier,
     /// What the samples count that are taken.
     pub(super) taken: Counts,
 }
@@ -169,14 +169,14 @@ impl Events {
     pub(super) fn new(found: Vec<(Event, Vec<u64>)>) -> Result<Self, String> {
         let all: Vec<Event> = found.iter().map(|(event, _)| *event).collect();
         let first = all.first().ok_or("it names no event")?;
-        let told = if all.len() == 1 {
-            Told::Alone
+        let identifier = if all.len() == 1 {
+            Identifier::None
         } else if all.iter().all(|event| event.has(b::PERF_SAMPLE_IDENTIFIER)) {
-            Told::First
+            Identifier::First
         } else if first.has(b::PERF_SAMPLE_ID)
             && all.iter().all(|event| event.sample_type == first.sample_type)
         {
-            Told::Field
+            Identifier::Field
         } else {
             return Err(
                 "its samples do not say which of its events they are of (no identifier)".into()
@@ -186,16 +186,16 @@ impl Events {
         let numbered =
             found.iter().enumerate().flat_map(|(at, (_, ids))| ids.iter().map(move |id| (*id, at)));
         let ids = numbered.collect();
-        Ok(Self { all, ids, told, taken })
+        Ok(Self { all, ids, identifier, taken })
     }
 
     /// The event of a sample; `None` if it is of none that is known.
     pub(super) fn of_sample(&self, body: &[u8]) -> Option<&Event> {
         let first = self.all.first()?;
-        let id = match self.told {
-            Told::Alone => return Some(first),
-            Told::First => word(body, 0)?,
-            Told::Field => first.sample(body)?.id,
+        let id = match self.identifier {
+            Identifier::None => return Some(first),
+            Identifier::First => word(body, 0)?,
+            Identifier::Field => first.sample(body)?.id,
         };
         self.all.get(*self.ids.get(&id)?)
     }

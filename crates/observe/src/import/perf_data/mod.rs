@@ -105,7 +105,7 @@ impl<'a> Reading<'a> {
             b::PERF_RECORD_LOST => word(body, 8).map(|lost| self.lose(lost)),
             b::PERF_RECORD_LOST_SAMPLES => word(body, 0).map(|lost| self.lose(lost)),
             b::PERF_RECORD_THROTTLE => {
-                // How many it leaves out is not told: at least one.
+                // It does not hold how many samples are left out: at least one.
                 self.lose(1);
                 Some(())
             }
