@@ -49,7 +49,7 @@ impl std::fmt::Display for Ended {
 }
 
 /// Memory of all processes of a program together, sampled while it ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryUse {
     /// Proportional set size, as the mean over time.
     pub mean_pss_bytes: Bytes,
@@ -60,6 +60,10 @@ pub struct MemoryUse {
     /// Anonymous memory on huge pages then.
     pub huge_bytes: Bytes,
     pub samples: u32,
+    /// Proportional set size in equally long parts of the run, each the largest of its samples; empty in
+    /// runs saved before this was kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over_time_bytes: Vec<Bytes>,
 }
 
 /// Usage of a program and all descendants that were waited for.
@@ -109,7 +113,10 @@ impl Usage {
     /// was missed, the peak of the largest process.
     #[must_use]
     pub fn peak_memory(&self) -> Bytes {
-        self.memory.map_or(Bytes(0), |memory| memory.peak_pss_bytes).max(self.peak_rss_bytes)
+        self.memory
+            .as_ref()
+            .map_or(Bytes(0), |memory| memory.peak_pss_bytes)
+            .max(self.peak_rss_bytes)
     }
     /// CPU time, user and kernel.
     #[must_use]

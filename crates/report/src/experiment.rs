@@ -1,7 +1,7 @@
 //! What an experiment tried. The first row of the table is the reference, each other row says how much
 //! less or more than it.
 
-use crate::chart::{Bars, Group, Mark, Range, Row};
+use crate::chart::{Bars, Curves, Group, Lines, Mark, Range, Row, Scale, Series};
 use crate::number::{change, counted, interval, percent, signed_bytes, whole_percent};
 use crate::page::Document;
 use crate::paragraph::Paragraph;
@@ -14,6 +14,8 @@ use pagewise_model::{Bytes, Nanos};
 
 /// From this width on CPU and memory have columns of their own.
 const ROOMY: usize = 76;
+/// Arms whose memory is drawn over time, beside the control.
+const DRAWN_OVER_TIME: usize = 3;
 /// The largest time that is drawn, in % of the control's.
 const WIDEST: f64 = 400.0;
 
@@ -68,6 +70,9 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
         page.para("no arm has a verdict", 2, Tone::Plain);
     }
     if let Some(picture) = picture(experiment) {
+        page.figure(picture);
+    }
+    if let Some(picture) = memory_over_time(experiment) {
         page.figure(picture);
     }
     page.para(&runs_text(experiment), 2, Tone::Faint);
@@ -156,6 +161,47 @@ pub(crate) fn picture(experiment: &Experiment) -> Option<String> {
         unit: "%",
         marks: vec![Mark { label: experiment.design.control.clone(), value: 100.0 }],
         groups,
+        notes: Vec::new(),
+    };
+    is_any.then(|| drawn.draw())
+}
+
+/// The memory of one run of the control and of the arms that need least of it, where it was sampled.
+fn memory_over_time(experiment: &Experiment) -> Option<String> {
+    let curve = |arm: &str| {
+        let usage = &experiment.points_of(arm).next()?.usage;
+        let held = &usage.memory.as_ref()?.over_time_bytes;
+        let part = usage.wall_ns.0 as f64 / held.len().max(1) as f64;
+        let mebibytes = |held: &Bytes| held.0 as f64 / Bytes::mib(1).0 as f64;
+        let points = held.iter().map(mebibytes).enumerate().map(|(at, held)| {
+            ((at as f64 + 0.5) * part, Range { median: held, least: held, most: held })
+        });
+        Some(Series { name: without_directories(arm), points: points.collect() })
+    };
+    let with_effect = |verdict: &&Verdict| verdict.effect.is_some();
+    let mut arms: Vec<&Verdict> = experiment.verdicts.iter().filter(with_effect).collect();
+    arms.sort_by(|a, b| {
+        let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(1.0, |effect| effect.ratio);
+        ratio(a).total_cmp(&ratio(b))
+    });
+    let arms = arms.into_iter().take(DRAWN_OVER_TIME).map(|verdict| verdict.arm.as_str());
+    let series: Vec<Series> =
+        std::iter::once(experiment.design.control.as_str()).chain(arms).filter_map(curve).collect();
+    let is_any = series.iter().any(|series| !series.points.is_empty());
+    let curves = Curves {
+        title: "proportional set size of all processes".to_owned(),
+        scale: Scale::Linear,
+        sizes_are: "after the start",
+        write: |ns| Nanos(ns as u64).to_string(),
+        unit: "MiB",
+        series,
+        marks: Vec::new(),
+    };
+    let drawn = Lines {
+        title: "Memory over time".to_owned(),
+        subtitle: "one run of each; each point is the largest sample of its part of the run"
+            .to_owned(),
+        panels: vec![curves],
         notes: Vec::new(),
     };
     is_any.then(|| drawn.draw())

@@ -10,10 +10,11 @@ use pagewise_model::memory_account::{
     ProcessAccount, Strip, Watched,
 };
 use pagewise_model::run::{Run, RunKind};
+use pagewise_model::usage::MemoryUse;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::{csv, headline, html, markdown, memory_section, render};
 use support::{
-    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, check, compare_two,
+    HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, check, compare_two, proven,
 };
 
 fn part(kind: Kind, name: &str, evidence: Evidence, mebibytes: u64) -> Part {
@@ -180,4 +181,27 @@ fn names_of_others_do_no_harm() {
     }
     assert_harmless(&render(&run(hostile.clone()), &PLAIN));
     assert_needs_nothing_from_outside(&html(&run(hostile)));
+}
+
+#[test]
+fn a_session_with_sampled_memory_draws_it_over_time() {
+    let mut session = proven();
+    assert!(!html(&session).contains("Memory over time"));
+    let experiment = session.experiment.as_mut().unwrap();
+    for point in experiment.blocks.iter_mut().flat_map(|block| &mut block.points) {
+        point.usage.memory = Some(MemoryUse {
+            mean_pss_bytes: Bytes::mib(150),
+            peak_pss_bytes: Bytes::mib(200),
+            page_table_bytes: Bytes::mib(1),
+            huge_bytes: Bytes(0),
+            samples: 9,
+            over_time_bytes: vec![Bytes::mib(100), Bytes::mib(200)],
+        });
+    }
+    let page = html(&session);
+    assert_needs_nothing_from_outside(&page);
+    assert!(
+        page.contains("plain, 250.0 ms: 100 MiB") && page.contains("heap-huge, 390.0 ms: 200 MiB"),
+        "{page}"
+    );
 }

@@ -23,6 +23,12 @@ const FIRST: Nanos = Nanos::millis(2);
 /// The pause after a sample, in times of its CPU time, at least.
 const REST: u64 = 200;
 
+/// Parts of a run whose memory is kept.
+const PARTS: u64 = 32;
+/// Samples that are kept until the end of a run tells how long its parts are; of more, each second is merged
+/// with the one before.
+const KEPT: usize = 512;
+
 /// What the processes `pids` hold now; those that are gone hold nothing.
 #[must_use]
 pub fn holding(pids: &[i32]) -> Holding {
@@ -48,11 +54,20 @@ pub(crate) struct MemorySampler {
     integral: f64,
     peak: Holding,
     samples: u32,
+    /// Some samples with their moments, at most [`KEPT`].
+    kept: Vec<(Nanos, Bytes)>,
 }
 
 impl MemorySampler {
     pub(crate) fn new() -> Self {
-        Self { next: FIRST, last: None, integral: 0.0, peak: Holding::default(), samples: 0 }
+        Self {
+            next: FIRST,
+            last: None,
+            integral: 0.0,
+            peak: Holding::default(),
+            samples: 0,
+            kept: Vec::new(),
+        }
     }
 
     /// When the next sample is due.
@@ -82,6 +97,29 @@ impl MemorySampler {
             self.peak = holding;
         }
         self.samples = self.samples.saturating_add(1);
+        if self.kept.len() == KEPT {
+            let pairs = self.kept.chunks(2);
+            self.kept = pairs
+                .filter_map(|pair| pair.iter().copied().max_by_key(|(_, held)| *held))
+                .collect();
+        }
+        self.kept.push((now, holding.pss_bytes));
+    }
+
+    /// The largest sample of each part of `wall`; of a part without one, the last before it.
+    fn over_time(&self, wall: Nanos) -> Vec<Bytes> {
+        let first = self.kept.first().map_or(Bytes(0), |(_, held)| *held);
+        let mut parts: Vec<Option<Bytes>> = vec![None; PARTS as usize];
+        for (at, held) in &self.kept {
+            let part = (u128::from(at.0) * u128::from(PARTS) / u128::from(wall.0.max(1))) as usize;
+            let largest = &mut parts[part.min(PARTS as usize - 1)];
+            *largest = (*largest).max(Some(*held));
+        }
+        let held = |last: &mut Bytes, part: Option<Bytes>| {
+            *last = part.unwrap_or(*last);
+            Some(*last)
+        };
+        parts.into_iter().scan(first, held).collect()
     }
 
     /// What a program that ended after `wall` took; none where it ended before the first sample.
@@ -95,6 +133,7 @@ impl MemorySampler {
             page_table_bytes: self.peak.page_table_bytes,
             huge_bytes: self.peak.anon_huge_bytes,
             samples: self.samples,
+            over_time_bytes: self.over_time(wall),
         })
     }
 }
@@ -118,6 +157,24 @@ mod tests {
         // 10 for 100 ms, 20 on average for 200 ms, 10 for 100 ms.
         assert_eq!(used.mean_pss_bytes, Bytes::mib(15));
         assert_eq!((used.peak_pss_bytes, used.samples), (Bytes::mib(30), 3));
+        let parts = used.over_time_bytes;
+        assert_eq!(parts.len(), 32);
+        assert_eq!(
+            (parts[0], parts[15], parts[16], parts[31]),
+            (Bytes::mib(10), Bytes::mib(10), Bytes::mib(30), Bytes::mib(10))
+        );
+    }
+
+    #[test]
+    fn a_long_run_keeps_its_peak() {
+        let mut sampler = MemorySampler::new();
+        for second in 0..10_000 {
+            sampler.add(Nanos::secs(second), of(if second == 7_777 { 99 } else { 10 }));
+        }
+        let parts = sampler.finish(Nanos::secs(10_000)).unwrap().over_time_bytes;
+        let above = |least| parts.iter().filter(|held| **held > Bytes::mib(least)).count();
+        assert_eq!((parts.len(), above(9), above(98)), (32, 32, 1));
+        assert!(sampler.kept.len() <= KEPT);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What fork costs, for people: one document, CSV, and curves.
 
-use crate::chart::{Curves, Lines, Range, Series};
+use crate::chart::{Curves, Lines, Range, Scale, Series};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{count, counted, ratio_text, three_digits, whole_size};
@@ -169,6 +169,7 @@ pub(crate) fn svg(forks: &Forks, caption: &str) -> String {
     });
     let curves = Curves {
         title: "time of a fork in the parent".to_owned(),
+        scale: Scale::Doubling,
         sizes_are: "memory that the parent has touched",
         write: |size| whole_size(Bytes(size as u64)),
         unit: "us",

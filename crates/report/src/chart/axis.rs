@@ -28,14 +28,19 @@ impl Axis {
     pub(super) fn over(values: impl Iterator<Item = f64>) -> Self {
         let values = values.filter(|v| READABLE.contains(v));
         let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
-        if most <= 0.0 {
-            return Self::Linear { most: 1.0, step: 0.2 };
-        }
-        if most <= least * SEEN_BESIDE {
-            let step = nice_step(most / TICKS);
-            return Self::Linear { most: (most / step).ceil() * step, step };
+        if most <= least * SEEN_BESIDE || most <= 0.0 {
+            return Self::from_zero(most);
         }
         Self::Log { least: round_down(least), most: round_up(most) }
+    }
+
+    /// The linear axis from 0 to at least `most`.
+    pub(super) fn from_zero(most: f64) -> Self {
+        if !READABLE.contains(&most) {
+            return Self::Linear { most: 1.0, step: 0.2 };
+        }
+        let step = nice_step(most / TICKS);
+        Self::Linear { most: (most / step).ceil() * step, step }
     }
 
     /// Where `value` stands, from 0 to 1.

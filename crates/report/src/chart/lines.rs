@@ -1,7 +1,7 @@
-//! Curves over a size that doubles from step to step: one panel under the other.
+//! Curves over a size that doubles from step to step, or over time: one panel under the other.
 //!
-//! The axis of sizes is logarithmic; that of values linear from 0 as long as the smallest can be seen
-//! beside the largest, else logarithmic. Each point has the range of its repeats as a thin line, and its
+//! The axis of sizes is logarithmic, that of time linear; that of values over sizes linear from 0 as long as
+//! the smallest can be seen beside the largest, else logarithmic. Each point has the range of its repeats as a thin line, and its
 //! figures for those who point at it. Names stand at the right end of their curves, moved apart where
 //! they would touch, so that colour is not needed to read them. Marks are vertical lines with a name.
 
@@ -23,6 +23,24 @@ const LINE: f64 = 15.0;
 /// Colours of curves, the same as those of bars on a light background.
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 
+/// How a panel's axis of sizes is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// Each step doubles the size.
+    Doubling,
+    /// Linear from 0, and so are the values.
+    Linear,
+}
+
+impl Scale {
+    fn place(self, size: f64) -> f64 {
+        match self {
+            Self::Doubling => size.log2(),
+            Self::Linear => size,
+        }
+    }
+}
+
 /// One curve.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
@@ -42,6 +60,7 @@ pub(crate) struct SizeMark {
 #[derive(Debug, Clone)]
 pub(crate) struct Curves {
     pub(crate) title: String,
+    pub(crate) scale: Scale,
     pub(crate) sizes_are: &'static str,
     /// How a size is written.
     pub(crate) write: fn(f64) -> String,
@@ -63,7 +82,8 @@ pub(crate) struct Lines {
 
 /// Where a plot lies.
 struct Plot {
-    /// Logarithms to base 2 of the smallest and the largest size.
+    scale: Scale,
+    /// Places of the smallest and the largest size on it.
     sizes: (f64, f64),
     values: Axis,
     top: f64,
@@ -72,9 +92,21 @@ struct Plot {
 impl Plot {
     fn x(&self, size: f64) -> f64 {
         let (low, high) = self.sizes;
-        let share = if high > low { (size.log2() - low) / (high - low) } else { 0.5 };
+        let share = if high > low { (self.scale.place(size) - low) / (high - low) } else { 0.5 };
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
         LEFT + share * (WIDTH - LEFT - RIGHT)
+    }
+
+    /// The sizes that are labelled.
+    fn labelled_sizes(&self) -> Vec<f64> {
+        if self.scale == Scale::Linear {
+            let ticks = Axis::from_zero(self.sizes.1).ticks().into_iter();
+            return ticks.filter(|size| *size <= self.sizes.1).collect();
+        }
+        let (low, high) = (self.sizes.0.ceil() as i32, self.sizes.1.floor() as i32);
+        let step = ((high - low) / 8).max(0) + 1;
+        let powers = (low..=high).filter(|power| (power - low) % step == 0);
+        powers.map(|power| 2_f64.powi(power)).collect()
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -107,14 +139,22 @@ impl Lines {
 fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64) {
     canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 18.0), &fit(&panel.title, 14.5, ROOM));
     let points = || panel.series.iter().flat_map(|s| &s.points);
-    let sizes = points().map(|(size, _)| size.log2()).filter(|size| size.is_finite());
-    let bounds = sizes.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), s| (a.min(s), b.max(s)));
+    let sizes = points().map(|(size, _)| panel.scale.place(*size)).filter(|size| size.is_finite());
+    let mut bounds =
+        sizes.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), s| (a.min(s), b.max(s)));
     if bounds.0 > bounds.1 {
         canvas.text("pw-faint", Anchor::Start, At(LEFT, top + 60.0), "nothing was measured");
         return;
     }
     let values = points().flat_map(|(_, v)| [v.least, v.median, v.most]);
-    let plot = Plot { sizes: bounds, values: Axis::over(values), top: top + 52.0 };
+    let values = match panel.scale {
+        Scale::Doubling => Axis::over(values),
+        Scale::Linear => {
+            bounds.0 = 0.0;
+            Axis::from_zero(values.fold(0.0, f64::max))
+        }
+    };
+    let plot = Plot { scale: panel.scale, sizes: bounds, values, top: top + 52.0 };
     draw_axes(canvas, &plot, panel);
     draw_marks(canvas, &plot, panel);
     for (at, series) in panel.series.iter().enumerate() {
@@ -130,10 +170,7 @@ fn draw_axes(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
         canvas.line("pw-grid", At(LEFT, y), At(right, y));
         canvas.text("pw-faint", Anchor::End, At(LEFT - 6.0, y + 4.0), &tick_label(tick));
     }
-    let (low, high) = (plot.sizes.0.ceil() as i32, plot.sizes.1.floor() as i32);
-    let step = ((high - low) / 8).max(0) + 1;
-    for power in (low..=high).filter(|power| (power - low) % step == 0) {
-        let size = 2_f64.powi(power);
+    for size in plot.labelled_sizes() {
         let at = At(plot.x(size), bottom + 16.0);
         canvas.line("pw-axis", At(at.0, bottom), At(at.0, bottom + 4.0));
         canvas.text("pw-faint", Anchor::Middle, at, &(panel.write)(size));
@@ -147,10 +184,8 @@ fn draw_axes(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
 
 /// Each mark with its name, by growing size on one of two levels in turn.
 fn draw_marks(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
-    let within = |mark: &&SizeMark| {
-        let size = mark.size.log2();
-        (plot.sizes.0..=plot.sizes.1).contains(&size)
-    };
+    let within =
+        |mark: &&SizeMark| (plot.sizes.0..=plot.sizes.1).contains(&plot.scale.place(mark.size));
     let mut marks: Vec<&SizeMark> = panel.marks.iter().filter(within).collect();
     marks.sort_by(|a, b| a.size.total_cmp(&b.size));
     for (at, mark) in marks.into_iter().enumerate() {
@@ -211,6 +246,7 @@ mod tests {
     fn panel(series: Vec<Series>) -> Curves {
         Curves {
             title: "a < b".into(),
+            scale: Scale::Doubling,
             sizes_are: "set",
             write: |size| format!("{size:.0}"),
             unit: "ns",
@@ -248,6 +284,15 @@ mod tests {
     fn nothing_is_said_to_be_nothing() {
         let svg = draw(vec![panel(Vec::new()), panel(vec![series("empty", &[])])]);
         assert_eq!(svg.matches("nothing was measured").count(), 2, "{svg}");
+    }
+
+    #[test]
+    fn time_is_linear_from_zero_and_so_are_its_values() {
+        let over_time =
+            Curves { scale: Scale::Linear, ..panel(vec![series("one", &[1.0, 2.0, 90.0])]) };
+        let svg = draw(vec![over_time]);
+        assert!(svg.contains(">0</text>") && svg.contains(">20</text>"), "{svg}");
+        assert!(!svg.contains("logarithmic"), "{svg}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) use bars::{Bars, Group, Mark, Range, Row};
 pub(super) use canvas::{escape_markup, unescape_markup};
 pub(super) use flame::Flame;
 pub(super) use heat::{Heat, Panel};
-pub(super) use lines::{Curves, Lines, Series, SizeMark};
+pub(super) use lines::{Curves, Lines, Scale, Series, SizeMark};
 pub(super) use pages::{PageMap, PageRow, Pages, WINDOW};
 pub(super) use stack::{Segment, Stack, Stacks};
 pub(super) use waterfall::{Part, Waterfall};

@@ -8,7 +8,7 @@
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
-use crate::chart::{Curves, Lines, Range, Series, SizeMark};
+use crate::chart::{Curves, Lines, Range, Scale, Series, SizeMark};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
@@ -288,6 +288,7 @@ fn curves_by_size(jumps: &Jumps, order: Order) -> Option<Curves> {
     });
     (!series.is_empty()).then(|| Curves {
         title: describe(order),
+        scale: Scale::Doubling,
         sizes_are: "code",
         write: |size| whole_size(Bytes(size as u64)),
         unit: "ns",
@@ -327,6 +328,7 @@ fn by_pages(jumps: &Jumps) -> Option<Curves> {
     });
     Some(Curves {
         title: format!("number of pages with one jump each, {}", Order::Changing.name()),
+        scale: Scale::Doubling,
         sizes_are: "pages",
         write: |size| format!("{size:.0}"),
         unit: "ns",

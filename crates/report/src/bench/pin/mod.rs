@@ -6,7 +6,7 @@
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: what a call costs for each page, over its size.
 
-use crate::chart::{Curves, Lines, Range, Series};
+use crate::chart::{Curves, Lines, Range, Scale, Series};
 use crate::claims::{self, Lacking};
 use crate::csv::{known, samples};
 use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
@@ -310,6 +310,7 @@ fn panel(pins: &Pins, ways: &[Way]) -> Option<Curves> {
     let title = ways.first()?.name();
     (!series.is_empty()).then(|| Curves {
         title: title.to_owned(),
+        scale: Scale::Doubling,
         sizes_are: "a call",
         write: |size| whole_size(Bytes(size as u64)),
         unit: "ns a page",

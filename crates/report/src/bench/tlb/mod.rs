@@ -8,7 +8,7 @@
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
-use crate::chart::{Curves, Lines, Range, Series, SizeMark};
+use crate::chart::{Curves, Lines, Range, Scale, Series, SizeMark};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, percent, three_digits, whole_size};
@@ -243,6 +243,7 @@ fn list(walks: &Walks, path: Path) -> Curves {
     };
     Curves {
         title: describe(path),
+        scale: Scale::Doubling,
         sizes_are: "set",
         write: |size| whole_size(Bytes(size as u64)),
         unit: "ns",
@@ -306,6 +307,7 @@ fn lines(walks: &Walks) -> Option<Curves> {
     });
     (!series.is_empty()).then(|| Curves {
         title: "one cache line on each of this many pages, random order".to_owned(),
+        scale: Scale::Doubling,
         sizes_are: "lines",
         write: |size| format!("{size:.0}"),
         unit: "ns",
