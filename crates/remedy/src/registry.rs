@@ -39,6 +39,22 @@ pub fn unseen(doses: &[Dose]) -> impl Iterator<Item = (&str, &'static str)> {
     doses.iter().filter_map(|dose| Some((dose.remedy.as_str(), find(&dose.remedy)?.unseen()?)))
 }
 
+/// Whether both are the same remedy, or one undoes what the other does.
+#[must_use]
+pub fn conflict(one: &str, other: &str) -> bool {
+    let lists = |x: &str, y: &str| find(x).is_some_and(|remedy| remedy.conflicts().contains(&y));
+    one == other || lists(one, other) || lists(other, one)
+}
+
+/// Two of these doses that cannot be used in one run.
+#[must_use]
+pub fn clash(doses: &[Dose]) -> Option<(&Dose, &Dose)> {
+    doses.iter().enumerate().find_map(|(at, one)| {
+        let other = doses[at + 1..].iter().find(|other| conflict(&one.remedy, &other.remedy))?;
+        Some((one, other))
+    })
+}
+
 /// The first of these doses with which this program would fail, and why.
 pub fn misfit<'a>(doses: &'a [Dose], target: &Target) -> Option<(&'a str, String)> {
     let mut all = doses.iter().map(|dose| dose.remedy.as_str());
@@ -59,8 +75,8 @@ pub enum RemedyError {
     /// A parameter that the remedy does not take.
     #[error("remedy `{remedy}`: {why}")]
     Parameter { remedy: &'static str, why: String },
-    /// The same remedy twice.
-    #[error("remedy `{0}` is named twice")]
+    /// The same remedy with the same parameter twice.
+    #[error("`{0}` is named twice")]
     Twice(String),
 }
 
@@ -81,14 +97,14 @@ pub fn parse_list(
             name: name.to_owned(),
             known: ALL.iter().map(|r| r.name()).collect::<Vec<_>>().join(", "),
         })?;
-        if doses.iter().any(|d| d.remedy == name) {
-            return Err(RemedyError::Twice(name.to_owned()));
-        }
         let chosen = || remedy.parameter_for(target);
         let parameter = if parameter.is_empty() { chosen() } else { parameter.to_owned() };
         let dose = remedy
             .dose(&parameter, machine)
             .map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })?;
+        if doses.iter().any(|d| d.spec() == dose.spec()) {
+            return Err(RemedyError::Twice(dose.spec()));
+        }
         doses.push(dose);
     }
     Ok(doses)
@@ -134,8 +150,17 @@ mod tests {
         let unknown = parse("heap-hugo").unwrap_err().to_string();
         assert!(unknown.contains("heap-huge") && unknown.contains("malloc-keep"), "{unknown}");
         assert!(parse("heap-small=3").is_err());
-        assert!(parse("place,place=apart").is_err());
+        assert!(parse("place,place").is_err());
         assert!(parse("pipe-grow=3M").is_err());
+    }
+
+    #[test]
+    fn doses_that_undo_each_other_clash() {
+        let clashes = |list| clash(&parse(list).unwrap()).map(|(a, b)| (a.spec(), b.spec()));
+        assert_eq!(clashes("pipe-grow=256K,heap-small"), None);
+        let pair = |a: &str, b: &str| Some((a.to_owned(), b.to_owned()));
+        assert_eq!(clashes("place=one,pipe-grow,place=apart"), pair("place=one", "place=apart"));
+        assert_eq!(clashes("heap-small,heap-huge=glibc"), pair("heap-small", "heap-huge=glibc"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use pagewise_judge::memory_account::at_most;
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_model::trial::Quantity;
-use pagewise_remedy::{Evidence, Mechanism, all, find};
+use pagewise_remedy::{Evidence, Mechanism, all, conflict, find};
 
 /// Below this ceiling no remedy is tried that was not requested.
 pub const LEAST_CEILING: f64 = 0.02;
@@ -75,12 +75,17 @@ fn mechanism(dose: &Dose) -> Option<Mechanism> {
     find(&dose.remedy).map(|remedy| remedy.mechanism(dose))
 }
 
-/// The doses to try, each as an arm of its own: those asked for, else those that fit.
+/// The doses to try, each as an arm of its own: those asked for, else those that fit, first those that could
+/// gain most.
 #[must_use]
 pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
     match &request.only {
         Some(only) => only.clone(),
-        None => candidates.iter().flat_map(|c| c.doses.iter().cloned()).collect(),
+        None => {
+            let mut fitting: Vec<&Candidate> = candidates.iter().filter(|c| c.fits()).collect();
+            fitting.sort_by(|a, b| b.ceiling_share.total_cmp(&a.ceiling_share));
+            fitting.into_iter().flat_map(|c| c.doses.iter().cloned()).collect()
+        }
     }
 }
 
@@ -97,11 +102,6 @@ pub fn combine(sets: &[&[Dose]]) -> Option<Vec<Dose>> {
         together.extend_from_slice(set);
     }
     Some(together)
-}
-
-fn conflict(a: &str, b: &str) -> bool {
-    let lists = |x: &str, y: &str| find(x).is_some_and(|remedy| remedy.conflicts().contains(&y));
-    a == b || lists(a, b) || lists(b, a)
 }
 
 #[cfg(test)]

@@ -46,6 +46,10 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     }
     let mut doses =
         if args.with.is_empty() { Vec::new() } else { doses(&args.with, &args.command)? };
+    if let Some((one, other)) = pagewise_remedy::clash(&doses) {
+        let why = format!("`{}` and `{}` cannot be used together", one.spec(), other.spec());
+        return Err(Failure::usage(why).with_help("leave one of them out"));
+    }
     if let Some((remedy, why)) =
         pagewise_remedy::misfit(&doses, &Target::from_command(&args.command))
     {
