@@ -15,8 +15,9 @@ use pagewise_model::{Bytes, Nanos};
 /// Every arm that was tried on a service.
 pub(crate) fn service_section(service: &Service, experiment: &Experiment) -> Document {
     let mut page = Document::default();
-    let noun = experiment.design.quantity.noun();
-    page.heading(&format!("what was tried ({noun}, p99 and memory against the first row)"));
+    let quantity = experiment.design.quantity;
+    let (noun, beside) = (quantity.noun(), aside(quantity).noun());
+    page.heading(&format!("what was tried ({noun}, p99 and {beside} against the first row)"));
     page.table(arms_table(service, experiment));
     if let Some(picture) = picture(experiment) {
         page.figure(picture);
@@ -24,6 +25,14 @@ pub(crate) fn service_section(service: &Service, experiment: &Experiment) -> Doc
     page.para(&made_text(service, experiment), 2, Tone::Faint);
     page.para(&load_text(service), 2, Tone::Faint);
     page
+}
+
+/// What is shown beside p99 and what decides.
+const fn aside(quantity: Quantity) -> Quantity {
+    match quantity {
+        Quantity::Memory => Quantity::CpuPerRequest,
+        _ => Quantity::Memory,
+    }
 }
 
 /// One observation, and several.
@@ -41,7 +50,7 @@ fn arms_table(service: &Service, experiment: &Experiment) -> Table {
         (quantity.noun(), Align::Decimal),
         ("95%", Align::Decimal),
         ("p99", Align::Decimal),
-        ("memory", Align::Decimal),
+        (aside(quantity).noun(), Align::Decimal),
         (unit(service).1, Align::Right),
         ("verdict", Align::Left),
     ]);
@@ -64,7 +73,7 @@ fn plain_row(service: &Service, name: &str, quantity: Quantity) -> Vec<Cell> {
         shown(quantity),
         "".into(),
         shown(Quantity::P99),
-        shown(Quantity::Memory),
+        shown(aside(quantity)),
         service.pairs.len().to_string().into(),
         "reference".into(),
     ]
@@ -118,9 +127,22 @@ fn arm_row(service: &Service, experiment: &Experiment, verdict: &Verdict) -> Vec
     }
     let p99 = |one: &&Guarded| one.arm == verdict.arm && one.guard.quantity == Some(Quantity::P99);
     let p99 = experiment.guarded.iter().find(p99).and_then(|one| one.ratio);
-    let memory = verdict.peak_rss_change_bytes.map_or_else(|| "".to_owned(), signed_bytes);
+    let beside = match aside(experiment.design.quantity) {
+        Quantity::Memory => verdict.peak_rss_change_bytes.map(signed_bytes),
+        other => {
+            let of = |side: fn(&Pair) -> &Side| {
+                figure(other, &of_arm(service, &verdict.arm).map(side).collect::<Vec<_>>())
+            };
+            of(|pair| &pair.other)
+                .zip(of(|pair| &pair.plain))
+                .map(|(arm, plain)| change(arm / plain))
+        }
+    };
     row.extend([p99.map_or_else(|| "none".to_owned(), |(ratio, ..)| change(ratio)).into()]);
-    row.extend([memory.into(), of_arm(service, &verdict.arm).count().to_string().into()]);
+    row.extend([
+        beside.unwrap_or_default().into(),
+        of_arm(service, &verdict.arm).count().to_string().into(),
+    ]);
     row.push(Cell::new(word, tone));
     row
 }

@@ -8,6 +8,7 @@ use pagewise_model::constructed;
 use pagewise_model::plan::{ContainerLines, Receipt};
 use pagewise_model::run::{Outcome, RunKind};
 use pagewise_model::service::Mode;
+use pagewise_model::trial::Quantity;
 use pagewise_model::trial::{Ratio, Word};
 use pagewise_report::{
     RunHead, Style, compare, csv, headline, history_table, look_section, markdown, receipt_section,
@@ -78,6 +79,14 @@ fn a_service_under_load() {
     let text = markdown(&run);
     assert!(text.contains("| arm | CPU per request |"), "{text}");
     assert!(text.contains("of its CPU time"), "{text}");
+}
+
+#[test]
+fn where_memory_decides_a_service_shows_cpu_per_request_beside() {
+    let mut run = support::served();
+    run.experiment.as_mut().unwrap().design.quantity = Quantity::Memory;
+    let text = render(&run, &PLAIN);
+    assert!(text.contains("(memory, p99 and CPU per request against the first row)"), "{text}");
 }
 
 #[test]

@@ -34,11 +34,19 @@ const SETTLED: f64 = 0.05;
 pub const GUARDED: [Quantity; 4] =
     [Quantity::CpuPerRequest, Quantity::Throughput, Quantity::P99, Quantity::Memory];
 
-/// The bounds of a session that names none.
+/// The bounds of every session that names none.
 pub const USUAL_GUARDS: [Guard; 2] = [
     Guard { quantity: Some(Quantity::P99), limit_share: 0.20 },
     Guard { quantity: None, limit_share: 0.0 },
 ];
+
+/// The bounds of a session that names none, where this decides.
+#[must_use]
+pub fn usual_guards(decides: Quantity) -> Vec<Guard> {
+    let cpu = Guard { quantity: Some(Quantity::CpuPerRequest), limit_share: 0.03 };
+    let of_memory = (decides == Quantity::Memory).then_some(cpu);
+    USUAL_GUARDS.into_iter().chain(of_memory).collect()
+}
 
 /// The logarithm of one side's value; less is better. None where a window does not report it.
 #[must_use]

@@ -6,7 +6,7 @@
 use super::files::Files;
 use super::image::{self, Image};
 use pagewise_kernel::page_size;
-use pagewise_kernel::proc::{maps, status};
+use pagewise_kernel::proc::{maps, status, tree};
 use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Fact};
@@ -46,6 +46,8 @@ impl Running {
             let grown = resident(*pid).0.saturating_sub(rss.0);
             seen.churn.munmap_bytes = Bytes(filled.0.saturating_sub(grown));
             seen.churn.large_mmap_calls = large_mappings(*pid);
+            let threads = tree::threads(*pid).map_or(1, |threads| threads.len());
+            seen.threads = u32::try_from(threads).unwrap_or(u32::MAX);
             self.seen.push(seen);
         }
     }
@@ -101,5 +103,17 @@ mod tests {
         let [own] = &traced.processes[..] else { panic!("{traced:?}") };
         assert!(own.churn.munmap_bytes >= Bytes::mib(192), "{:?}", own.churn);
         assert!(own.incomplete.is_none() && !own.exe.is_empty());
+    }
+
+    #[test]
+    fn threads_of_a_running_process_are_counted() {
+        let (pid, (end, wait)) = (own_pid(), std::sync::mpsc::channel::<()>());
+        let sleeper = std::thread::spawn(move || wait.recv());
+        let mut look = Running::begin(&[pid]);
+        look.end(&[pid]);
+        drop(end);
+        assert!(sleeper.join().unwrap().is_err());
+        let traced = look.finish(Ended::Exited(0));
+        assert!(traced.processes[0].threads >= 2, "{traced:?}");
     }
 }

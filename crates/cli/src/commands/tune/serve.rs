@@ -8,7 +8,7 @@ use crate::commands::signals;
 use crate::commands::{helper, run::doses};
 use crate::failure::Failure;
 use pagewise_judge::service::load::Metric;
-use pagewise_judge::service::{GUARDED, USUAL_GUARDS};
+use pagewise_judge::service::{GUARDED, usual_guards};
 use pagewise_model::run::Run;
 use pagewise_tracee::launch::Input;
 use pagewise_tune::Request as Base;
@@ -16,8 +16,7 @@ use pagewise_tune::service::{self, Ready, Request, Terms, Ways};
 use std::process::ExitCode;
 
 /// What may decide about a service.
-const SERVICE: Goals =
-    Goals { quantities: &GUARDED, has_errors: true, usual_guards: |_| USUAL_GUARDS.to_vec() };
+const SERVICE: Goals = Goals { quantities: &GUARDED, has_errors: true, usual_guards };
 
 /// Tunes a server under its load.
 pub(super) fn run(args: &Tune, serve: &str) -> Result<ExitCode, Failure> {
