@@ -384,6 +384,15 @@ def verdicts(run_document):
     return {v["arm"]: v for v in experiment.get("verdicts", [])}
 
 
+def gain_shown(effect):
+    """The gain of an arm with its interval; one from a tenth to ten times the plain program says nothing."""
+    if not effect:
+        return "no runs"
+    low, high = effect["ratio_low"], effect["ratio_high"]
+    interval = "open" if low <= 0.1 and high >= 10 else f"{1 - high:+.1%}..{1 - low:+.1%}"
+    return f"{1 - effect['ratio']:+.1%} ({interval})"
+
+
 def compile_c(source, to, *options):
     """Builds one of the small C programs."""
     if shutil.which("cc") is None:

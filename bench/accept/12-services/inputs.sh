@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the data of the eight services, always the same but for what the servers choose by chance.
+# Makes the data of the services, always the same but for what the servers choose by chance.
 set -euo pipefail
 
 usage() {

@@ -14,8 +14,6 @@ import socket
 import sys
 import time
 
-BATCHES = 64  # made before the clock starts, sent in turn
-
 
 def command(key, size, is_set):
     """One request. Values hold no answer's word."""
@@ -25,11 +23,12 @@ def command(key, size, is_set):
 
 
 def batches(arguments):
-    """What is sent: each key at most once a batch."""
+    """What is sent, made before the clock starts: any key as often as another, at most once a batch."""
     chance = random.Random(arguments.seed)
-    count = min(arguments.pipeline, arguments.keys)
-    for _ in range(BATCHES):
-        keys = chance.sample(range(arguments.keys), count)
+    left = arguments.requests
+    while left > 0:
+        keys = chance.sample(range(arguments.keys), min(arguments.pipeline, arguments.keys, left))
+        left -= len(keys)
         yield [command(key, arguments.size, chance.random() < arguments.sets) for key in keys]
 
 
@@ -72,16 +71,12 @@ def fill(answers, arguments):
         exchange(answers, [command(key, arguments.size, True) for key in range(first, last)], [])
 
 
-def shoot(answers, arguments, latencies):
-    """The load itself; gives how many requests were sent."""
-    made = list(batches(arguments))
+def shoot(answers, made, arguments, latencies):
+    """The load itself."""
     end = time.perf_counter() + arguments.seconds
-    sent = 0
-    while sent < arguments.requests:
+    for batch in made:
         if time.perf_counter() > end:
-            raise TimeoutError(f"{sent} of {arguments.requests} requests in {arguments.seconds} s")
-        batch = made[random.randrange(BATCHES)][: arguments.requests - sent]
-        sent += len(batch)
+            raise TimeoutError(f"{len(latencies)} of {arguments.requests} requests in {arguments.seconds} s")
         exchange(answers, batch, latencies)
 
 
@@ -107,17 +102,18 @@ def main():
     parser.add_argument("--pipeline", type=int, default=64, help="requests under way")
     parser.add_argument("--fill", action="store_true", help="set each key once, before the clock starts")
     parser.add_argument("--seconds", type=float, default=60, help="give up after so long")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="for the same requests each time")
     arguments = parser.parse_args()
     with socket.create_connection(("127.0.0.1", arguments.port), timeout=arguments.seconds) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         answers, latencies = Answers(connection), []
         if arguments.fill:
             fill(answers, arguments)
+        made = list(batches(arguments))
         begun = time.perf_counter()
         failure = None
         try:
-            shoot(answers, arguments, latencies)
+            shoot(answers, made, arguments, latencies)
         except OSError as error:  # a timeout too
             failure = error
         if arguments.requests:
