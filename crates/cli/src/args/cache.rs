@@ -82,7 +82,7 @@ Examples:
   pagewise cache restore --unit db.pages            lines for a systemd service
 
 Only missing pages are read, in the order of the files, and no others. Files
-that have changed since are left out and named. It stops while other processes
+that have changed since are left out and named. It ends early if other processes
 wait for memory.
 
 Exit codes: 0 all saved pages are cached; 1 some are not; 2 usage or failure;

@@ -34,8 +34,8 @@ Examples:
   pagewise text warm /usr/lib/gcc/x86_64-linux-gnu/12/cc1plus
   pagewise text warm --with-libraries /usr/bin/node
 
-The files do not change and need only be readable. Running processes keep their
-pages: start them again. A file that is running is refused.")]
+The files do not change and need only be readable. A file that a process maps is
+refused: end its processes first, and start them again afterwards.")]
     Warm(Warm),
     /// Drop files that pagewise put on huge pages from the page cache
     #[command(after_help = "\

@@ -36,10 +36,10 @@ With -p and --live, pagewise switches remedies of a running process on and off
 while --load runs against it: huge pages of its heap (CAP_SYS_NICE), and its
 CPUs. It undoes everything, on every way out. See docs/services.md.
 
-Exit codes: 0 done; 2 usage or failure; 3 cannot tell, or another experiment
-runs; 126 not executable; 127 not found; 130 interrupted, after printing what is
-known. A result that cannot be saved is printed anyway; only a failing --save
-is a failure.")]
+Exit codes: 0 done; 2 usage, failure, or not safe to run again; 3 cannot tell,
+or another experiment runs; 126 not executable; 127 not found; 130 interrupted,
+after printing what is known. A result that cannot be saved is printed anyway;
+only a failing --save is a failure.")]
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) experiment: ExperimentArgs,
@@ -53,9 +53,10 @@ pub(crate) struct Tune {
     /// [default: time, or cpu-per-request]
     #[arg(long, value_enum, value_name = "GOAL", hide_possible_values = true)]
     pub(crate) goal: Option<GoalKind>,
-    /// Reject an arm beyond this bound, such as memory<+10%, time<+3%, p99<+20% or errors=0 (repeatable)
+    /// Reject an arm beyond this bound, such as memory<+10%, time<+3%, p99<+20% or errors=0 (repeatable; your
+    /// bounds replace the default ones)
     /// [default: memory<+10%, for memory time<+3%, of a service p99<+20% and errors=0,
-    /// with -p also throughput<+20%]
+    /// for its memory also cpu-per-request<+3%, with -p also throughput<+20%]
     #[arg(long = "guard", value_name = "BOUND", conflicts_with = "earlier")]
     pub(crate) guards: Vec<String>,
     /// Allow changes to machine-wide settings during the session: pool reserves pages, heap-mthp sets switches (root)
@@ -138,7 +139,7 @@ impl ModeKind {
 #[command(next_help_heading = "Services")]
 #[command(group(ArgGroup::new("service").args(["serve", "pid"])))]
 pub(crate) struct ServiceArgs {
-    /// Tune this server, started in the foreground, under --load
+    /// Tune this server, started in the foreground, under --load; --budget is 5m by default
     #[arg(
         long,
         value_name = "CMD",
