@@ -25,8 +25,7 @@ const REST: u64 = 200;
 
 /// Parts of a run whose memory is kept.
 const PARTS: u64 = 32;
-/// Samples that are kept until the end of a run tells how long its parts are; of more, each second is merged
-/// with the one before.
+/// Samples that are kept, at most, until the end of a run shows how long its parts are.
 const KEPT: usize = 512;
 
 /// What the processes `pids` hold now; those that are gone hold nothing.
@@ -54,8 +53,11 @@ pub(crate) struct MemorySampler {
     integral: f64,
     peak: Holding,
     samples: u32,
-    /// Some samples with their moments, at most [`KEPT`].
+    /// The largest of each few samples with its moment, at most [`KEPT`].
     kept: Vec<(Nanos, Bytes)>,
+    /// Of how many samples each is the largest, and of how many the last one is so far.
+    each: u32,
+    in_last: u32,
 }
 
 impl MemorySampler {
@@ -67,6 +69,8 @@ impl MemorySampler {
             peak: Holding::default(),
             samples: 0,
             kept: Vec::new(),
+            each: 1,
+            in_last: 0,
         }
     }
 
@@ -97,13 +101,26 @@ impl MemorySampler {
             self.peak = holding;
         }
         self.samples = self.samples.saturating_add(1);
+        self.keep(now, holding.pss_bytes);
+    }
+
+    /// Keeps the largest of each few samples, of twice as many whenever there is no more room.
+    fn keep(&mut self, now: Nanos, held: Bytes) {
+        match self.kept.last_mut() {
+            Some(last) if self.in_last < self.each => {
+                *last = larger(*last, (now, held));
+                self.in_last += 1;
+                return;
+            }
+            _ => {}
+        }
         if self.kept.len() == KEPT {
             let pairs = self.kept.chunks(2);
-            self.kept = pairs
-                .filter_map(|pair| pair.iter().copied().max_by_key(|(_, held)| *held))
-                .collect();
+            self.kept = pairs.filter_map(|pair| pair.iter().copied().reduce(larger)).collect();
+            self.each *= 2;
         }
-        self.kept.push((now, holding.pss_bytes));
+        self.kept.push((now, held));
+        self.in_last = 1;
     }
 
     /// The largest sample of each part of `wall`; of a part without one, the last before it.
@@ -136,6 +153,11 @@ impl MemorySampler {
             over_time_bytes: self.over_time(wall),
         })
     }
+}
+
+/// The sample of two that holds more.
+fn larger(one: (Nanos, Bytes), other: (Nanos, Bytes)) -> (Nanos, Bytes) {
+    if other.1 > one.1 { other } else { one }
 }
 
 #[cfg(test)]
