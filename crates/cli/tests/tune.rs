@@ -20,7 +20,7 @@ fn a_session_goes_on_until_its_input_changes() {
     fs::write(place.path().join("data"), "one\n").unwrap();
     let first = || {
         let arm = "same=sh -c 'sleep 0.01; cat data'";
-        let mut command = place.pagewise(&["tune", "--json", "--budget", "6s", "--seed", "7"]);
+        let mut command = place.pagewise(&["tune", "--json", "--budget", "15s", "--seed", "7"]);
         command.args(["--arm", arm, "--only", "place=one"]);
         command.args(["--", "sh", "-c", "sleep 0.01; cat data", "data"]);
         command.current_dir(place.path());
