@@ -1,12 +1,15 @@
 //! The limits of a run: how long it may take and how much memory it may hold.
 //!
-//! Time is exact to a wake-up; memory is looked at every 100 ms, more rarely where a look takes
-//! long (`memory`).
+//! Time is exact to a wake-up; memory is looked at every 100 ms. Of a tree of many processes that takes
+//! long (`memory`), so it is looked at again only when the machine has lost half of the memory that the tree
+//! had left, or after 2000 times what the look took. Not seen meanwhile: growth that others make up for
+//! by giving back as much.
 
 use crate::holdings::Holdings;
 use crate::launch::Launch;
 use crate::memory;
 use crate::tree::Tree;
+use pagewise_kernel::proc::meminfo;
 use pagewise_model::units::{Bytes, Nanos};
 use std::fmt;
 use std::time::Instant;
@@ -14,8 +17,9 @@ use std::time::Instant;
 /// How often memory is looked at.
 const MEMORY_CHECK: Nanos = Nanos::millis(100);
 
-/// The pause after a look, in times of what it took, at least.
+/// The pause after a look, in times of what it took, at least, and at most.
 const REST: u64 = 5;
+const LONGEST_REST: u64 = 2000;
 
 /// A limit that was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +46,27 @@ pub(crate) struct Limits {
     memory: Option<Bytes>,
     holdings: Holdings,
     next_memory_check: Nanos,
+    looked: Option<Looked>,
     broken: Option<Limit>,
+}
+
+/// A look at the memory of a tree.
+#[derive(Debug)]
+struct Looked {
+    /// What the machine had available before.
+    available: Option<Bytes>,
+    /// What the tree had left.
+    room: u64,
+    /// Until then it holds.
+    until: Nanos,
+}
+
+impl Looked {
+    /// Whether the tree cannot have reached its limit since.
+    fn holds(&self, now: Nanos, available: Option<Bytes>) -> bool {
+        let lost = self.available.zip(available).map(|(then, now)| then.0.saturating_sub(now.0));
+        now < self.until && lost.is_some_and(|lost| lost < self.room / 2)
+    }
 }
 
 impl Limits {
@@ -53,6 +77,7 @@ impl Limits {
             memory: launch.memory_limit_bytes,
             holdings: Holdings::from_now(),
             next_memory_check: MEMORY_CHECK,
+            looked: None,
             broken: None,
         }
     }
@@ -83,21 +108,41 @@ impl Limits {
         } else if let Some(most) = self.memory
             && now >= self.next_memory_check
         {
-            let begin = Instant::now();
-            tree.refresh();
-            if memory::exceeds(tree.pids(), &mut self.holdings, most.0) {
-                self.broken = Some(Limit::Memory(most));
-            }
-            let rest = Nanos(Nanos::from(begin.elapsed()).0.saturating_mul(REST));
-            self.next_memory_check = now + MEMORY_CHECK.max(rest);
+            self.look_at_memory(tree, now, most);
         }
         self.broken.is_some()
+    }
+
+    fn look_at_memory(&mut self, tree: &mut Tree, now: Nanos, most: Bytes) {
+        let begin = Instant::now();
+        self.next_memory_check = now + MEMORY_CHECK;
+        let available = meminfo::read().ok().map(|info| info.available);
+        if self.looked.as_ref().is_some_and(|looked| looked.holds(now, available)) {
+            return;
+        }
+        tree.refresh();
+        let Some(room) = memory::room(tree.pids(), &mut self.holdings, most.0) else {
+            self.broken = Some(Limit::Memory(most));
+            return;
+        };
+        let rest = |times: u64| Nanos(Nanos::from(begin.elapsed()).0.saturating_mul(times));
+        self.looked = Some(Looked { available, room, until: now + rest(LONGEST_REST) });
+        self.next_memory_check = now + MEMORY_CHECK.max(rest(REST));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_look_holds_until_the_machine_has_lost_half_of_what_was_left() {
+        let (gib, at) = (|n| Some(Bytes::gib(n)), Nanos::secs);
+        let looked = Looked { available: gib(20), room: Bytes::gib(8).0, until: at(3) };
+        assert!(looked.holds(at(2), gib(17)) && looked.holds(at(2), gib(30)));
+        assert!(!looked.holds(at(2), gib(16)), "the tree may have taken 4 of 8 GiB");
+        assert!(!looked.holds(at(3), gib(20)) && !looked.holds(at(2), None));
+    }
 
     #[test]
     fn a_limit_is_broken_once() {

@@ -13,17 +13,18 @@
 use crate::holdings::Holdings;
 use pagewise_kernel::proc::{self, status};
 
-/// Whether the processes `pids` together hold more than `most` bytes, mapped or not.
-pub(crate) fn exceeds(pids: &[i32], holdings: &mut Holdings, most: u64) -> bool {
+/// How many bytes more the processes `pids` together may hold, mapped or not, until they hold `most`; none
+/// where they hold more.
+pub(crate) fn room(pids: &[i32], holdings: &mut Holdings, most: u64) -> Option<u64> {
     let sum = |of: fn(i32) -> u64| pids.iter().fold(0_u64, |sum, pid| sum.saturating_add(of(*pid)));
     let mapped = sum(counted);
     let files = holdings.look(pids);
     let pipes = holdings.in_pipes(most.saturating_sub(mapped.saturating_add(files)));
-    let is_suspect = mapped.saturating_add(files).saturating_add(pipes) > most;
-    is_suspect && {
-        let sure = sum(confirmed).saturating_add(pipes);
-        sure > most || sure.saturating_add(holdings.unmapped(pids)) > most
-    }
+    let counted = mapped.saturating_add(files).saturating_add(pipes);
+    most.checked_sub(counted).or_else(|| {
+        let sure = most.checked_sub(sum(confirmed).saturating_add(pipes))?;
+        sure.checked_sub(holdings.unmapped(pids))
+    })
 }
 
 /// Resident memory of `pid` that belongs to no file, shared or not; 0 when it is gone.
