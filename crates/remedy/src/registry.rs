@@ -40,8 +40,7 @@ pub fn unseen(doses: &[Dose]) -> impl Iterator<Item = (&str, &'static str)> {
 }
 
 /// Whether both are the same remedy, or one undoes what the other does.
-#[must_use]
-pub fn conflict(one: &str, other: &str) -> bool {
+fn conflict(one: &str, other: &str) -> bool {
     let lists = |x: &str, y: &str| find(x).is_some_and(|remedy| remedy.conflicts().contains(&y));
     one == other || lists(one, other) || lists(other, one)
 }

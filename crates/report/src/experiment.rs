@@ -178,15 +178,12 @@ fn memory_over_time(experiment: &Experiment) -> Option<String> {
         });
         Some(Series { name: without_directories(arm), points: points.collect() })
     };
-    let with_effect = |verdict: &&Verdict| verdict.effect.is_some();
-    let mut arms: Vec<&Verdict> = experiment.verdicts.iter().filter(with_effect).collect();
-    arms.sort_by(|a, b| {
-        let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(1.0, |effect| effect.ratio);
-        ratio(a).total_cmp(&ratio(b))
-    });
-    let arms = arms.into_iter().take(DRAWN_OVER_TIME).map(|verdict| verdict.arm.as_str());
-    let series: Vec<Series> =
-        std::iter::once(experiment.design.control.as_str()).chain(arms).filter_map(curve).collect();
+    let ran = experiment.verdicts.iter().filter_map(|v| Some((v.effect.as_ref()?.ratio, &v.arm)));
+    let mut arms: Vec<(f64, &String)> = ran.collect();
+    arms.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let least = arms.into_iter().take(DRAWN_OVER_TIME).map(|(_, arm)| arm);
+    let shown = std::iter::once(&experiment.design.control).chain(least);
+    let series: Vec<Series> = shown.filter_map(|arm| curve(arm)).collect();
     let is_any = series.iter().any(|series| !series.points.is_empty());
     let curves = Curves {
         title: "proportional set size of all processes".to_owned(),

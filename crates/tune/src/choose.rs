@@ -6,7 +6,7 @@ use pagewise_judge::memory_account::at_most;
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_model::trial::Quantity;
-use pagewise_remedy::{Evidence, Mechanism, all, conflict, find};
+use pagewise_remedy::{Evidence, Mechanism, all, clash, find};
 
 /// Below this ceiling no remedy is tried that was not requested.
 pub const LEAST_CEILING: f64 = 0.02;
@@ -82,9 +82,9 @@ pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
     match &request.only {
         Some(only) => only.clone(),
         None => {
-            let mut fitting: Vec<&Candidate> = candidates.iter().filter(|c| c.fits()).collect();
-            fitting.sort_by(|a, b| b.ceiling_share.total_cmp(&a.ceiling_share));
-            fitting.into_iter().flat_map(|c| c.doses.iter().cloned()).collect()
+            let mut by_ceiling: Vec<&Candidate> = candidates.iter().collect();
+            by_ceiling.sort_by(|a, b| b.ceiling_share.total_cmp(&a.ceiling_share));
+            by_ceiling.into_iter().flat_map(|c| c.doses.iter().cloned()).collect()
         }
     }
 }
@@ -93,15 +93,9 @@ pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
 /// Nothing is to be combined with an arm that has no doses.
 #[must_use]
 pub fn combine(sets: &[&[Dose]]) -> Option<Vec<Dose>> {
-    let mut together: Vec<Dose> = Vec::new();
-    for set in sets {
-        let apart = set.iter().any(|x| together.iter().any(|y| conflict(&x.remedy, &y.remedy)));
-        if apart || set.is_empty() {
-            return None;
-        }
-        together.extend_from_slice(set);
-    }
-    Some(together)
+    let together: Vec<Dose> = sets.concat();
+    let fits = sets.iter().all(|set| !set.is_empty()) && clash(&together).is_none();
+    fits.then_some(together)
 }
 
 #[cfg(test)]

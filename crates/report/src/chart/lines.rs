@@ -140,21 +140,17 @@ fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64) {
     canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 18.0), &fit(&panel.title, 14.5, ROOM));
     let points = || panel.series.iter().flat_map(|s| &s.points);
     let sizes = points().map(|(size, _)| panel.scale.place(*size)).filter(|size| size.is_finite());
-    let mut bounds =
-        sizes.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), s| (a.min(s), b.max(s)));
+    let bounds = sizes.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), s| (a.min(s), b.max(s)));
     if bounds.0 > bounds.1 {
         canvas.text("pw-faint", Anchor::Start, At(LEFT, top + 60.0), "nothing was measured");
         return;
     }
     let values = points().flat_map(|(_, v)| [v.least, v.median, v.most]);
-    let values = match panel.scale {
-        Scale::Doubling => Axis::over(values),
-        Scale::Linear => {
-            bounds.0 = 0.0;
-            Axis::from_zero(values.fold(0.0, f64::max))
-        }
+    let (sizes, values) = match panel.scale {
+        Scale::Doubling => (bounds, Axis::over(values)),
+        Scale::Linear => ((0.0, bounds.1), Axis::from_zero(values.fold(0.0, f64::max))),
     };
-    let plot = Plot { scale: panel.scale, sizes: bounds, values, top: top + 52.0 };
+    let plot = Plot { scale: panel.scale, sizes, values, top: top + 52.0 };
     draw_axes(canvas, &plot, panel);
     draw_marks(canvas, &plot, panel);
     for (at, series) in panel.series.iter().enumerate() {
