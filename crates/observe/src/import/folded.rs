@@ -1,7 +1,7 @@
 //! Folded stacks: one line for each stack, `process;root;...;leaf COUNT`.
 
 use super::enters_kernel;
-use super::stacks::{Frame, Stack, Stacks};
+use super::stacks::{Frame, Seen, Stack, Stacks};
 
 /// The mark of a kernel frame (`stackcollapse-perf.pl --kernel`).
 const KERNEL: &str = "_[k]";
@@ -22,32 +22,63 @@ pub(super) fn is_stack(line: &str) -> bool {
     parts(line).is_some()
 }
 
-/// Adds the stack of a line.
-pub(super) fn line(line: &str, stack: &mut Stack, to: &mut Stacks) {
-    if line.trim().is_empty() || line.starts_with('#') {
-        return;
-    }
-    let Some((process, frames, count)) = parts(line) else {
-        to.unknown_lines += 1;
-        return;
-    };
-    stack.begin(to.texts.number(process));
-    let mut is_kernel = false;
-    for frame in frames {
-        if let Some(name) = frame.strip_suffix(KERNEL) {
-            stack.kernel.push(to.texts.number(name));
-            continue;
+/// Folded stacks while their lines come.
+#[derive(Debug, Default)]
+pub(super) struct Folded {
+    stack: Stack,
+    names: Seen<Part>,
+}
+
+/// What a frame's name says of it.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// Marked as the kernel's: its text.
+    Kernel(u32),
+    /// The first of the kernel's: its text.
+    Entry(u32),
+    /// Of the program, unless the kernel was entered: its frame and its text as it stands.
+    User { frame: u32, text: u32 },
+}
+
+impl Folded {
+    /// Adds the stack of a line.
+    pub(super) fn line(&mut self, line: &str, to: &mut Stacks) {
+        if line.trim().is_empty() || line.starts_with('#') {
+            return;
         }
-        is_kernel = is_kernel || enters_kernel(frame);
-        if is_kernel {
-            stack.kernel.push(to.texts.number(frame));
-        } else {
-            let name = OTHERS.iter().find_map(|mark| frame.strip_suffix(mark)).unwrap_or(frame);
-            let (path, function) = (to.texts.number(""), Some(to.texts.number(name)));
-            stack.user.push(to.frame(Frame { path, function, offset: 0 }));
+        let Some((process, frames, count)) = parts(line) else {
+            to.unknown_lines += 1;
+            return;
+        };
+        let stack = &mut self.stack;
+        stack.begin(to.texts.number(process));
+        let mut is_kernel = false;
+        for name in frames {
+            match self.names.get(name, || part(name, to)) {
+                Part::Kernel(text) => stack.kernel.push(text),
+                Part::Entry(text) => {
+                    is_kernel = true;
+                    stack.kernel.push(text);
+                }
+                Part::User { text, .. } if is_kernel => stack.kernel.push(text),
+                Part::User { frame, .. } => stack.user.push(frame),
+            }
         }
+        stack.kernel.reverse();
+        stack.user.reverse();
+        to.add(stack, count);
     }
-    stack.kernel.reverse();
-    stack.user.reverse();
-    to.add(stack, count);
+}
+
+fn part(name: &str, to: &mut Stacks) -> Part {
+    if let Some(name) = name.strip_suffix(KERNEL) {
+        return Part::Kernel(to.texts.number(name));
+    }
+    let text = to.texts.number(name);
+    if enters_kernel(name) {
+        return Part::Entry(text);
+    }
+    let name = OTHERS.iter().find_map(|mark| name.strip_suffix(mark)).unwrap_or(name);
+    let (path, function) = (to.texts.number(""), Some(to.texts.number(name)));
+    Part::User { frame: to.frame(Frame { path, function, offset: 0 }), text }
 }

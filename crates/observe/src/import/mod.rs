@@ -87,14 +87,14 @@ pub fn is_perf_data(head: &[u8]) -> bool {
 }
 
 enum Reader {
-    Folded(stacks::Stack),
+    Folded(folded::Folded),
     Script(script::Script),
 }
 
 impl Reader {
     fn new(form: Form) -> Self {
         match form {
-            Form::Folded => Self::Folded(stacks::Stack::default()),
+            Form::Folded => Self::Folded(folded::Folded::default()),
             Form::PerfScript => Self::Script(script::Script::default()),
         }
     }
@@ -102,7 +102,7 @@ impl Reader {
     fn line(&mut self, line: &str, to: &mut Stacks) {
         match self {
             Self::Script(script) => script.line(line, to),
-            Self::Folded(stack) => folded::line(line, stack, to),
+            Self::Folded(folded) => folded.line(line, to),
         }
     }
 

@@ -6,8 +6,7 @@
 //!             55d4c0a01234 main+0x24 (/usr/bin/mawk)
 //! ```
 
-use super::stacks::{Frame, Stack, Stacks};
-use rustc_hash::FxHashMap;
+use super::stacks::{Frame, Seen, Stack, Stacks};
 
 /// One sample while its lines come.
 #[derive(Debug, Default)]
@@ -15,8 +14,15 @@ pub(super) struct Script {
     /// The sample under way, if its header has come.
     stack: Stack,
     is_open: bool,
-    /// By the numbers of files.
-    of_kernel: FxHashMap<u32, bool>,
+    /// By the lines without their addresses; none where such a line is no frame.
+    frames: Seen<Option<Part>>,
+}
+
+/// A frame by its number.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Kernel(u32),
+    User(u32),
 }
 
 /// What a header says.
@@ -114,27 +120,35 @@ impl Script {
         }
     }
 
-    /// Adds the frame of a line to the stack.
+    /// Adds the frame of a line to the stack: `ADDRESS FUNCTION[+OFFSET] (FILE)`.
     fn frame(&mut self, line: &str, to: &mut Stacks) -> bool {
-        let Some((function, file)) = place(line) else { return false };
-        let path = to.texts.number(file);
-        if *self.of_kernel.entry(path).or_insert_with(|| is_of_kernel(file)) {
-            self.stack.kernel.push(to.texts.number(function));
-        } else {
-            let function = (function != UNKNOWN).then(|| to.texts.number(function));
-            self.stack.user.push(to.frame(Frame { path, function, offset: 0 }));
+        let Some((_, text)) = line.trim_ascii_start().split_once(' ') else { return false };
+        match self.frames.get(text, || part(text, to)) {
+            Some(Part::Kernel(function)) => self.stack.kernel.push(function),
+            Some(Part::User(frame)) => self.stack.user.push(frame),
+            None => return false,
         }
         true
     }
 }
 
+/// A frame without its address, numbered.
+fn part(text: &str, to: &mut Stacks) -> Option<Part> {
+    let (function, file) = place(text)?;
+    if is_of_kernel(file) {
+        return Some(Part::Kernel(to.texts.number(function)));
+    }
+    let function = (function != UNKNOWN).then(|| to.texts.number(function));
+    let path = to.texts.number(file);
+    Some(Part::User(to.frame(Frame { path, function, offset: 0 })))
+}
+
 /// What perf calls a function that it does not know.
 const UNKNOWN: &str = "[unknown]";
 
-/// Function and file of `ADDRESS FUNCTION[+OFFSET] (FILE)`; the file may end in ` (deleted)`.
-fn place(line: &str) -> Option<(&str, &str)> {
-    let (_, rest) = line.trim_ascii_start().split_once(' ')?;
-    let rest = rest.strip_suffix(')').unwrap_or(rest);
+/// Function and file of `FUNCTION[+OFFSET] (FILE)`; the file may end in ` (deleted)`.
+fn place(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_suffix(')').unwrap_or(text);
     let whole = rest.strip_suffix(" (deleted)").unwrap_or(rest);
     let bracket = whole.rfind('(').filter(|at| *at > 0 && whole.as_bytes()[at - 1] == b' ')?;
     let (function, file) = (&whole[..bracket - 1], &whole[bracket + 1..]);
@@ -162,16 +176,16 @@ mod tests {
 
     #[test]
     fn a_frame_is_a_function_in_a_file() {
-        for (line, want) in [
-            ("\t  55d4 main+0x24 (/usr/bin/mawk)", Some(("main", "/usr/bin/mawk"))),
-            ("\t7f00 [unknown] (/lib/libc.so.6)", Some(("[unknown]", "/lib/libc.so.6"))),
-            ("\t7f f<int (*)(int)>+0x3 (/a b (deleted))", Some(("f<int (*)(int)>", "/a b"))),
-            ("\t7f operator+ (/a)", Some(("operator+", "/a"))),
-            ("\t7f  (/a)", Some(("", "/a"))),
-            ("\t7f main", None),
-            ("\t7f (", None),
+        for (text, want) in [
+            ("main+0x24 (/usr/bin/mawk)", Some(("main", "/usr/bin/mawk"))),
+            ("[unknown] (/lib/libc.so.6)", Some(("[unknown]", "/lib/libc.so.6"))),
+            ("f<int (*)(int)>+0x3 (/a b (deleted))", Some(("f<int (*)(int)>", "/a b"))),
+            ("operator+ (/a)", Some(("operator+", "/a"))),
+            (" (/a)", Some(("", "/a"))),
+            ("main", None),
+            ("(", None),
         ] {
-            assert_eq!(place(line), want, "{line}");
+            assert_eq!(place(text), want, "{text}");
         }
     }
 

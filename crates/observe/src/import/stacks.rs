@@ -12,6 +12,33 @@ const MOST_SAMPLES: u64 = 1 << 48;
 /// What perf calls the process of a CPU that has nothing to do; bpftrace adds the CPU.
 const IDLE: &str = "swapper";
 
+/// What is remembered of frames' texts at most.
+const MOST_SEEN: usize = 1 << 16;
+
+/// What texts of frames are, so that the frequent ones are taken apart once.
+#[derive(Debug)]
+pub(super) struct Seen<T>(FxHashMap<Box<str>, T>);
+
+impl<T> Default for Seen<T> {
+    fn default() -> Self {
+        Self(FxHashMap::default())
+    }
+}
+
+impl<T: Copy> Seen<T> {
+    /// What this text is, as `look` finds at the first time.
+    pub(super) fn get(&mut self, text: &str, look: impl FnOnce() -> T) -> T {
+        if let Some(known) = self.0.get(text) {
+            return *known;
+        }
+        let found = look();
+        if self.0.len() < MOST_SEEN {
+            self.0.insert(text.into(), found);
+        }
+        found
+    }
+}
+
 /// A place in a program: numbers of its texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Frame {
@@ -116,10 +143,12 @@ impl Stacks {
     fn stack(&self, row: &[u32], count: u64) -> ProfiledStack {
         let (head, rest) = row.split_at(2);
         let (kernel, user) = rest.split_at(head[1] as usize);
+        let mut frames = Vec::with_capacity(user.len());
+        frames.extend(user.iter().filter_map(|frame| self.user(*frame)));
         ProfiledStack {
             process: self.texts.get(head[0]),
             kernel: kernel.iter().map(|text| self.texts.get(*text)).collect(),
-            user: user.iter().filter_map(|frame| self.user(*frame)).collect(),
+            user: frames,
             count,
         }
     }
