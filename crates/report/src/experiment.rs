@@ -64,7 +64,8 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
         "what was tried ({}, {first} and {second} against the first row)",
         quantity.noun()
     ));
-    let (wide, narrow) = (arms_table(experiment, ab, true), arms_table(experiment, ab, false));
+    let [wide, narrow] =
+        [true, false].map(|roomy| Document::from(arms_table(experiment, ab, roomy)));
     page.fitted(move |style| if style.columns() >= ROOMY { &wide } else { &narrow }.clone());
     if experiment.verdicts.is_empty() {
         page.para("no arm has a verdict", 2, Tone::Plain);
@@ -83,7 +84,7 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
 }
 
 /// What is shown beside what decides.
-pub(crate) const fn asides(quantity: Quantity) -> [Quantity; 2] {
+const fn asides(quantity: Quantity) -> [Quantity; 2] {
     match quantity {
         Quantity::Memory => [Quantity::Time, Quantity::Cpu],
         Quantity::Cpu => [Quantity::Time, Quantity::Memory],
@@ -92,7 +93,7 @@ pub(crate) const fn asides(quantity: Quantity) -> [Quantity; 2] {
 }
 
 /// The head of a column.
-pub(crate) const fn label(quantity: Quantity) -> &'static str {
+const fn label(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::Cpu => "CPU",
         other => other.noun(),
@@ -100,7 +101,7 @@ pub(crate) const fn label(quantity: Quantity) -> &'static str {
 }
 
 /// With what is shown beside in columns of its own where it is `roomy`.
-fn arms_table(experiment: &Experiment, ab: bool, roomy: bool) -> Document {
+pub(crate) fn arms_table(experiment: &Experiment, ab: bool, roomy: bool) -> Table {
     let quantity = experiment.design.quantity;
     let asides = asides(quantity);
     let mut columns =
@@ -124,7 +125,7 @@ fn arms_table(experiment: &Experiment, ab: bool, roomy: bool) -> Document {
         under.push(Paragraph::new(reason(verdict), 6, Tone::Faint));
         table.row_with(verdict_row(experiment, verdict, roomy, ab), under);
     }
-    table.into()
+    table
 }
 
 /// The name of an arm with its files without their directories: a label has little room.
@@ -251,7 +252,7 @@ pub(crate) fn reason(verdict: &Verdict) -> String {
 }
 
 /// What an arm needs of something that does not decide.
-pub(crate) fn aside(experiment: &Experiment, verdict: &Verdict, what: Quantity) -> String {
+fn aside(experiment: &Experiment, verdict: &Verdict, what: Quantity) -> String {
     let shown = match what {
         Quantity::Memory => verdict.peak_rss_change_bytes.map(signed_bytes),
         Quantity::Cpu => verdict.cpu_ratio.map(change),
@@ -271,7 +272,7 @@ fn median_of(experiment: &Experiment, arm: &str, figure: fn(&Usage) -> u64) -> O
 }
 
 /// The same of what decides, or is shown beside it, as text.
-pub(crate) fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<String> {
+fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<String> {
     let median = |figure| median_of(experiment, arm, figure);
     Some(match what {
         Quantity::Memory => Bytes(median(|usage| usage.peak_memory().0)?).to_string(),

@@ -1,18 +1,17 @@
 //! A run for a pull request: GitHub's markdown. Text of others is escaped twice, for controls and
 //! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
 
-use crate::experiment::{aside, asides, label, median_text, reason, short_word};
 use crate::headline::{headline, without};
 use crate::memory_account::{by_kind, share};
-use crate::number::{at_most, change, interval, percent};
+use crate::number::{at_most, percent};
 use crate::run::whole;
 use crate::shell::start_line;
 use crate::text::escape;
+use crate::{experiment, service};
 use pagewise_model::diagnosis::{Basis, Diagnosis};
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::Receipt;
 use pagewise_model::run::{Run, RunKind};
-use pagewise_model::trial::{Experiment, Verdict};
 
 /// The run as markdown: verdict, command, costs, arms, receipt, notes.
 #[must_use]
@@ -28,7 +27,11 @@ pub fn markdown(run: &Run) -> String {
         out.push_str(&memory(account));
     }
     if let Some(experiment) = &run.experiment {
-        out.push_str(&arms(experiment, run.kind == RunKind::Ab));
+        let table = match &run.service {
+            Some(service) => service::arms_table(service, experiment),
+            None => experiment::arms_table(experiment, run.kind == RunKind::Ab, true),
+        };
+        out.push_str(&format!("{}\n", table.markdown()));
     }
     for check in run.output_checks.iter().filter(|c| !c.equal) {
         let notes = check.notes.join("; ");
@@ -102,59 +105,6 @@ fn costs(diagnosis: &Diagnosis, whole: &str) -> String {
     let without = without(diagnosis);
     out.push_str(&format!("\nCeiling: {ceiling} of {whole} (estimate){without}.\n\n"));
     out
-}
-
-fn arms(experiment: &Experiment, ab: bool) -> String {
-    let quantity = experiment.design.quantity;
-    let noun = quantity.noun();
-    let [first, second] = asides(quantity).map(label);
-    let mut out = format!(
-        "| arm | {noun} | 95% interval | a later repeat | {first} | {second} | runs | verdict |\n\
-         |---|--:|--:|--:|--:|--:|--:|---|\n",
-    );
-    out.push_str(&reference(experiment));
-    for verdict in &experiment.verdicts {
-        out.push_str(&arm(experiment, verdict, ab));
-    }
-    out.push('\n');
-    out
-}
-
-/// The row that the others are held against, in absolute figures; none without runs.
-fn reference(experiment: &Experiment) -> String {
-    let control = &experiment.design.control;
-    let text = |what| median_text(experiment, control, what);
-    let quantity = experiment.design.quantity;
-    let [first, second] = asides(quantity).map(|one| text(one).unwrap_or_default());
-    let Some(own) = text(quantity) else { return String::new() };
-    let runs = experiment.points_of(control).count();
-    let control = inline(control);
-    format!("| {control} | {own} | | | {first} | {second} | {runs} | reference |\n")
-}
-
-fn arm(experiment: &Experiment, v: &Verdict, ab: bool) -> String {
-    let quantity = experiment.design.quantity;
-    let [first, second] = asides(quantity).map(|one| aside(experiment, v, one));
-    let missing = || "no data".to_owned();
-    let (time, range, repeat, runs) = v.effect.as_ref().map_or_else(
-        || (missing(), missing(), missing(), missing()),
-        |e| {
-            let range = interval(e.ratio, e.ratio_low, e.ratio_high);
-            let repeat = interval(e.ratio, e.repeat_low, e.repeat_high);
-            (change(e.ratio), range, repeat, e.runs.to_string())
-        },
-    );
-    let cells = [
-        v.arm.clone(),
-        time,
-        range,
-        repeat,
-        first,
-        second,
-        runs,
-        format!("{}: {}", short_word(v, quantity, ab).0, reason(v)),
-    ];
-    format!("| {} |\n", cells.map(|c| inline(&c)).join(" | "))
 }
 
 fn receipt_part(receipt: &Receipt) -> String {

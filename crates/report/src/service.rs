@@ -43,7 +43,8 @@ const fn unit(service: &Service) -> (&'static str, &'static str) {
     }
 }
 
-fn arms_table(service: &Service, experiment: &Experiment) -> Table {
+/// What each arm changed, the plain server first.
+pub(crate) fn arms_table(service: &Service, experiment: &Experiment) -> Table {
     let quantity = experiment.design.quantity;
     let mut table = Table::new(&[
         ("arm", Align::Name),

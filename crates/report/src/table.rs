@@ -5,6 +5,7 @@
 //! stands on a line above it, whole; other names are cut in the middle. Widths are terminal cells.
 
 use crate::chart::escape_markup;
+use crate::markdown::inline;
 use crate::number::{bar, range_text, three_digits};
 use crate::paragraph::Paragraph;
 use crate::style::{Style, Tone};
@@ -187,6 +188,31 @@ impl Table {
             out.push_str(&whole(&row.under));
         }
         out + "</table></div>\n"
+    }
+
+    /// The table as GitHub's markdown; empty when it has no rows. What stands under a row ends its last cell.
+    pub(crate) fn markdown(&self) -> String {
+        if self.rows.is_empty() {
+            return String::new();
+        }
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let titles: Vec<String> = self.columns.iter().map(|c| inline(c.title)).collect();
+        let sides = self.columns.iter().map(|column| match column.align {
+            Align::Name | Align::Text | Align::Left => "---",
+            Align::Right | Align::Decimal => "--:",
+        });
+        let mut out = line(&titles);
+        out.push_str(&format!("|{}|\n", sides.collect::<Vec<_>>().join("|")));
+        for row in &self.rows {
+            out.extend(row.above.iter().map(|text| line(&[inline(&text.text)])));
+            let mut cells: Vec<String> = row.cells.iter().map(|c| inline(&c.text)).collect();
+            let under: Vec<String> = row.under.iter().map(|text| inline(&text.text)).collect();
+            if let Some(last) = cells.last_mut().filter(|_| !under.is_empty()) {
+                *last = format!("{last}: {}", under.join("; "));
+            }
+            out.push_str(&line(&cells));
+        }
+        out
     }
 
     /// The table as lines, two cells from the left; empty when it has no rows.

@@ -77,7 +77,7 @@ fn a_service_under_load() {
     check("service", &render(&run, &PLAIN));
     check("service-csv", &csv(&run));
     let text = markdown(&run);
-    assert!(text.contains("| arm | CPU per request |"), "{text}");
+    assert!(text.contains("| arm | CPU per request | 95% | p99 | memory |"), "{text}");
     assert!(text.contains("of its CPU time"), "{text}");
 }
 
