@@ -3,7 +3,7 @@
 //!
 //! An arm whose server failed stays rejected: a failure is not undone by a start without one.
 
-use super::{Entry, Request, Session, Standings, windows_for};
+use super::{Entry, Request, Session, Standings};
 use crate::stop::Stop;
 use crate::world::Arm;
 use pagewise_model::Nanos;
@@ -53,7 +53,7 @@ impl Session<'_> {
             self.cost.insert(pair.mode.name(), pair_took(pair));
         }
         let plain = Arm::plain(&self.request.base);
-        self.race(run, &plain, service.mode, windows_for(first))
+        self.race(run, &plain, service.mode)
     }
 
     /// Arms that failed in the session that this one continues.

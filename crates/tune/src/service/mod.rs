@@ -50,7 +50,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Windows of a server in a pair at least and at most; even, because halves are swapped.
-const WINDOWS: (u32, u32) = (2, 8);
+const WINDOWS: (u32, u32) = (2, 16);
+/// Pairs of each arm that the budget shall have room for.
+const PAIRS: u64 = 8;
 /// Remedies that change how a server starts and nothing else.
 const FIT: [&str; 7] =
     ["malloc-keep", "allocator", "heap-huge", "heap-small", "arenas", "trim", "text-huge"];
@@ -205,7 +207,6 @@ impl Session<'_> {
             candidates
         });
         self.stage.tell(&Event::Chosen(run));
-        let windows = windows_for(&side);
         if let Some(service) = &mut run.service {
             service.first = Some(side);
         }
@@ -213,7 +214,7 @@ impl Session<'_> {
             run.outcome = Some(Outcome::AdviceOnly);
             return Ok(());
         }
-        self.race(run, &plain, mode, windows)
+        self.race(run, &plain, mode)
     }
 
     /// How servers are compared, and why so.
@@ -265,7 +266,7 @@ impl Session<'_> {
         all
     }
 
-    fn race(&mut self, run: &mut Run, plain: &Arm, mode: Mode, windows: u32) -> Result<(), Stop> {
+    fn race(&mut self, run: &mut Run, plain: &Arm, mode: Mode) -> Result<(), Stop> {
         let entries = self.entries(run, mode);
         if entries.is_empty() {
             let why = answer::nothing_fits(run);
@@ -282,6 +283,9 @@ impl Session<'_> {
         let mut plain = plain.clone();
         let files = entries.iter().flat_map(|entry| &entry.arm.settings.huge_files);
         plain.natural_files = files.map(|file| file.path.clone()).collect();
+        let room = Nanos(self.left().0 / (PAIRS * entries.len() as u64));
+        let first = run.service.as_ref().and_then(|service| service.first.as_ref());
+        let windows = first.map_or(WINDOWS.0, |side| windows_for(side, room));
         let end = self.pairs(&plain, &entries, windows, &mut standings, &mut rejected);
         self.conclude(run, &entries, &standings, &rejected, end.is_err());
         end
@@ -297,7 +301,6 @@ impl Session<'_> {
         rejected: &mut BTreeMap<usize, String>,
     ) -> Result<(), Stop> {
         let mut rng = Rng::new(self.request.base.seed);
-        let end = self.since + self.request.base.budget.unwrap_or(answer::BUDGET);
         loop {
             let mut turn = standings.racing();
             turn.retain(|arm| !rejected.contains_key(arm));
@@ -305,7 +308,7 @@ impl Session<'_> {
             let mut any = false;
             for at in turn {
                 let Some(entry) = entries.get(at) else { continue };
-                let left = Nanos(end.0.saturating_sub(clock::now().0));
+                let left = self.left();
                 if self.cost(entry.mode) > left {
                     continue;
                 }
@@ -334,6 +337,12 @@ impl Session<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// What is left of the budget.
+    fn left(&self) -> Nanos {
+        let end = self.since + self.request.base.budget.unwrap_or(answer::BUDGET);
+        Nanos(end.0.saturating_sub(clock::now().0))
     }
 
     fn cost(&self, mode: Mode) -> Nanos {
@@ -370,15 +379,14 @@ impl Session<'_> {
     }
 }
 
-/// Windows of a server in a pair: a start is worth more windows the longer it takes.
-fn windows_for(side: &Side) -> u32 {
+/// Windows of a server in a pair: as much time as its start took. Whichever of windows and starts vary more,
+/// the interval then takes at most twice the time that the best number of windows would need. `room` is what
+/// a pair may take.
+fn windows_for(side: &Side, room: Nanos) -> u32 {
     let windows = side.windows.len().max(1) as f64;
     let window = side.windows.iter().map(|one| one.wall_ns.0 as f64).sum::<f64>() / windows;
     let start = side.ready_ns.0 as f64 + f64::from(side.warm_ups) * window;
-    let best = (start / window.max(1.0)).sqrt() * WITHIN_TO_BETWEEN;
-    let even = 2 * (best / 2.0).round() as u32;
+    let loaded = start.min(room.0 as f64 - start);
+    let even = 2 * (loaded / window.max(1.0) / 2.0).round() as u32;
     even.clamp(WINDOWS.0, WINDOWS.1)
 }
-
-/// Deviation of a swapped pair of windows over that of a pair of starts, as probed on four servers.
-const WITHIN_TO_BETWEEN: f64 = 1.6;
