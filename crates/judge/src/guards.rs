@@ -60,6 +60,14 @@ pub struct Beside {
     pub memory_change_bytes: Option<i64>,
 }
 
+impl Beside {
+    /// Little memory is within every bound.
+    fn counts(&self, guard: &Guard) -> bool {
+        guard.quantity != Some(Quantity::Memory)
+            || self.memory_change_bytes.is_none_or(|more| more > LEAST_MEMORY.0.cast_signed())
+    }
+}
+
 /// The guards of an experiment, each with its race.
 #[derive(Debug, Clone, Default)]
 pub struct Guards {
@@ -114,15 +122,20 @@ impl Guards {
         race.evidence(arm, Claim::GainAtLeast(0.0)) >= self.breaking
     }
 
+    /// Whether a bound of an arm lies within the standard error of what was found: more runs may yet pass it.
+    #[must_use]
+    pub fn is_open(&self, arm: usize, beside: Beside) -> bool {
+        self.all.iter().any(|(guard, race)| {
+            let most = race.standing(arm).map(|at| at.ratio * at.error.exp());
+            beside.counts(guard) && most.is_some_and(|most| most > 1.0 + guard.limit_share)
+        })
+    }
+
     /// What each guard shows of an arm.
     #[must_use]
     pub fn guarded(&self, arm: usize, name: &str, beside: Beside) -> Vec<Guarded> {
-        let counts = |guard: &Guard| {
-            guard.quantity != Some(Quantity::Memory)
-                || beside.memory_change_bytes.is_none_or(|more| more > LEAST_MEMORY.0.cast_signed())
-        };
         let of = |(guard, race): &(Guard, Race)| {
-            let is_passed = is_passed(*guard, race, arm) && counts(guard);
+            let is_passed = is_passed(*guard, race, arm) && beside.counts(guard);
             Guarded {
                 arm: name.to_owned(),
                 guard: *guard,

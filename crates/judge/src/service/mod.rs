@@ -3,7 +3,8 @@
 //! A pair is two fresh starts, the plain server's and an arm's. Each side is one value, the mean of
 //! the logarithm over its windows, so a pair is one observation however many windows it has: two
 //! starts of the same server differ by up to 3% for as long as they live. Evidence, verdicts and
-//! intervals are those of [`crate::race`].
+//! intervals are those of [`crate::race`]. CPU time per request is that of typical windows ([`typical`]), and
+//! a gain in them is kept only where all windows together do not deny it.
 //!
 //! Guards are those of [`crate::guards`]. One failed request breaks `errors=0`.
 //!
@@ -23,12 +24,21 @@ use crate::mechanism::Mechanism;
 use crate::race::{BlockTimes, Costs, Findings, PROVEN, RULED_OUT, Race, between_logs};
 use pagewise_model::Nanos;
 use pagewise_model::guard::{Guard, Guarded};
+use pagewise_model::measured::median;
 use pagewise_model::service::{Holding, Pair, Service, Side, Window};
 use pagewise_model::trial::{Quantity, Ratio, Verdict, Word};
 
 /// Warming up makes requests cheaper: two runs of the load that are cheaper by no more than this than the two
 /// before have settled. A runtime that compiles has plateaus of two equal runs on its way.
 const SETTLED: f64 = 0.05;
+
+/// A window is not typical if it is farther from the median than so many deviations, by the median of all
+/// distances.
+const TYPICAL: f64 = 3.0;
+/// Deviations of a normal distribution in its median distance.
+const DEVIATION: f64 = 1.4826;
+/// With fewer windows all are typical: their median distance says little.
+const FEWEST: usize = 6;
 
 /// What a guard of a service may bound.
 pub const GUARDED: [Quantity; 4] =
@@ -51,13 +61,37 @@ pub fn usual_guards(decides: Quantity) -> Vec<Guard> {
 /// The logarithm of one side's value; less is better. None where a window does not report it.
 #[must_use]
 pub fn value(quantity: Quantity, side: &Side) -> Option<f64> {
-    if quantity == Quantity::Memory {
-        return log(side.at_last.pss_bytes.0 as f64);
+    match quantity {
+        Quantity::Memory => log(side.at_last.pss_bytes.0 as f64),
+        _ => Some(mean(&windows(quantity, side)?)),
     }
-    let values: Option<Vec<f64>> =
-        side.windows.iter().map(|window| window_value(quantity, window)).collect();
-    let values = values.filter(|values| !values.is_empty())?;
-    Some(values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The same as it decides. Of CPU time per request, a window that is not typical counts as the last that is:
+/// where a runtime compiles or collects in one of ten windows, that hides all else.
+fn decisive(quantity: Quantity, side: &Side) -> Option<f64> {
+    match quantity {
+        Quantity::CpuPerRequest => Some(mean(&typical(windows(quantity, side)?))),
+        _ => value(quantity, side),
+    }
+}
+
+/// The logarithms of all windows. None where one does not report it, or there is none.
+fn windows(quantity: Quantity, side: &Side) -> Option<Vec<f64>> {
+    let values = side.windows.iter().map(|window| window_value(quantity, window));
+    values.collect::<Option<Vec<f64>>>().filter(|values| !values.is_empty())
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Values with those that are not typical moved to the bound of those that are.
+fn typical(values: Vec<f64>) -> Vec<f64> {
+    let Some(middle) = median(&values).filter(|_| values.len() >= FEWEST) else { return values };
+    let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    let most = TYPICAL * DEVIATION * median(&distances).unwrap_or_default();
+    values.into_iter().map(|value| value.clamp(middle - most, middle + most)).collect()
 }
 
 fn log(value: f64) -> Option<f64> {
@@ -158,15 +192,14 @@ impl Standings {
     /// Takes a pair in.
     pub fn add(&mut self, pair: Pair) {
         let Some(arm) = self.names.iter().position(|name| *name == pair.arm) else { return };
-        let block = |quantity| {
-            let control = value(quantity, &pair.plain)?;
-            let other = value(quantity, &pair.other)?;
+        let block = |of: fn(Quantity, &Side) -> Option<f64>, quantity| {
+            let (control, other) = (of(quantity, &pair.plain)?, of(quantity, &pair.other)?);
             Some(BlockTimes { control: vec![control], arms: vec![(arm, vec![other])] })
         };
-        if let Some(times) = block(self.quantity) {
+        if let Some(times) = block(decisive, self.quantity) {
             self.race.add(&times);
         }
-        self.guards.add(block);
+        self.guards.add(|quantity| block(value, quantity));
         self.pairs.push(pair);
     }
 
@@ -184,10 +217,13 @@ impl Standings {
     #[must_use]
     pub fn guarded(&self, arm: usize) -> Vec<Guarded> {
         let name = self.names.get(arm).map_or("", String::as_str);
-        let errors =
-            self.of_arm(arm).map(|pair| failed(&pair.other)).fold(0.0, |sum, one| sum + one);
-        let memory_change_bytes = self.costs(arm).peak_rss_change_bytes;
-        self.guards.guarded(arm, name, Beside { errors, memory_change_bytes })
+        self.guards.guarded(arm, name, self.beside(arm))
+    }
+
+    fn beside(&self, arm: usize) -> Beside {
+        let errors = self.of_arm(arm).map(|pair| failed(&pair.other));
+        let errors = errors.fold(0.0, |sum, one| sum + one);
+        Beside { errors, memory_change_bytes: self.costs(arm).peak_rss_change_bytes }
     }
 
     /// Why an arm is not to be run again: a guard of it is broken.
@@ -207,12 +243,15 @@ impl Standings {
         self.race.contenders(&open)
     }
 
-    /// The best arm is to be kept, or nothing is left to race.
+    /// The best arm is to be kept and hardly passes a guard, or nothing is left to race.
     #[must_use]
     pub fn is_decided(&self, pair_ns: Nanos) -> bool {
         let racing = self.racing();
-        let best = self.race.leader(&racing);
-        racing.is_empty() || best.is_some_and(|arm| self.verdict(arm, pair_ns).word == Word::Keep)
+        let is_kept = |arm: &usize| {
+            self.verdict(*arm, pair_ns).word == Word::Keep
+                && !self.guards.is_open(*arm, self.beside(*arm))
+        };
+        racing.is_empty() || self.race.leader(&racing).as_ref().is_some_and(is_kept)
     }
 
     /// Where an arm stands, as a ratio with its interval.
@@ -236,7 +275,21 @@ impl Standings {
             host_share_control: 0.0,
             run_ns: pair_ns.0 as f64 / 2.0,
         };
-        guards::apply(findings.judge(name, self.costs(arm)), &self.guarded(arm))
+        let mut verdict = guards::apply(findings.judge(name, self.costs(arm)), &self.guarded(arm));
+        if matches!(verdict.word, Word::Keep | Word::Likely) && self.is_denied(arm) {
+            verdict.word = Word::CannotTell;
+            verdict.why =
+                "typical runs of the load need less, all of them together do not".to_owned();
+        }
+        verdict
+    }
+
+    /// All windows of an arm together show no gain.
+    fn is_denied(&self, arm: usize) -> bool {
+        let change = |pair: &Pair| {
+            Some(value(self.quantity, &pair.other)? - value(self.quantity, &pair.plain)?)
+        };
+        self.of_arm(arm).filter_map(change).sum::<f64>() >= 0.0
     }
 
     /// Readings at the first window and at the last: what a server loses meanwhile does not count.
@@ -253,16 +306,16 @@ impl Standings {
     }
 
     fn costs(&self, arm: usize) -> Costs {
-        let mean = |of: &dyn Fn(&Pair) -> f64| {
+        let mean_of = |of: &dyn Fn(&Pair) -> f64| {
             let values: Vec<f64> = self.of_arm(arm).map(of).collect();
-            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+            (!values.is_empty()).then(|| mean(&values))
         };
         let pss = |side: &Side| side.at_last.pss_bytes.0 as f64;
-        let change = mean(&|pair| pss(&pair.other) - pss(&pair.plain));
+        let change = mean_of(&|pair| pss(&pair.other) - pss(&pair.plain));
         Costs {
             cpu_ratio: None,
             peak_rss_change_bytes: change.map(|bytes| bytes.round() as i64),
-            control_peak_rss_bytes: mean(&|pair| pss(&pair.plain))
+            control_peak_rss_bytes: mean_of(&|pair| pss(&pair.plain))
                 .map(|bytes| pagewise_model::Bytes(bytes as u64)),
             supervisor_ns: Nanos(0),
         }

@@ -122,6 +122,58 @@ fn effects_of_5_and_10_percent_are_found() {
     assert!(five >= 90, "5%: {five} of 100 in 40 pairs");
 }
 
+/// A start with 8 windows of such costs.
+fn windows_of(costs: [f64; 8]) -> Side {
+    let windows = costs.map(|cost| side(cost, 1.0, 100, 0.0).windows[0].clone());
+    Side { windows: windows.to_vec(), ..side(1.0, 1.0, 100, 0.0) }
+}
+
+/// A session of a runtime: windows of 3% noise, one of ten with half as much again.
+fn spiked(rng: &mut Rng, cpu: f64, most: usize) -> Verdict {
+    let mut all = standings(&[]);
+    for _ in 0..most {
+        let mut start = |cpu: f64| {
+            let level = 10.0 * cpu * (0.015 * rng.normal()).exp();
+            windows_of([(); 8].map(|()| {
+                let spike = if rng.uniform() < 0.1 { 1.5 } else { 1.0 };
+                level * spike * (0.03 * rng.normal()).exp()
+            }))
+        };
+        all.add(pair(start(1.0), start(cpu)));
+        if all.is_decided(Nanos::secs(10)) {
+            break;
+        }
+    }
+    all.verdict(0, Nanos::secs(10))
+}
+
+#[test]
+fn what_happens_in_some_windows_does_not_hide_a_gain() {
+    let mut rng = Rng::new(14);
+    let mut kept = |cpu: f64, sessions: usize| {
+        let words = (0..sessions).map(|_| spiked(&mut rng, cpu, 24).word);
+        words.filter(|word| *word == Word::Keep).count()
+    };
+    let (found, wrong) = (kept(0.95, 100), kept(1.0, 400));
+    assert!(found >= 90, "{found} of 100 in 24 pairs");
+    assert!(wrong <= 8, "{wrong} of 400 without a gain");
+}
+
+#[test]
+fn a_gain_that_other_windows_pay_for_is_not_kept() {
+    let mut rng = Rng::new(15);
+    let mut all = standings(&[]);
+    for _ in 0..12 {
+        let mut noise = |cost: f64| cost * (0.005 * rng.normal()).exp();
+        let plain = windows_of([10.0; 8].map(&mut noise));
+        let other = [9.4, 9.4, 9.4, 20.0, 9.4, 9.4, 9.4, 9.4].map(&mut noise);
+        all.add(pair(plain, windows_of(other)));
+    }
+    let verdict = all.verdict(0, Nanos::secs(10));
+    assert_eq!(verdict.word, Word::CannotTell);
+    assert!(verdict.why.starts_with("typical runs of the load"), "{}", verdict.why);
+}
+
 #[test]
 fn a_loss_in_p99_breaks_its_guard() {
     let mut rng = Rng::new(13);
