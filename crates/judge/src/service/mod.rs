@@ -40,6 +40,9 @@ const DEVIATION: f64 = 1.4826;
 /// With fewer windows all are typical: their median distance says little.
 const FEWEST: usize = 6;
 
+/// Pairs of each arm before it may fall behind: one pair of starts shows a noisy arm far ahead.
+const LEAST_PAIRS: usize = 2;
+
 /// What a guard of a service may bound.
 pub const GUARDED: [Quantity; 4] =
     [Quantity::CpuPerRequest, Quantity::Throughput, Quantity::P99, Quantity::Memory];
@@ -239,8 +242,10 @@ impl Standings {
             let is_out = self.race.no_gain_above(*arm).is_some_and(|share| share <= RULED_OUT[0]);
             !is_out && !self.race.is_slower(*arm) && self.broken(*arm).is_none()
         };
-        let open: Vec<usize> = (0..self.names.len()).filter(is_open).collect();
-        self.race.contenders(&open)
+        let mut open: Vec<usize> = (0..self.names.len()).filter(is_open).collect();
+        let near = self.race.contenders(&open);
+        open.retain(|arm| near.contains(arm) || self.of_arm(*arm).count() < LEAST_PAIRS);
+        open
     }
 
     /// The best arm is to be kept and hardly passes a guard, or nothing is left to race.

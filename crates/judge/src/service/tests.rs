@@ -175,6 +175,20 @@ fn a_gain_that_other_windows_pay_for_is_not_kept() {
 }
 
 #[test]
+fn one_pair_does_not_leave_an_arm_behind() {
+    let arms = ["arm", "other"].map(|name| (name.to_owned(), Shows::Nothing));
+    let mut all = Standings::new(Quantity::CpuPerRequest, &[], &arms);
+    let plain = || side(10.0, 1.0, 100, 0.0);
+    for _ in 0..3 {
+        all.add(pair(plain(), side(5.0, 1.0, 100, 0.0)));
+    }
+    for left in [vec![0, 1], vec![0]] {
+        all.add(Pair { arm: "other".to_owned(), ..pair(plain(), side(9.9, 1.0, 100, 0.0)) });
+        assert_eq!(all.racing(), left);
+    }
+}
+
+#[test]
 fn a_loss_in_p99_breaks_its_guard() {
     let mut rng = Rng::new(13);
     let mut rejected = |p99: f64| {
