@@ -1,5 +1,6 @@
 //! What the user asked for.
 
+use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::guard::Guard;
 use pagewise_model::plan::Dose;
@@ -65,8 +66,6 @@ pub struct Request {
     pub here: Here,
     /// Identifier of the run.
     pub id: String,
-    /// Start, nanoseconds since 1970.
-    pub started_unix_ns: u64,
 }
 
 /// Why a name cannot be an arm's, if so; `others` have theirs already.
@@ -80,10 +79,10 @@ pub fn unfit_name<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> 
 }
 
 impl Request {
-    /// A run of `command` without results: what was asked for, under which conditions.
+    /// A run of `command` without results, which starts now: what was asked for, under which conditions.
     #[must_use]
     pub fn empty_run(&self, kind: RunKind, command: &[OsString]) -> Run {
-        let mut run = run_of(kind, self.id.clone(), self.started_unix_ns, command);
+        let mut run = run_of(kind, self.id.clone(), clock::unix_now().0, command);
         run.input = self.input.path().map(|file| file.to_string_lossy().into_owned());
         run.stdout = Some(self.stdout);
         run

@@ -86,7 +86,7 @@ pub(super) fn request_of_running(
     input: Input,
 ) -> Result<Request, Failure> {
     args.files.check()?;
-    let (started_unix_ns, id) = identity(&command);
+    let (started, id) = identity(&command);
     Ok(Request {
         input,
         stdout: match args.stdout {
@@ -106,11 +106,10 @@ pub(super) fn request_of_running(
         guards: Vec::new(),
         system: None,
         budget: args.budget,
-        seed: args.seed.unwrap_or(started_unix_ns),
+        seed: args.seed.unwrap_or(started),
         quote: pagewise_report::quote_bytes,
         here: Here::now(&command),
         id,
-        started_unix_ns,
         command,
     })
 }

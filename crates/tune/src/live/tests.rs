@@ -139,7 +139,6 @@ fn request(prepare: &str, program: &str, cleanup: &str) -> Request {
         quote: |word| String::from_utf8_lossy(word).into_owned(),
         here: Here::default(),
         id: "test".into(),
-        started_unix_ns: 0,
     }
 }
 

@@ -43,7 +43,6 @@ pub(crate) fn request() -> Request {
         },
         here: Here::default(),
         id: "test".into(),
-        started_unix_ns: 0,
     }
 }
 
