@@ -6,13 +6,13 @@
 //! come in close order the next one is there sooner than a sleep and a wake-up take, and a writer of
 //! large ones may be so fast that the pipe is full before a sleeper has woken. Then a call that does
 //! not wait (SPLICE_F_NONBLOCK) is made up to [`TRIES`] times, giving the processor away between
-//! (`sched_yield(2)`): on two processors nobody sleeps, and the two pages that a pipe keeps for its
-//! writer (`tmp_page`) are used again and again instead of being allocated, charged and freed; on
-//! one the writer fills the pipe before we get our turn.
+//! (`sched_yield(2)`) and pausing between. On two processors nobody sleeps, and the two pages that a pipe
+//! keeps for its writer (`tmp_page`) are used again and again instead of being allocated, charged and
+//! freed. On one the writer fills the pipe before we get our turn.
 //!
-//! No byte is later than without. When all tries were in vain, the next looks come only after ever
-//! more calls, so that a slow writer costs nothing. Only a splice has a flag not to wait; read(2)
-//! is not polled. Overhead: one look at the clock for each piece that was slept for.
+//! No byte is later than without. When all tries were in vain, and not only now and then between large
+//! pieces, the next looks come only after ever more calls, so that a slow writer costs nothing. Only a
+//! splice has a flag not to wait; read(2) is not polled. Overhead: one look at the clock for each piece that was slept for.
 
 use super::calls::Transfer;
 use rustix::io::Errno;
@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 /// Looks before sleeping, at least and at most. The fewest take together about the time of a sleep
 /// and a wake-up on one processor, the most that of a wake-up between two.
 const TRIES: (u32, u32) = (16, 64);
+
+/// Processor hints between two looks, some 0.5 us: a look takes the pipe's lock, and system calls without
+/// a pause slow down a writer on the same core.
+const PAUSES: u32 = 64;
 
 /// Bytes for which one look more is made: about what comes meanwhile at the lowest rate.
 const BYTES_A_TRY: usize = 512;
@@ -31,6 +35,10 @@ const RATES: (u128, u128) = (1, 4);
 
 /// Where pieces stop being small, in bytes.
 const SMALL: usize = 64 * 1024;
+
+/// Looks that found a large piece, after which one in vain does not end the looking: a writer that pauses
+/// now and then is no slow one.
+const OFTEN: u32 = 4;
 
 /// Calls without a look after looks in vain: first and most.
 const PATIENCE: (u32, u32) = (1 << 4, 1 << 12);
@@ -45,13 +53,15 @@ pub(super) struct Polling {
     tries: u32,
     skips: u32,
     patience: u32,
+    /// Looks that found a large piece since one was in vain.
+    found: u32,
 }
 
 impl Polling {
     /// Of a source that is a pipe, or none.
     pub(super) fn new(is_pipe: bool) -> Self {
         let (tries, patience) = (TRIES.0, PATIENCE.0);
-        Self { is_pipe, last: None, is_on: false, tries, skips: 0, patience }
+        Self { is_pipe, last: None, is_on: false, tries, skips: 0, patience, found: 0 }
     }
 
     /// Moves some bytes by `call`, which gets the kind of splice: one that does not wait,
@@ -63,7 +73,7 @@ impl Polling {
         if self.is_on {
             for _ in 0..self.tries {
                 match call(Transfer::SpliceNow) {
-                    Err(Errno::AGAIN) => std::thread::yield_now(),
+                    Err(Errno::AGAIN) => pause(),
                     reported => {
                         self.was_worth(reported.unwrap_or(0));
                         return reported;
@@ -83,10 +93,14 @@ impl Polling {
     fn was_worth(&mut self, n: usize) {
         self.patience = PATIENCE.0;
         self.tries = tries(n);
+        self.found += u32::from(n >= SMALL);
     }
 
     /// Notes that all looks were in vain.
     fn was_vain(&mut self) {
+        if std::mem::take(&mut self.found) >= OFTEN {
+            return;
+        }
         self.is_on = false;
         self.skips = self.patience;
         self.patience = (self.patience * 2).min(PATIENCE.1);
@@ -110,6 +124,12 @@ impl Polling {
         self.is_on = n as u128 >= gap.as_nanos().saturating_mul(rate);
         self.tries = tries(n);
     }
+}
+
+/// Between two looks.
+fn pause() {
+    std::thread::yield_now();
+    (0..PAUSES).for_each(|_| std::hint::spin_loop());
 }
 
 /// How often to look for a piece after one of `n` bytes.
@@ -178,6 +198,18 @@ mod tests {
             looks.push(made);
         }
         assert_eq!(looks, [16, 16, 32, 64]);
+    }
+
+    #[test]
+    fn a_look_in_vain_now_and_then_ends_nothing() {
+        let mut polling = on();
+        for _ in 0..100 {
+            (0..OFTEN).for_each(|_| polling.was_worth(SMALL));
+            polling.was_vain();
+            assert!(polling.is_on);
+        }
+        polling.was_vain();
+        assert!(!polling.is_on);
     }
 
     #[test]
