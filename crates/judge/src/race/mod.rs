@@ -329,11 +329,11 @@ impl Race {
         sides.into_iter().any(|claim| self.evidence(arm, claim) >= OUT)
     }
 
-    /// Of `arms`, those that may still be the best: not yet run, or near the leader.
+    /// Of `arms`, those that may still be the best: not yet run, or near the first of those that `may_lead`.
     #[must_use]
-    pub fn contenders(&self, arms: &[usize]) -> Vec<usize> {
+    pub fn contenders(&self, arms: &[usize], may_lead: &[usize]) -> Vec<usize> {
         let total = |arm: usize| self.ran(arm).map(|own| own.totals);
-        let leader = arms
+        let leader = may_lead
             .iter()
             .filter_map(|arm| total(*arm))
             .min_by(|a, b| a.difference().total_cmp(&b.difference()));

@@ -235,7 +235,8 @@ impl Standings {
         guards::broken(&self.guarded(arm))
     }
 
-    /// Arms about which the question is open and that may still be the best.
+    /// Arms about which the question is open and that may still be the best. An arm that may break a guard
+    /// leaves none behind.
     #[must_use]
     pub fn racing(&self) -> Vec<usize> {
         let is_open = |arm: &usize| {
@@ -243,7 +244,9 @@ impl Standings {
             !is_out && !self.race.is_slower(*arm) && self.broken(*arm).is_none()
         };
         let mut open: Vec<usize> = (0..self.names.len()).filter(is_open).collect();
-        let near = self.race.contenders(&open);
+        let is_sure = |arm: &usize| !self.guards.is_open(*arm, self.beside(*arm));
+        let sure: Vec<usize> = open.iter().copied().filter(is_sure).collect();
+        let near = self.race.contenders(&open, &sure);
         open.retain(|arm| near.contains(arm) || self.of_arm(*arm).count() < LEAST_PAIRS);
         open
     }

@@ -189,6 +189,20 @@ fn one_pair_does_not_leave_an_arm_behind() {
 }
 
 #[test]
+fn an_arm_that_may_break_a_guard_leaves_none_behind() {
+    let arms = ["arm", "other"].map(|name| (name.to_owned(), Shows::Nothing));
+    for (tails, left) in [([1.0, 1.0], vec![0]), ([1.5, 0.95], vec![0, 1])] {
+        let mut all = Standings::new(Quantity::CpuPerRequest, &USUAL_GUARDS, &arms);
+        for round in 0..6 {
+            let plain = || side(10.0, 1.0, 100, 0.0);
+            all.add(pair(plain(), side(5.0, tails[round % 2], 100, 0.0)));
+            all.add(Pair { arm: "other".to_owned(), ..pair(plain(), side(9.0, 1.0, 100, 0.0)) });
+        }
+        assert_eq!(all.racing(), left);
+    }
+}
+
+#[test]
 fn a_loss_in_p99_breaks_its_guard() {
     let mut rng = Rng::new(13);
     let mut rejected = |p99: f64| {

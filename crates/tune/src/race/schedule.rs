@@ -180,7 +180,7 @@ impl<'a, L: Lab> Schedule<'a, L> {
             });
             return self.fitting(ways.collect());
         };
-        let mut racing = self.races.time.contenders(&open);
+        let mut racing = self.races.time.contenders(&open, &open);
         if self.blocks.is_empty() {
             racing.truncate(self.room());
         } else {
