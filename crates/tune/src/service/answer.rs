@@ -41,8 +41,10 @@ pub(super) fn check(terms: &Terms, side: &Side) -> Result<Option<String>, Stop> 
     let failed = failed(side);
     let requests: f64 = side.windows.iter().map(|window| window.load.requests).sum();
     if failed > 0.0 {
+        let hint = terms.metric.strictness(&terms.load);
+        let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
         return Err(Stop::Service(format!(
-            "{failed:.0} of {requests:.0} requests failed against the plain server: mend the load first"
+            "{failed:.0} of {requests:.0} requests failed against the plain server: mend the load first{hint}"
         )));
     }
     let is_open = |window: &Window| window.load.open_loop == Some(true);

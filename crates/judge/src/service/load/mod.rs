@@ -140,6 +140,17 @@ impl Metric {
         checked(load, &output)
     }
 
+    /// What the load `command` counts as a failed request although the server may have answered well.
+    #[must_use]
+    pub fn strictness(&self, command: &str) -> Option<&'static str> {
+        let command = Command::new(command);
+        let is_lenient = |of: output::Arguments<'_, '_>| of.value("-l").is_some();
+        let is_strict = matches!(self, Self::Ab) && !command.arguments("ab").is_some_and(is_lenient);
+        is_strict.then_some(
+            "ab counts an answer of another length than the first as failed, unless it is given -l",
+        )
+    }
+
     fn name(&self) -> &'static str {
         let same = |other: &Self| std::mem::discriminant(self) == std::mem::discriminant(other);
         let known = GENERATORS.iter().find(|(_, _, metric)| same(metric));

@@ -402,3 +402,14 @@ proptest! {
         prop_assert_eq!(output::seconds(&format!("{amount}")), None);
     }
 }
+
+#[test]
+fn ab_is_strict_about_lengths_unless_it_is_given_the_option() {
+    for (metric, load, is_strict) in [
+        (Metric::Ab, "ab -q -n 20 http://127.0.0.1:1/", true),
+        (Metric::Ab, "ab -q -l -n 20 http://127.0.0.1:1/", false),
+        (Metric::Wrk, "wrk -d2s http://127.0.0.1:1/", false),
+    ] {
+        assert_eq!(metric.strictness(load).is_some(), is_strict, "{load}");
+    }
+}
