@@ -122,13 +122,15 @@ impl Guards {
         race.evidence(arm, Claim::GainAtLeast(0.0)) >= self.breaking
     }
 
-    /// Whether a bound of an arm lies within the standard error of what was found: more runs may yet pass it.
+    /// The guard of an arm whose bound lies within the standard error of what was found: more runs may yet
+    /// break it.
     #[must_use]
-    pub fn is_open(&self, arm: usize, beside: Beside) -> bool {
-        self.all.iter().any(|(guard, race)| {
+    pub fn open(&self, arm: usize, beside: Beside) -> Option<Guard> {
+        let is_open = |(guard, race): &&(Guard, Race)| {
             let most = race.standing(arm).map(|at| at.ratio * at.error.exp());
             beside.counts(guard) && most.is_some_and(|most| most > 1.0 + guard.limit_share)
-        })
+        };
+        self.all.iter().find(is_open).map(|(guard, _)| *guard)
     }
 
     /// What each guard shows of an arm.
@@ -188,15 +190,17 @@ pub fn apply(verdict: Verdict, guarded: &[Guarded]) -> Verdict {
     let is_gain = matches!(verdict.word, Word::Keep | Word::Likely);
     match guarded.iter().find(|one| one.is_passed).filter(|_| is_gain) {
         Some(passed) => {
-            let guard = spell(passed.guard);
-            let why = format!(
-                "{}, but guard {guard} may be broken: there are too few runs to tell",
-                verdict.why
-            );
+            let why = doubt(&verdict.why, passed.guard);
             Verdict { word: Word::CannotTell, why, ..verdict }
         }
         None => verdict,
     }
+}
+
+/// What was found, with a guard that speaks against it.
+#[must_use]
+pub fn doubt(found: &str, guard: Guard) -> String {
+    format!("{found}, but guard {} may be broken: there are too few runs to tell", spell(guard))
 }
 
 #[cfg(test)]

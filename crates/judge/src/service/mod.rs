@@ -6,7 +6,8 @@
 //! intervals are those of [`crate::race`]. CPU time per request is that of typical windows ([`typical`]), and
 //! a gain in them is kept only where all windows together do not deny it.
 //!
-//! Guards are those of [`crate::guards`]. One failed request breaks `errors=0`.
+//! Guards are those of [`crate::guards`]. One failed request breaks `errors=0`. A gain is kept only once each
+//! guard's bound lies a standard error above what was found; until then it is likely.
 //!
 //! Of a server that runs already a pair is one block of windows with the remedy off and on in random order:
 //! there are no two starts that could differ, and nothing is learned of another start. [`Watch`] guards
@@ -244,21 +245,18 @@ impl Standings {
             !is_out && !self.race.is_slower(*arm) && self.broken(*arm).is_none()
         };
         let mut open: Vec<usize> = (0..self.names.len()).filter(is_open).collect();
-        let is_sure = |arm: &usize| !self.guards.is_open(*arm, self.beside(*arm));
+        let is_sure = |arm: &usize| self.guards.open(*arm, self.beside(*arm)).is_none();
         let sure: Vec<usize> = open.iter().copied().filter(is_sure).collect();
         let near = self.race.contenders(&open, &sure);
         open.retain(|arm| near.contains(arm) || self.of_arm(*arm).count() < LEAST_PAIRS);
         open
     }
 
-    /// The best arm is to be kept and hardly passes a guard, or nothing is left to race.
+    /// The best arm is to be kept, or nothing is left to race.
     #[must_use]
     pub fn is_decided(&self, pair_ns: Nanos) -> bool {
         let racing = self.racing();
-        let is_kept = |arm: &usize| {
-            self.verdict(*arm, pair_ns).word == Word::Keep
-                && !self.guards.is_open(*arm, self.beside(*arm))
-        };
+        let is_kept = |arm: &usize| self.verdict(*arm, pair_ns).word == Word::Keep;
         racing.is_empty() || self.race.leader(&racing).as_ref().is_some_and(is_kept)
     }
 
@@ -288,6 +286,12 @@ impl Standings {
             verdict.word = Word::CannotTell;
             verdict.why =
                 "typical runs of the load need less, all of them together do not".to_owned();
+        }
+        if let Some(guard) = self.guards.open(arm, self.beside(arm))
+            && verdict.word == Word::Keep
+        {
+            verdict.word = Word::Likely;
+            verdict.why = guards::doubt(&verdict.why, guard);
         }
         verdict
     }

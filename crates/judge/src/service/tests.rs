@@ -239,6 +239,23 @@ fn memory_beyond_its_guard_is_not_kept() {
 }
 
 #[test]
+fn a_gain_near_a_guard_is_likely() {
+    let mut rng = Rng::new(7);
+    for (tails, word) in [([1.02, 1.0], Word::Keep), ([1.3, 1.0], Word::Likely)] {
+        let mut all = standings(&USUAL_GUARDS);
+        for round in 0..6 {
+            let mut noise = || (0.01 * rng.normal()).exp();
+            let plain = side(10.0 * noise(), 1.0, 100, 0.0);
+            all.add(pair(plain, side(8.0 * noise(), tails[round % 2], 100, 0.0)));
+        }
+        let verdict = all.verdict(0, Nanos::secs(1));
+        assert_eq!(verdict.word, word, "{}", verdict.why);
+        assert_eq!(verdict.why.contains("guard p99<+20% may be broken"), word == Word::Likely);
+        assert_eq!(all.is_decided(Nanos::secs(1)), word == Word::Keep);
+    }
+}
+
+#[test]
 fn a_gain_without_its_mechanism_at_the_end_is_not_kept() {
     let arms = [("arm".to_owned(), Shows::AnonHuge)];
     let mut all = Standings::new(Quantity::CpuPerRequest, &[], &arms);
