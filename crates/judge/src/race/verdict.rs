@@ -205,7 +205,8 @@ impl Findings<'_> {
         })
     }
 
-    /// The time in which evidence that goes on growing as it did would prove the gain.
+    /// The time in which evidence that goes on growing as it did would prove the gain. None where the times
+    /// prove it already: what is missing then is no run.
     fn settled_by(&self, effect: &Effect) -> Option<Nanos> {
         // Below this what was seen may be chance altogether.
         const LEAST_GROWTH: f64 = 0.5;
@@ -213,9 +214,9 @@ impl Findings<'_> {
         if worth < LEAST_GROWTH {
             return None;
         }
-        let times = (PROVEN.ln() / gain).max(WORTH.ln() / worth).max(1.0);
+        let times = (PROVEN.ln() / gain).max(WORTH.ln() / worth);
         let runs = f64::from(effect.runs + effect.control_runs);
-        Some(Nanos::from_f64((times - 1.0) * runs * self.run_ns))
+        (times > 1.0).then(|| Nanos::from_f64((times - 1.0) * runs * self.run_ns))
     }
 }
 
