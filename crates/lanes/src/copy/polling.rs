@@ -12,7 +12,8 @@
 //!
 //! No byte is later than without. When all tries were in vain, and not only now and then between large
 //! pieces, the next looks come only after ever more calls, so that a slow writer costs nothing. Only a
-//! splice has a flag not to wait; read(2) is not polled. Overhead: one look at the clock for each piece that was slept for.
+//! splice has a flag not to wait; read(2) is not polled. Overhead: one look at the clock for each
+//! piece that was slept for.
 
 use super::calls::Transfer;
 use rustix::io::Errno;
