@@ -145,7 +145,8 @@ impl Metric {
     pub fn strictness(&self, command: &str) -> Option<&'static str> {
         let command = Command::new(command);
         let is_lenient = |of: output::Arguments<'_, '_>| of.value("-l").is_some();
-        let is_strict = matches!(self, Self::Ab) && !command.arguments("ab").is_some_and(is_lenient);
+        let is_strict =
+            matches!(self, Self::Ab) && !command.arguments("ab").is_some_and(is_lenient);
         is_strict.then_some(
             "ab counts an answer of another length than the first as failed, unless it is given -l",
         )
