@@ -241,7 +241,7 @@ fn memory_beyond_its_guard_is_not_kept() {
 #[test]
 fn a_gain_near_a_guard_is_likely() {
     let mut rng = Rng::new(7);
-    for (tails, word) in [([1.02, 1.0], Word::Keep), ([1.3, 1.0], Word::Likely)] {
+    for (tails, word) in [([1.02, 1.0], Word::Keep), ([1.4, 1.0], Word::Likely)] {
         let mut all = standings(&USUAL_GUARDS);
         for round in 0..6 {
             let mut noise = || (0.01 * rng.normal()).exp();
