@@ -134,10 +134,10 @@ fn what_cannot_be_applied_is_one_line() {
     let fixed = saved(&place, "heap-small", "/bin/echo", true);
     let env = place.path().join("env");
     let why = refused(&fixed, &["--env-file", env.to_str().unwrap(), "--yes"]);
-    assert!(why.contains("an environment does not hold heap-small"), "{why}");
+    assert!(why.contains("environment variables are not enough for heap-small"), "{why}");
     assert!(
-        refused(&fixed, &["--systemd", "a/b", "--user", "--yes"]).contains("no name of a unit")
+        refused(&fixed, &["--systemd", "a/b", "--user", "--yes"]).contains("not the name of a unit")
     );
-    assert!(refused(&fixed, &["--systemd", "a.timer", "--user"]).contains("no service"));
+    assert!(refused(&fixed, &["--systemd", "a.timer", "--user"]).contains("not a service"));
     assert!(refused(&fixed, &[]).contains("--systemd"), "a place is needed");
 }

@@ -129,7 +129,7 @@ fn what_is_not_cached_counts() {
     assert!(is_near(pread.parts.device_ns, 10_240_000.0), "{pread:?}");
     let refused = ground.choose(&["--measure"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(3));
-    assert!(said(&refused.stderr).contains("only part of the file is cached"));
+    assert!(said(&refused.stderr).contains("--measure needs the whole file"));
 }
 
 #[test]

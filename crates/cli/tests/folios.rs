@@ -72,7 +72,7 @@ fn without_the_right_to_set_them_the_words_that_are_there_are_named() {
     assert_eq!(done.status.code(), Some(7));
     let reported = said(&done.stderr);
     assert!(
-        reported.contains(&format!("at `{small}`")) && reported.contains("--system"),
+        reported.contains(&format!("to `{small}`")) && reported.contains("--system"),
         "{reported}"
     );
     assert_eq!(reported.lines().count(), 1, "{reported}");

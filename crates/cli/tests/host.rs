@@ -51,7 +51,7 @@ fn what_cannot_be_pooled_or_measured_again_is_one_line() {
     };
     let empty = place.path().join("empty");
     std::fs::create_dir(&empty).unwrap();
-    refused(&["merge", empty.to_str().unwrap()], "no .json file there");
+    refused(&["merge", empty.to_str().unwrap()], "no saved run (*.json) in the given paths");
     refused(&["merge", "/no/such/directory"], "/no/such/directory");
     std::fs::write(empty.join("bad.json"), "{").unwrap();
     refused(&["merge", empty.to_str().unwrap()], "bad.json");

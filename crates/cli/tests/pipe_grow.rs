@@ -137,7 +137,7 @@ fn what_was_left_alone_is_reported_with_the_reason() {
     let wanted = format!("1 pipe(s) unchanged: {} names vmsplice", writer.display());
     assert!(reported.contains(&wanted), "{reported}");
     let first = reported.lines().next().unwrap();
-    assert!(first.starts_with("pagewise: pipe-grow: programs that lend pages"), "{reported}");
+    assert!(first.starts_with("pagewise: pipe-grow: do not use pipe-grow"), "{reported}");
     let quiet = place.pagewise(&["run", "--with", "pipe-grow", "--", "true"]).output().unwrap();
     assert!(quiet.stderr.is_empty(), "a program's standard error that is no terminal is its own");
 }

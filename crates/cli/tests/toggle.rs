@@ -271,7 +271,7 @@ fn a_killed_helper_leaves_nothing_on() {
         let done = child.wait_with_output().unwrap();
         assert_eq!(done.status.code(), Some(2), "{}", said(&done.stderr));
         let text = said(&done.stderr);
-        assert!(text.contains("the helper that switches ended unexpectedly"), "{arm}: {text}");
+        assert!(text.contains("that switches remedies ended unexpectedly"), "{arm}: {text}");
         assert!(!service.is_changed(&before), "{arm}: {:?}", service.settings());
         still_serves(&place, &service);
     }
@@ -333,12 +333,12 @@ fn without_live_nothing_is_touched() {
     };
     let pid = service.pid().to_string();
     let asked = session(&place, &service, 100, &[]);
-    refused(asked, &["without --live nothing is changed", &pid, "(served)", "help: add --live"]);
+    refused(asked, &["tune -p needs --live", &pid, "(served)", "help: add --live"]);
     let own = std::process::id().to_string();
     let load = ["--load", "true", "--metric", METRIC, "--live"];
     let mut command = place.pagewise(&["tune", "-p", &own]);
     command.args(load);
-    refused(command, &["started pagewise itself"]);
+    refused(command, &["is an ancestor of pagewise"]);
     let mut command = place.pagewise(&["tune", "-p", "4194304"]);
     command.args(load);
     refused(command, &["no process 4194304 is running"]);

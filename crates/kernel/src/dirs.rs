@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum DirError {
     /// Neither variable gives an absolute path.
-    #[error("no place for the {what} directory: neither {variable} nor HOME is an absolute path")]
+    #[error("cannot choose a {what} directory: neither {variable} nor HOME is an absolute path")]
     NoHome {
         /// "state" or "cache".
         what: &'static str,
@@ -87,7 +87,7 @@ impl DirError {
             | Self::Unsafe { variable: "", path, .. }
             | Self::Doubtful { variable: "", path, .. } => {
                 format!(
-                    "only root may own it, and it has only this place: ls -ld {}",
+                    "root must own it and nobody else may write to it; check: ls -ld {}",
                     path.display()
                 )
             }
@@ -95,10 +95,15 @@ impl DirError {
                 format!("set {variable} to a directory that you may write to")
             }
             Self::Doubtful { variable, at, why, .. } => match why {
-                Doubt::Foreign(_) => format!("set {variable} to a directory below your own"),
+                Doubt::Foreign(_) => {
+                    format!("set {variable} to a path whose directories belong to you or root")
+                }
                 Doubt::Open | Doubt::Group(_) => {
                     let at = at.display();
-                    format!("chmod go-w {at}, or set {variable} to a directory below another")
+                    format!(
+                        "chmod go-w {at}, or set {variable} to a path that only you and root \
+                         can change"
+                    )
                 }
             },
             Self::Unsafe { path, variable, why, .. } => {

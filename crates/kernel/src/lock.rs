@@ -85,14 +85,15 @@ impl LockError {
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::Held(Holder { pid: Some(pid), .. })
-            | Self::Changing(Holder { pid: Some(pid), .. }) => {
+            Self::Held(Holder { pid: Some(pid), .. }) => {
+                format!("wait for it to end (tune, ab: --wait 1h), or stop it: kill {pid}")
+            }
+            Self::Changing(Holder { pid: Some(pid), .. }) => {
                 format!("wait for it to end, or stop it: kill {pid}")
             }
-            Self::Held(_) => {
-                "wait for it to end, or find it as root: ss -xap | grep pagewise-experiment"
-                    .to_owned()
-            }
+            Self::Held(_) => "wait for it to end (tune, ab: --wait 1h), or find it as root: \
+                ss -xap | grep pagewise-experiment"
+                .to_owned(),
             Self::Changing(_) => "wait for it to end, or stop it".to_owned(),
             Self::Dir(_) | Self::Sys(_) => {
                 "run as root: only root may change settings of the machine".to_owned()

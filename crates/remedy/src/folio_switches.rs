@@ -157,7 +157,8 @@ fn in_the_way(error: &pagewise_kernel::SysError) -> String {
 /// What would help, as words are now.
 pub(crate) fn unlock(now: &SmallFolios) -> String {
     format!(
-        "folios of {} are at `{}` and those of the largest size at `{}`: use --system as root to set them to `{}` and `{}` meanwhile",
+        "{} folios are set to `{}` and the largest to `{}`; run as root with --system to set \
+         `{}` and `{}` for the run",
         SmallFolios::SIZE,
         now.small,
         now.largest,
@@ -186,9 +187,10 @@ fn repair_in(directory: &Path, root: &Path) -> Option<String> {
         .map_err(|error| error.to_string())
         .and_then(|record: Record| settle(&path, &record, root));
     Some(match done {
-        Ok(()) => "put back for whom folios are, changed by a killed run".to_owned(),
+        Ok(()) => "restored the huge page settings that a killed run had changed".to_owned(),
         Err(why) => format!(
-            "cannot put back for whom folios are, changed by a killed run ({why}); see `{}`",
+            "cannot restore the huge page settings that a killed run changed ({why}); \
+             the old values are in `{}`",
             path.display()
         ),
     })
@@ -253,7 +255,7 @@ mod tests {
         let mut record = switched.changed.take().unwrap();
         drop((switched, permit));
         let reported = repair_in(directory.path(), root.path()).unwrap();
-        assert!(reported.starts_with("put back"), "{reported}");
+        assert!(reported.starts_with("restored"), "{reported}");
         assert_eq!(words(root.path()), ["never", "inherit"]);
         record.changed[0] =
             Changed { before: "odd".into(), since: "never".into(), ..record.changed[0].clone() };

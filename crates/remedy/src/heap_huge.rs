@@ -13,8 +13,8 @@
 //!   in small steps gain nothing by this: they do not fit.
 //!
 //! One fault then fills 2 MiB instead of 4 KiB, and one TLB entry covers it. Cost: memory is
-//! rounded up to huge pages; fork copies 2 MiB at a time; a program that touches its memory
-//! sparsely gets slower, which is why it is only kept after proof.
+//! rounded up to huge pages; after fork, the first write to a huge page splits it; a program
+//! that touches its memory sparsely gets slower, which is why it is only kept after proof.
 
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use crate::target::Target;
@@ -240,7 +240,7 @@ impl Remedy for HeapHuge {
         let mut notes = vec![
             "memory is rounded up to 2 MiB pages; programs that use it sparsely need more"
                 .to_owned(),
-            "after fork, the first write to a page copies 2 MiB instead of 4 KiB".to_owned(),
+            "after fork, the first write to each huge page splits it into small pages".to_owned(),
         ];
         if dose.settings.env.iter().any(|merge| merge.name == "GLIBC_TUNABLES") {
             notes.push(

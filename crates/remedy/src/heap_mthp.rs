@@ -51,7 +51,7 @@ impl Remedy for HeapMthp {
         "the heap on folios of 64 KiB: one fault instead of 16, less memory than on 2 MiB"
     }
     fn parameters(&self) -> &'static str {
-        "none; run --system sets the switches of the kernel meanwhile"
+        "none; run --system changes the kernel's settings while the program runs"
     }
 
     fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
@@ -98,7 +98,8 @@ impl Remedy for HeapMthp {
 
     fn notes(&self, _dose: &Dose) -> Vec<String> {
         vec![
-            "meanwhile no program of the machine has new pages of 2 MiB without a file".to_owned(),
+            "while this runs, no program on the machine gets new 2 MiB pages for anonymous memory"
+                .to_owned(),
             "for good, as root: echo madvise >/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled; \
              echo never >/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled"
                 .to_owned(),
@@ -123,7 +124,7 @@ mod tests {
         assert_eq!(refusal("madvise", "never", false), None);
         assert_eq!(refusal("never", "inherit", true), None);
         let off = refusal("never", "inherit", false).unwrap();
-        assert!(off.contains("64 KiB") && off.contains("--system as root"), "{off}");
+        assert!(off.contains("64 KiB") && off.contains("as root with --system"), "{off}");
         assert!(refusal("always", "never", true).unwrap().contains("on for all"));
         let none = HeapMthp::refusal(&constructed::machine()).unwrap();
         assert!(none.contains("Linux 6.8"), "{none}");

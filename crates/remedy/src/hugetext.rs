@@ -161,7 +161,7 @@ impl Settings {
                 changes.push(Change { setting, before: now, after: self.tree.get(setting)? });
             } else {
                 notes.push(format!(
-                    "{} is {now}: it was changed by someone else since, so it stays unchanged",
+                    "something else changed {} to {now}, so pagewise leaves it",
                     setting.file()
                 ));
             }
@@ -293,7 +293,7 @@ mod tests {
         settings.tree.set(Setting::Mode, 2).unwrap();
         let (changes, notes) = settings.put_back().unwrap();
         assert_eq!((changes.len(), get(&settings).0), (0, 2));
-        assert!(notes[0].contains("is 2: it was changed by someone else since"), "{notes:?}");
+        assert!(notes[0].contains("to 2, so pagewise leaves it"), "{notes:?}");
         // Begun again, that is what comes back.
         settings.change(Setting::Mode, 0).unwrap();
         settings.tree.set(Setting::Mode, 2).unwrap();

@@ -39,7 +39,8 @@ impl PipeGrow {
 }
 
 /// What cannot be seen of a program before it harms itself.
-const UNSEEN: &str = "programs that lend pages to pipes (vmsplice) are recognised by their code, and their pipes stay unchanged; do not use pipe-grow for a script that makes that call by its number, or that starts, on a pipe in use, a program that assumes 64 KiB";
+const UNSEEN: &str = "do not use pipe-grow for scripts that call vmsplice by number, \
+    or pass a pipe in use to a program that assumes 64 KiB";
 
 /// Why pipes of the program must keep their capacity.
 fn obstacle(traced: &Traced) -> Option<&'static str> {

@@ -223,10 +223,10 @@ impl Subject {
             (Some(_), Some(longest)) => {
                 format!("it was written less than {} ago", Nanos::from(longest))
             }
-            (None, _) => "its time of last change lies in the future".to_owned(),
+            (None, _) => "its modification time is in the future".to_owned(),
             (_, None) => "this kernel keeps written pages in memory without limit".to_owned(),
         };
-        let why = format!("{why}, and whether it is on disk {who}");
+        let why = format!("{why}; whether its data is on disk {who}");
         Some(refuse(why, help.to_owned()))
     }
 

@@ -71,7 +71,7 @@ impl Record {
         let Self { before_pages, most_pages, .. } = self;
         if now > *most_pages || before_pages > most_pages {
             return Err(format!(
-                "the pool of huge pages has {now} pages: it was changed by someone else since, so it stays unchanged"
+                "something else changed the pool to {now} huge pages, so pagewise leaves it"
             ));
         }
         Ok(now.saturating_sub(*before_pages))
@@ -245,7 +245,7 @@ fn repair_in(directory: &Path) -> Option<String> {
     let path = directory.join(NAME);
     path.symlink_metadata().ok()?;
     let impossible = |why: String| {
-        Some(format!("huge pages reserved by a killed run are not given back: {why}"))
+        Some(format!("cannot give back the huge pages that a killed run reserved: {why}"))
     };
     let _lock = match SettingsLock::acquire_in(directory) {
         // The owner lives, or somebody else repairs it.
@@ -263,7 +263,10 @@ fn repair_in(directory: &Path) -> Option<String> {
             "gave back {pages} huge pages of {}, reserved by a killed run",
             record.page_bytes
         )),
-        Err(why) => impossible(format!("{why} (there were {} before)", record.before_pages)),
+        Err(why) => impossible(format!(
+            "{why}; the old size was {} pages (vm.nr_hugepages)",
+            record.before_pages
+        )),
     }
 }
 
@@ -289,7 +292,10 @@ pub fn ensure(
 ) -> Result<(), String> {
     let page = hugetlb::usual().map_err(|error| error.to_string())?;
     if page != need.page_bytes {
-        return Err(format!("the pool's usual pages have {page} here"));
+        return Err(format!(
+            "the default huge page size is {page} here, and this remedy needs {}",
+            need.page_bytes
+        ));
     }
     let pool = hugetlb::pool(page).map_err(|error| error.to_string())?;
     let missing = need.pages().saturating_sub(pool.available_pages());
@@ -328,7 +334,7 @@ mod tests {
     fn only_what_was_added_is_given_back() {
         let added = |now| record(3, 10).added(now);
         assert_eq!([added(3), added(2), added(7), added(10)], [Ok(0), Ok(0), Ok(4), Ok(7)]);
-        assert!(added(11).unwrap_err().contains("changed by someone else since"));
+        assert!(added(11).unwrap_err().contains("something else changed the pool"));
         assert!(record(10, 3).added(1).is_err(), "no range at all");
     }
 

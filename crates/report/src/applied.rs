@@ -43,12 +43,12 @@ pub fn undone_page(applied: &Applied, what: &str) -> Document {
     page
 }
 
-/// The changes that stand.
+/// The changes in effect.
 #[must_use]
 pub fn applied_list(all: &[Applied]) -> Document {
     let mut page = Document::default();
     if all.is_empty() {
-        page.para("no change stands", 0, Tone::Plain);
+        page.para("no changes in effect", 0, Tone::Plain);
         return page;
     }
     let mut table = Table::new(&[
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_list_names_each_change() {
-        assert_eq!(text(&applied_list(&[])), "no change stands\n");
+        assert_eq!(text(&applied_list(&[])), "no changes in effect\n");
         let shown = text(&applied_list(&[applied(None)]));
         assert!(shown.contains("place=one") && shown.contains("50-pagewise.conf"), "{shown}");
     }

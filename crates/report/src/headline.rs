@@ -137,7 +137,8 @@ fn tune_headline(run: &Run) -> String {
         }
         Some(Outcome::CannotTell { why }) => {
             let halted = run.experiment.as_ref().is_some_and(|e| e.halted.is_some());
-            match best(verdicts(run), quantity).filter(|_| !halted) {
+            let open = verdicts(run).iter().filter(|v| v.word == Word::CannotTell && !halted);
+            match best(open, quantity) {
                 Some((arm, time)) => format!("cannot tell: {arm} has {time} so far"),
                 None => format!("cannot tell: {why}"),
             }
@@ -151,8 +152,11 @@ fn tune_headline(run: &Run) -> String {
 }
 
 /// The arm with the least time that was not refused, and that time.
-fn best(verdicts: &[Verdict], quantity: Quantity) -> Option<(&str, String)> {
-    let ran = verdicts.iter().filter(|v| v.word != Word::Reject);
+fn best<'a>(
+    verdicts: impl IntoIterator<Item = &'a Verdict>,
+    quantity: Quantity,
+) -> Option<(&'a str, String)> {
+    let ran = verdicts.into_iter().filter(|v| v.word != Word::Reject);
     let timed = ran.filter_map(|v| Some((v.arm.as_str(), v.effect.as_ref()?)));
     let best = timed.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))?;
     Some((best.0, effect_phrase(best.1, quantity)))

@@ -199,7 +199,7 @@ fn process_table(processes: &[ProcessSeen]) -> Document {
 fn sample_text(samples: &Samples) -> String {
     let total = samples.total();
     if total == 0 {
-        return "taken, but none hit the program".to_owned();
+        return "none fell on the program: it used too little CPU time".to_owned();
     }
     let kernel = percent(samples.kernel_total() as f64 / total as f64);
     let mut text = format!("{}, {kernel} of them in the kernel", count(total));

@@ -59,7 +59,7 @@ fn flame_graph(sorted: &Sorted) -> String {
         }
     }
     let subtitle = format!(
-        "{} samples of {}; callees stand on their callers; those of the kernel stand on the program's",
+        "{} samples of {}; callees are above callers, kernel frames above the program's",
         count(sorted.samples),
         sorted.period_ns
     );

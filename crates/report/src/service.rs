@@ -218,6 +218,22 @@ fn cells(side: &Side, (number, window): (usize, &Window)) -> Vec<String> {
     cells
 }
 
+/// How the two sides of a pair ran.
+fn how_text(service: &Service) -> String {
+    let text = match service.mode {
+        Mode::Duet => "both servers of a pair at once, each on half of the CPUs, which they swap",
+        Mode::Restart => "one server after the other, which needs more pairs",
+        Mode::Toggle => "one process, in random order; nothing is shown of another start of it",
+    };
+    match service.pairs.iter().filter(|pair| pair.mode != service.mode).count() {
+        0 => text.to_owned(),
+        apart => format!(
+            "{text}; in {apart} of the pairs one after the other, because they would share the \
+             huge pages of a file"
+        ),
+    }
+}
+
 fn made_text(service: &Service, experiment: &Experiment) -> String {
     let (one, several) = unit(service);
     let pairs = counted(service.pairs.len() as u64, one, several);
@@ -229,18 +245,14 @@ fn made_text(service: &Service, experiment: &Experiment) -> String {
     let requests = all.iter().fold(0.0, |sum, window| sum + window.load.requests);
     let failed = all.iter().filter_map(|window| window.load.errors).fold(0.0, |sum, one| sum + one);
     let times: Vec<f64> = all.iter().map(|window| window.wall_ns.0 as f64).collect();
-    let how = match service.mode {
-        Mode::Duet => "both servers of a pair at once, each on half of the CPUs, which they swap",
-        Mode::Restart => "one server after the other, which needs more pairs",
-        Mode::Toggle => "one process, in random order; nothing is shown of another start of it",
-    };
     let of_what = match service.mode {
         Mode::Duet | Mode::Restart => format!("of fresh starts, {windows} of the load on each"),
         Mode::Toggle => format!("of {windows} of the load with each remedy off and on"),
     };
     format!(
-        "{pairs} {of_what}, {} long; {requests:.0} requests, {failed:.0} failed; {how} ({}: {}); seed {}, budget {}",
+        "{pairs} {of_what}, {} long; {requests:.0} requests, {failed:.0} failed; {} ({}: {}); seed {}, budget {}",
         Nanos::from_f64(mean(&times)),
+        how_text(service),
         service.mode.name(),
         service.mode_why,
         experiment.design.seed,

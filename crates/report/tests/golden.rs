@@ -259,7 +259,17 @@ fn headlines_of_every_outcome_fit_a_line() {
         run.experiment.as_mut().unwrap().halted = Some(why.into());
         pagewise_report::headline(&run)
     };
-    assert_eq!(halted("the control failed"), "cannot tell: the control failed");
+    assert_eq!(halted("the reference failed"), "cannot tell: the reference failed");
+}
+
+#[test]
+fn what_cannot_be_told_is_an_open_arm() {
+    let arm = |name: &str, word, ratio| verdict(name, word, "why", Some(effect(ratio, 0.9, 1.1)));
+    let mut run = run(RunKind::Tune, Some(Outcome::CannotTell { why: "place: why".into() }));
+    let arms = vec![arm("pool", Word::NoGain, 0.99), arm("place", Word::CannotTell, 1.02)];
+    run.experiment = Some(experiment(arms));
+    let text = pagewise_report::headline(&run);
+    assert_eq!(text, "cannot tell: place has 2.0% more time (-10..10%) so far");
 }
 
 #[test]

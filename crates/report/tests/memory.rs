@@ -157,7 +157,7 @@ fn use_within_a_time_is_shown() {
     let used = MemoryAccount { used_within_ns: Some(Nanos::secs(5)), ..account() };
     let text = memory_section(&used).text(&PLAIN);
     assert!(
-        text.contains("200 MiB of 200 MiB resident within 5.00 s; of code and files 0 B"),
+        text.contains("within 5.00 s the program used 200 MiB of 200 MiB resident; 0 B"),
         "{text}"
     );
 }

@@ -146,7 +146,8 @@ mod tests {
         let one = |pid, state, foreign| Survivor { pid, name: "y".into(), state, foreign };
         let error = killed(vec![one(7, 'D', false), one(8, 'S', true)]).check("x".into());
         let text = error.unwrap_err().to_string();
-        let expected = "7 `y` (it waits in the kernel, state D), 8 `y` (it belongs to another user";
+        let expected = "7 `y` (it is blocked in the kernel, state D), \
+            8 `y` (it belongs to another user";
         assert!(text.contains(expected) && text.contains("2 processes"), "{text}");
         assert!(text.contains(&format!("within {} s", KILL_PATIENCE.as_secs())), "{text}");
     }

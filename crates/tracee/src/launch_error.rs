@@ -94,8 +94,8 @@ impl fmt::Display for Survivor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.state {
             _ if self.foreign => "it belongs to another user",
-            'D' => "it waits in the kernel",
-            _ => "it goes on",
+            'D' => "it is blocked in the kernel",
+            _ => "it is still running",
         };
         write!(f, "{} `{}` ({why}, state {})", self.pid, self.name, self.state)
     }

@@ -40,7 +40,7 @@ impl Comparison<'_> {
         let since = world.now();
         let machine = world.machine();
         if machine.hypervisor.is_some() {
-            world.tell(&Event::Stage("unit prices of this machine"));
+            world.tell(&Event::Stage("measuring this machine's unit prices"));
             run.prices = Some(world.prices()?);
         }
         run.machine = Some(machine);

@@ -180,7 +180,8 @@ fn room_for(pairs: u32, cost: Nanos) -> Nanos {
 
 /// Why an arm with this check is rejected, if it is.
 fn differs(check: &OutputCheck) -> Option<String> {
-    (!check.equal).then(|| format!("its output is not the control's: {}", check.notes.join("; ")))
+    (!check.equal)
+        .then(|| format!("its output differs from the reference: {}", check.notes.join("; ")))
 }
 
 /// The limits of an arm: one with a command of its own may need more memory than the program does.
@@ -223,8 +224,8 @@ struct WorldLab<'a, 'w> {
 impl WorldLab<'_, '_> {
     fn warnings(&self) -> Vec<String> {
         let told = [
-            (self.cold, "run(s) read data from a device that had been in the page cache"),
-            (self.unconditioned, "run(s) began before the host had their memory ready"),
+            (self.cold, "run(s) read from disk what had been in the page cache"),
+            (self.unconditioned, "run(s) started before the host had supplied their memory"),
         ];
         let counted = told.into_iter().filter(|(runs, _)| *runs > 0);
         counted.map(|(runs, what)| format!("{runs} {what}")).collect()

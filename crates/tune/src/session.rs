@@ -161,14 +161,14 @@ impl<'a> Session<'a> {
     }
 
     fn price(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
-        world.tell(&Event::Stage("unit prices of this machine"));
+        world.tell(&Event::Stage("measuring this machine's unit prices"));
         self.run.machine = Some(world.machine());
         self.run.prices = Some(world.prices()?);
         Ok(Step::Trace)
     }
 
     fn trace(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
-        world.tell(&Event::Stage("traced look"));
+        world.tell(&Event::Stage("tracing one run"));
         let (traced, said) = world.traced()?;
         self.run.warnings.extend(look::rerun(self.request, &traced, said)?);
         self.traced = Some(traced);
@@ -176,7 +176,7 @@ impl<'a> Session<'a> {
     }
 
     fn time(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
-        world.tell(&Event::Stage("timed look"));
+        world.tell(&Event::Stage("timing the plain program"));
         let plain = Arm::plain(self.request);
         let traced = self.traced.take().unwrap_or_else(|| Fact::missing("no traced look"));
         let limits = look::first_limits(&traced);
@@ -217,7 +217,7 @@ impl<'a> Session<'a> {
         if self.cost_ns.0.saturating_mul(ACCOUNT_RUNS) > left {
             return Ok(());
         }
-        world.tell(&Event::Stage("account of its memory"));
+        world.tell(&Event::Stage("measuring its memory"));
         let limits = Limits { time: Some(Nanos(left / ACCOUNT_PART)), ..self.limits };
         match world.accounted(&Arm::plain(self.request), &limits)? {
             Fact::Known(account) => self.run.memory = Some(account),
@@ -239,7 +239,7 @@ impl<'a> Session<'a> {
         if !price.is_some_and(|price| look::is_worth_recording(runs, price)) {
             return Ok(Fact::missing("its faults cost too little for a separate run"));
         }
-        world.tell(&Event::Stage("recorded look"));
+        world.tell(&Event::Stage("recording page faults"));
         world.recorded(&Arm::plain(self.request), timing)
     }
 

@@ -47,8 +47,8 @@ pub enum Stop {
         /// Why there was no look.
         why: String,
     },
-    /// It failed in the look.
-    #[error("{} failed in the look: {ended}{}", who(.arm.as_deref()), quoted(.said))]
+    /// It failed in a trial run.
+    #[error("{} failed in a trial run: {ended}{}", who(.arm.as_deref()), quoted(.said))]
     Failed {
         /// The arm, where it is not the program as it is.
         arm: Option<String>,
@@ -75,7 +75,7 @@ pub enum Stop {
     #[error("cannot compare the output of a plain run: {0}")]
     Output(String),
     /// Files that an arm needs in huge folios cannot be brought into them.
-    #[error("not on huge pages: {0}")]
+    #[error("cannot set the page size of this arm's files: {0}")]
     NotHuge(String),
     /// What an arm needs of the pool of huge pages, or of settings of the machine, is not there.
     #[error("{0}")]
@@ -108,7 +108,7 @@ fn who(arm: Option<&str>) -> String {
 }
 
 fn quoted(said: &str) -> String {
-    if said.is_empty() { String::new() } else { format!(" (it says: {said})") }
+    if said.is_empty() { String::new() } else { format!(" (its last line: {said})") }
 }
 
 impl Stop {

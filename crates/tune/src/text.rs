@@ -60,9 +60,9 @@ impl Subject<'_> {
     fn fill(&self, run: &mut Run, world: &mut dyn World) -> Result<(), Stop> {
         let machine = world.machine();
         run.machine = Some(machine.clone());
-        world.tell(&Event::Stage("unit prices of this machine"));
+        world.tell(&Event::Stage("measuring this machine's unit prices"));
         run.prices = Some(world.prices()?);
-        world.tell(&Event::Stage("traced look"));
+        world.tell(&Event::Stage("tracing one run"));
         let (traced, said) = world.traced()?;
         let notes = look::rerun(self.request, &traced, said)?;
         run.warnings.extend(notes);
@@ -100,7 +100,7 @@ impl Subject<'_> {
         arms: &Arms,
         world: &mut dyn World,
     ) -> Result<(), Stop> {
-        world.tell(&Event::Stage("timed look"));
+        world.tell(&Event::Stage("timing the plain program"));
         let limits = look::first_limits(&traced);
         let timed = look::time(world, &arms.off, self.request.ignore_failure, limits, |_, _| true)?;
         let off_text = world.text_on_huge_pages(&arms.files);

@@ -18,9 +18,9 @@ Examples:
   pagewise apply --undo                          the newest change
   pagewise apply --undo 2
 
-The change is shown first, checked by the format's own reader (systemd-analyze
-verify, sh -n), and written after you confirm it. It has effect after the
-commands that are printed then. Only a proven gain is applied; see --likely.
+pagewise shows the change and writes it after you confirm it. It first checks
+drop-ins (systemd-analyze verify) and wrappers (sh -n). Then run the commands
+that it prints. Only a proven gain is applied; see --likely.
 
 Exit codes: 0 done, or nothing to do; 2 usage, refused or failed.")]
 pub(crate) struct Apply {
@@ -63,13 +63,13 @@ pub(crate) struct Apply {
     /// Print as JSON; never asks
     #[arg(long)]
     pub(crate) json: bool,
-    /// List the changes that stand
+    /// List the changes in effect
     #[arg(long, group = "task")]
     pub(crate) list: bool,
     /// Take a change back: number N of --list [default: the newest]
     #[arg(long, value_name = "N", num_args = 0..=1, group = "task")]
     pub(crate) undo: Option<Option<u32>>,
-    /// Take it back although its file was changed since
+    /// Undo even if the file was edited since; those edits are lost
     #[arg(long, requires = "undo")]
     pub(crate) force: bool,
 }

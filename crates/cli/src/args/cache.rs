@@ -18,9 +18,9 @@ Examples:
 Data that is not on disk yet is never dropped. All processes share the page
 cache: dropped data must be read from disk again.
 
-Exit codes: 0 done, or nothing to do; 1 less is on huge pages than before, or
-less was saved or is back than asked; 2 usage or failure; 3 refused, or done in
-part; 130 interrupted.")]
+Exit codes: 0 done, or nothing to do; 1 less is on huge pages than before, or a
+save or restore was incomplete; 2 usage or failure; 3 refused, or done in part;
+130 interrupted.")]
 pub(crate) struct Cache {
     #[command(subcommand)]
     pub(crate) verb: CacheVerb,
@@ -99,7 +99,7 @@ pub(crate) struct SavedPages {
     /// Save the files that process PID and its descendants map or have open
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Option<i32>,
-    /// Save what the list FILE was made of, and replace FILE
+    /// Save the same paths as list FILE, and replace FILE
     #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "pid"])]
     pub(crate) again: Option<PathBuf>,
     /// Files and directories

@@ -87,8 +87,8 @@ Examples:
   pagewise apply last --systemd redis-server     keep what was proven
   pagewise doctor                                what this machine allows
 
-Exit codes: 0 done, 1 slower than asked, 2 usage or failure, 3 cannot tell.
-`run`, `profile` and `faults` end with the program's own status.";
+Exit codes: 0 done, 1 a check failed, 2 usage or failure, 3 cannot tell.
+`run`, `profile`, `faults` and `order record` end with the program's own status.";
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

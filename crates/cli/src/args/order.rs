@@ -115,8 +115,8 @@ Faults are counted on the program's file as the page cache has it: predicted
 pages are touched there. Copy the program as it will be installed first, because
 the cache has a copy in other folios than what a linker has just written.
 
-A function that is called counts whole. With --touched, one file for each order,
-only pages that the run touched of it count.
+A called function counts with all its pages. With --touched (one file for each
+order), only the pages that the run touched count.
 
 Exit codes: 0 done; 2 usage or failure.")]
     Predict(Predict),
@@ -212,7 +212,7 @@ pub(crate) struct Record {
     /// The functions that the program calls, from a recording: variables that they name come first
     #[arg(long, value_name = "LIST", requires = "variables")]
     pub(crate) called: Option<PathBuf>,
-    /// Run nothing: make one list of these, so that what all call comes first
+    /// Run nothing: merge these lists; functions in all of them come first
     #[arg(long, value_name = "LIST", num_args = 1.., conflicts_with_all = ["command", "libraries", "only", "json", "pages", "variables", "html", "map"])]
     pub(crate) merge: Vec<PathBuf>,
     /// Run nothing: list what a program with `order hooks` has written to these files
@@ -262,7 +262,7 @@ pub(crate) struct Predict {
 /// A weight: a positive number.
 fn weight(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| format!("`{text}` is no positive number"))
+    number.ok_or_else(|| format!("`{text}` is not a positive number"))
 }
 
 /// `pagewise order emit`
@@ -274,7 +274,7 @@ pub(crate) struct Emit {
     /// Weights of several workloads [default: 1 each]
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = weight)]
     pub(crate) weight: Vec<f64>,
-    /// Who links the program
+    /// Linker to write the order for
     #[arg(long, value_name = "LINKER", value_parser = PossibleValuesParser::new(Linker::NAMES)
         .try_map(|name| name.parse::<Linker>()))]
     pub(crate) linker: Linker,

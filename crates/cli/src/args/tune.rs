@@ -38,8 +38,8 @@ CPUs. It undoes everything, on every way out. See docs/services.md.
 
 Exit codes: 0 done; 2 usage, failure, or not safe to run again; 3 cannot tell,
 or another experiment runs; 126 not executable; 127 not found; 130 interrupted,
-after printing what is known. A result that cannot be saved is printed anyway;
-only a failing --save is a failure.")]
+after printing what is known. If the history cannot store the result, tune still
+prints it and exits as usual. A failed --save or --html exits with 2.")]
 pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) experiment: ExperimentArgs,
@@ -49,14 +49,14 @@ pub(crate) struct Tune {
     /// Try only these remedies (NAME or NAME=PARAMETER, separated by commas)
     #[arg(long, value_name = "LIST")]
     pub(crate) only: Option<String>,
-    /// What decides: time, cpu or memory; of a service cpu-per-request, throughput, p99 or memory
+    /// What to compare: time, cpu or memory; for a service cpu-per-request, throughput, p99 or memory
     /// [default: time, or cpu-per-request]
     #[arg(long, value_enum, value_name = "GOAL", hide_possible_values = true)]
     pub(crate) goal: Option<GoalKind>,
-    /// Reject an arm beyond this bound, such as memory<+10%, time<+3%, p99<+20% or errors=0 (repeatable; your
-    /// bounds replace the default ones)
-    /// [default: memory<+10%, for memory time<+3%, of a service p99<+20% and errors=0,
-    /// for its memory also cpu-per-request<+3%, with -p also throughput<+20%]
+    /// Reject an arm that exceeds this bound: memory<+10%, time<+3%, p99<+20% or errors=0 (repeatable; replaces
+    /// the defaults)
+    /// [default: memory<+10%; --goal memory: time<+3%; services: p99<+20% and errors=0,
+    /// more in docs/services.md]
     #[arg(long = "guard", value_name = "BOUND", conflicts_with = "earlier")]
     pub(crate) guards: Vec<String>,
     /// Allow changes to machine-wide settings during the session: pool reserves pages, heap-mthp sets switches (root)
@@ -147,7 +147,7 @@ pub(crate) struct ServiceArgs {
         conflicts_with_all = ["input", "stdout", "outputs", "rerun_safe", "ignore_failure", "system", "earlier"]
     )]
     pub(crate) serve: Option<String>,
-    /// Tune this running process and all below it under --load
+    /// Tune this running process and its descendants under --load
     #[arg(
         short,
         long,

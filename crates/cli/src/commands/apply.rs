@@ -32,7 +32,8 @@ pub(super) fn run(args: &Apply) -> Result<ExitCode, Failure> {
         return if args.json { print_json(&change) } else { Ok(ExitCode::SUCCESS) };
     }
     if !args.yes && !confirmed(args)? {
-        return Err(Failure::usage("nothing was written").with_help("--yes writes it unasked"));
+        return Err(Failure::usage("not confirmed, so pagewise wrote nothing")
+            .with_help("use --yes to write without asking"));
     }
     match record::apply(&change, args.replace).map_err(failure)? {
         None if args.json => print_json(&change),

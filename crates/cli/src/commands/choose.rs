@@ -36,7 +36,7 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     }
     if args.measure && subject.state().cached_share < 1.0 {
         return Err(Failure::unfit(
-            "only part of the file is cached, and the rest can be read cold only once",
+            "--measure needs the whole file in the page cache, but not all of it is cached",
         )
         .with_help("read it first: cat FILE >/dev/null; or leave out --measure"));
     }
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     if !subject.place().is_own {
         let directory = subject.place().directory.display();
         warnings.push(format!(
-            "prices were measured in {directory}: no file may be written beside this one"
+            "prices were measured in {directory}: you cannot write to the directory of this file"
         ));
     }
     let choice = subject.choose_by(&prices, &demand, &arms(args));

@@ -183,7 +183,13 @@ impl MachineLock {
 /// Keeps experiments away from a change of the machine; one that runs is reported.
 pub(super) fn no_experiment_beside() -> Option<ExperimentLock> {
     ExperimentLock::acquire()
-        .inspect_err(|error| terminal::remark(&format!("{error}: it will see the change")))
+        .inspect_err(|error| {
+            let what = match error {
+                LockError::Held(_) => "this change will disturb its measurements",
+                _ => "this change will disturb any experiment that runs",
+            };
+            terminal::remark(&format!("{error}; {what}"));
+        })
         .ok()
 }
 

@@ -143,7 +143,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
     }
     plain.extend(tasks.into_values().map(|(_, path, host)| (path, Some(host))));
     if plain.is_empty() {
-        return Err(Failure::usage("no .json file there")
+        return Err(Failure::usage("no saved run (*.json) in the given paths")
             .with_help("tune --json writes one; pagewise fleet script does so on every host"));
     }
     Ok(plain)

@@ -68,7 +68,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     let machine = pagewise_kernel::machine::machine();
     let options = Options::cached(Nanos::secs(2));
     let display = Display::new(false);
-    display.show("unit prices of this machine");
+    display.show("measuring this machine's unit prices");
     let prices = pagewise_measure::calibrate(&options, &|| false)
         .map_err(|e| Failure::usage(e.to_string()))?;
     display.finish();

@@ -149,8 +149,10 @@ fn code(done: &[Recheck]) -> u8 {
 }
 
 fn print_unit() -> Result<ExitCode, Failure> {
-    let lines = unit::rechecking(&own_exe()?)
-        .map_err(|why| Failure::usage(format!("no unit: {why}")).with_help("move the program"))?;
+    let lines = unit::rechecking(&own_exe()?).map_err(|why| {
+        Failure::usage(format!("cannot make a systemd unit: {why}"))
+            .with_help("move pagewise to a plain path, such as /usr/local/bin")
+    })?;
     terminal::print(&(lines.join("\n") + "\n"))?;
     Ok(ExitCode::SUCCESS)
 }

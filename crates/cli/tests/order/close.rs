@@ -58,7 +58,7 @@ fn what_cannot_be_put_in_order_is_reported() {
     std::fs::write(&main, "no object").unwrap();
     let text = close(&place, &[]);
     assert_eq!(text.status.code(), Some(2));
-    assert!(said(&text.stderr).contains("is no object file"), "{}", said(&text.stderr));
+    assert!(said(&text.stderr).contains("is not an ELF object file"), "{}", said(&text.stderr));
     if objects(&place, &["-flto"]).is_some() {
         let lto = close(&place, &[]);
         assert_eq!(lto.status.code(), Some(2));

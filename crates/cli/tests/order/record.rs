@@ -159,7 +159,7 @@ fn what_cannot_be_recorded_is_said() {
     assert_eq!(missing.status.code(), Some(127), "{}", said(&missing.stderr));
     let other = order(&place, &["record", "--only", "nothing_of_the_kind", "--", "true"]);
     assert_eq!(other.status.code(), Some(2));
-    assert!(said(&other.stderr).contains("no file whose functions are wanted"));
+    assert!(said(&other.stderr).contains("ran none of the files to record"));
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn pages_that_cannot_be_given_back_are_reported() {
     assert_eq!(pages(), before, "{}", said(&repaired.stderr));
     assert!(left > before, "the setting could not be written");
     assert!(
-        reported.contains("are not given back") && reported.contains("nr_hugepages"),
+        reported.contains("cannot give back") && reported.contains("nr_hugepages"),
         "{reported}"
     );
 }

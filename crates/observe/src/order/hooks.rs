@@ -45,10 +45,10 @@ pub enum HookError {
     #[error("cannot read `{0}`: {1}")]
     Unreadable(String, String),
     /// It is another file.
-    #[error("`{0}` is no list that a program with hooks has written")]
+    #[error("`{0}` is not a list written by a program with hooks")]
     NotCalls(String),
     /// It is not the program that ran.
-    #[error("`{0}` is another build than the one that ran")]
+    #[error("`{0}` has changed since the run that wrote the list")]
     Changed(String),
 }
 

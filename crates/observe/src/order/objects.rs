@@ -24,7 +24,7 @@ pub enum ObjectError {
     #[error("cannot read `{0}`: {1}")]
     Unreadable(String, std::io::Error),
     /// Neither an ELF object file nor an archive of them.
-    #[error("`{0}` is no object file or archive of ELF")]
+    #[error("`{0}` is not an ELF object file or archive")]
     NotObject(String),
     /// Made for link-time optimisation.
     #[error("`{0}` holds intermediate code for link-time optimisation: it has no functions yet")]

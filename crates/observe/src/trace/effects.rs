@@ -304,7 +304,7 @@ impl Effects {
 /// Said of a change that does not matter to a device, pipe or socket.
 const TIMES: &str = "changed the times of";
 /// Said of a process whose calls are not understood.
-const FOREIGN_CALLS: &str = "made 32-bit calls, which are not seen, as";
+const FOREIGN_CALLS: &str = "made 32-bit calls, which pagewise cannot trace, in";
 
 #[cfg(target_arch = "x86_64")]
 const fn old_rename() -> i64 {

@@ -99,7 +99,7 @@ const ON_THE_MACHINE: [(&str, &str); 8] = [
     ("netlink=copy", "changed the network by netlink"),
     ("interface", "changed the network by ioctl"),
     ("keys", "changed keys"),
-    ("ring", "used io_uring, which is not seen, as"),
+    ("ring", "used io_uring, which pagewise cannot trace, in"),
 ];
 
 pub(super) fn calls_beyond_the_tree_are_effects() {

@@ -221,14 +221,14 @@ fn unit_name(name: &str) -> Result<String, ApplyError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     if name.is_empty() || !name.chars().all(is_plain) || name.starts_with('.') {
         return Err(ApplyError::refused(
-            format!("`{name}` is no name of a unit"),
+            format!("`{name}` is not the name of a unit"),
             "give it as systemctl lists it, such as redis-server.service",
         ));
     }
     match name.rsplit_once('.') {
         Some((_, "service")) => Ok(name.to_owned()),
         Some((_, kind)) if OTHER_UNITS.contains(&kind) => {
-            Err(ApplyError::refused(format!("`{name}` is no service"), "name the service"))
+            Err(ApplyError::refused(format!("`{name}` is not a service"), "name the service"))
         }
         _ => Ok(format!("{name}.service")),
     }
@@ -249,7 +249,7 @@ fn wrapper(kept: &Kept<'_>, start: &Start<'_>, directory: &Path) -> Result<Chang
     if same_file(&file, program) {
         return Err(ApplyError::refused(
             format!("{} is the program itself", file.display()),
-            "give another directory, one that stands before it in PATH",
+            "give a directory that comes before it in PATH",
         ));
     }
     let line = start.script(&kept.list, &all_of(kept.doses));
@@ -267,7 +267,7 @@ fn environment_file(kept: &Kept<'_>, start: &Start<'_>, file: &Path) -> Result<C
     let settings = all_of(kept.doses);
     if !environment_alone(&settings) {
         return Err(ApplyError::refused(
-            format!("an environment does not hold {}", kept.list),
+            format!("environment variables are not enough for {}", kept.list),
             "use --wrapper or --systemd",
         ));
     }
@@ -275,7 +275,7 @@ fn environment_file(kept: &Kept<'_>, start: &Start<'_>, file: &Path) -> Result<C
     for (name, value) in start.variables(&settings, true) {
         let line = plain_assignment(&name, &value).ok_or_else(|| {
             ApplyError::refused(
-                format!("the value of {} cannot stand in an environment file", name.display()),
+                format!("an environment file cannot hold the value of {}", name.display()),
                 "use --wrapper or --systemd",
             )
         })?;
@@ -306,7 +306,7 @@ fn container_lines(
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || !name.chars().all(is_plain) {
         let help = "give it as your Compose file or pod names it";
-        return Err(ApplyError::refused(format!("`{name}` is no name of a container"), help));
+        return Err(ApplyError::refused(format!("`{name}` is not the name of a container"), help));
     }
     containers::lines(kept.doses, start).map_err(|why| {
         ApplyError::refused(format!("no lines for containers: {why}"), "use --wrapper in the image")

@@ -44,7 +44,7 @@ fn record_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number}.json"))
 }
 
-/// The changes that stand, oldest first.
+/// The changes in effect, oldest first.
 ///
 /// # Errors
 /// Where the records cannot be read.
@@ -120,7 +120,7 @@ fn present(file: &Path) -> Result<Option<Before>, ApplyError> {
         meta => meta.map_err(failed("stat", file))?,
     };
     if !meta.is_file() || meta.len() > LARGEST {
-        let why = format!("{} is no file that can be brought back", file.display());
+        let why = format!("{} is not a file that can be restored", file.display());
         return Err(ApplyError::refused(why, "give another place"));
     }
     let content = fs::read(file).map_err(failed("read", file))?;
@@ -195,10 +195,10 @@ fn undo_in(
     let wanted = |applied: &Applied| number.is_none_or(|number| applied.number == number);
     let at = all.iter().rposition(wanted).ok_or_else(|| {
         let why = match number {
-            Some(number) => format!("no change {number} stands"),
-            None => "no change stands".to_owned(),
+            Some(number) => format!("there is no change {number} to undo"),
+            None => "there is no change to undo".to_owned(),
         };
-        ApplyError::refused(why, "pagewise apply --list shows those that do")
+        ApplyError::refused(why, "pagewise apply --list shows the changes in effect")
     })?;
     let applied = all.swap_remove(at);
     let undone = take_back(&applied, is_forced)?;
@@ -217,7 +217,7 @@ fn take_back(applied: &Applied, is_forced: bool) -> Result<Undone, ApplyError> {
     }
     if !is_ours && !is_forced {
         let why = format!("{} was changed since it was applied", applied.change.file);
-        return Err(ApplyError::refused(why, "--force takes it back all the same"));
+        return Err(ApplyError::refused(why, "--force undoes it and discards the later edits"));
     }
     match &applied.before {
         None => fs::remove_file(file).map(|()| Undone::Removed).map_err(failed("unlink", file)),
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
         assert!(all_in(records.path()).unwrap().is_empty());
         let none = undo_in(records.path(), None, false).unwrap_err().to_string();
-        assert_eq!(none, "no change stands");
+        assert_eq!(none, "there is no change to undo");
     }
 
     #[test]

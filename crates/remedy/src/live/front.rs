@@ -27,7 +27,7 @@ pub enum SwitchError {
     #[error("interrupted")]
     Interrupted,
     /// The helper is gone. What it had changed is undone, or named.
-    #[error("the helper that switches ended unexpectedly ({why}){left}")]
+    #[error("the process that switches remedies ended unexpectedly ({why}){left}")]
     Died { why: String, left: String },
 }
 
@@ -121,7 +121,10 @@ impl Switch {
     fn died(&mut self, error: &io::Error) -> SwitchError {
         self.socket = None;
         let left = self.undo.take().map_or_else(Left::default, |undo| undo.within(RESCUE));
-        let left = if left.is_nothing() { String::new() } else { format!("; left: {left}") };
+        let left = match left.is_nothing() {
+            true => String::new(),
+            false => format!("; still changed: {left}"),
+        };
         SwitchError::Died { why: error.to_string(), left }
     }
 }

@@ -268,10 +268,13 @@ impl Watcher for AdviseHuge {
                 done.by_registers
             ));
         }
-        let refused = |(why, n): (&String, &u64)| format!("{n} refused: {why}");
+        let refused = |(why, n): (&String, &u64)| format!("{n} not advised: {why}");
         let mut failures: Vec<String> = self.refusals.iter().map(refused).collect();
         if self.limit_reached {
-            failures.push(format!("advice stopped at {} of memory", self.growth_limit));
+            failures.push(format!(
+                "stopped advising huge pages: the program reached {} of memory",
+                self.growth_limit
+            ));
         }
         let watch = self.name().to_owned();
         WatchReport { watch, counter: done.advised, notes, failures }

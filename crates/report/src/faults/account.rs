@@ -59,17 +59,16 @@ fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
         return format!("the unexplained part is not known: {why}");
     }
     let negative = match account.unexplained_faults {
-        Fact::Known(n) if n < 0 => "; below 0: rusage lacks processes that no parent waited for",
+        Fact::Known(n) if n < 0 => "; negative: rusage omits processes that no parent waited for",
         _ => "",
     };
     if account.outside_faults.known().is_some() {
-        return format!(
-            "unexplained are faults that neither call counters nor events show{negative}"
-        );
+        return format!("unexplained: faults that neither call counters nor events show{negative}");
     }
     if account.start_faults.known().is_some() {
         return format!(
-            "unexplained are faults of the kernel outside calls, visible only with more rights: signal frames, writes after a fork, the end of processes{negative}"
+            "unexplained: faults of the kernel outside calls, visible only with more rights: \
+             signal frames, writes after a fork, the end of processes{negative}"
         );
     }
     let mut parts = vec!["populated and pinned pages", "making processes and executing programs"];
@@ -81,5 +80,5 @@ fn what_is_unexplained(account: &Account, is_attached: bool) -> String {
     }
     let parts = parts.join(", ");
     let hint = if is_attached { "" } else { "; --account counts them at each call" };
-    format!("unexplained are faults without events: {parts}{negative}{hint}")
+    format!("unexplained: faults without events: {parts}{negative}{hint}")
 }

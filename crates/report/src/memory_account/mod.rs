@@ -218,7 +218,8 @@ fn add_pages(account: &MemoryAccount, page: &mut Document) {
         let unused = of_files
             .fold(0, |sum, part| sum + part.rss_bytes.0.saturating_sub(part.referenced_bytes.0));
         let text = format!(
-            "{used} of {all} resident within {time}; of code and files {} were mapped and not used",
+            "within {time} the program used {used} of {all} resident; {} of code and files stayed \
+             unused",
             Bytes(unused)
         );
         page.item("used", &text);
@@ -247,7 +248,8 @@ fn watched_text(watched: &Watched, account: &MemoryAccount) -> String {
     let accounts = counted(watched.accounts, "account", "accounts");
     let part = percent(share(held, watched.peak_rss_bytes.max(held)));
     format!(
-        "{part} of the largest resident set, {}, at {looks} of release; {accounts}, CPU time {}",
+        "covers {part} of the largest resident set ({}), from {looks} of release; {accounts}, \
+         CPU time {}",
         watched.peak_rss_bytes, watched.cpu_ns
     )
 }

@@ -63,7 +63,8 @@ pub fn call_section(record: &CallRecord) -> Document {
     if nameless > 0 {
         let files = counted(nameless as u64, "file is", "files are");
         let text = format!(
-            "{files} stripped: functions without a name go by their address in this very file, which predict understands and no linker does. Record a build with its symbols for the linker."
+            "{files} stripped: the list has addresses instead of names, which predict understands \
+             but linkers do not. For a linker, record a build with symbols."
         );
         page.para(&text, 0, Tone::Warn);
     }

@@ -391,7 +391,7 @@ pub(crate) fn proven() -> Run {
             "a gain over 1% is proven; its counter stood out in each of its runs",
             Some(effect(0.516, 0.498, 0.541)),
         ),
-        verdict("malloc-keep", Word::NotTried, "the budget had no room for it", None),
+        verdict("malloc-keep", Word::NotTried, "the budget was too short for it", None),
     ]));
     run.experiment.as_mut().unwrap().time_and_memory = vec![
         time_and_memory("plain", (1000, 1024), None, true),

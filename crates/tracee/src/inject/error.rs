@@ -50,7 +50,7 @@ pub enum Refusal {
 #[derive(Debug, thiserror::Error)]
 pub enum InjectError {
     /// It cannot be done safely.
-    #[error("cannot inject a call: {0}")]
+    #[error("cannot run a call inside the process: {0}")]
     Refused(#[from] Refusal),
     /// The process or the thread ended.
     #[error("the process ended")]

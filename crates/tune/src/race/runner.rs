@@ -111,7 +111,7 @@ impl<'a, L: Lab> Runner<'a, L> {
         match self.lab.run(arm) {
             Err(failure @ (RunFailure::Interrupted | RunFailure::Broken(_))) => Err(ours(failure)),
             Err(RunFailure::Failed(why)) if is_control => {
-                Err(Halt::Control(format!("the control failed: {why}")))
+                Err(Halt::Control(format!("the reference failed: {why}")))
             }
             Err(RunFailure::Failed(why)) => {
                 self.failed.insert(arm.name.clone(), format!("it failed: {why}"));
@@ -140,7 +140,7 @@ impl<'a, L: Lab> Runner<'a, L> {
             }
             Some(expected) if is_control && ended != expected => {
                 return Err(Halt::Control(format!(
-                    "the control ended with {expected} at first and with {ended} later"
+                    "the reference first ended with {expected}, later with {ended}"
                 )));
             }
             Some(_) if is_control => {}
@@ -148,7 +148,7 @@ impl<'a, L: Lab> Runner<'a, L> {
         }
         let Some(expected) = self.expected else { return Ok(()) };
         for (arm, ended) in self.pending.drain(..).filter(|(_, ended)| *ended != expected) {
-            let why = format!("it ended with {ended}, the control with {expected}");
+            let why = format!("it ended with {ended}, the reference with {expected}");
             self.failed.entry(arm).or_insert(why);
         }
         Ok(())

@@ -26,7 +26,7 @@ const NEAR: f64 = 2.0;
 /// The reason of a block that was not finished.
 const NOT_FINISHED: &str = "not finished";
 /// Why an arm was not run.
-const NO_ROOM: &str = "the budget had no room for it";
+const NO_ROOM: &str = "the budget was too short for it";
 
 /// Runs the whole experiment. Whatever goes wrong on the way becomes a verdict or a warning:
 /// what was measured is never lost.

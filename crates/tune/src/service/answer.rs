@@ -44,7 +44,8 @@ pub(super) fn check(terms: &Terms, side: &Side) -> Result<Option<String>, Stop> 
         let hint = terms.metric.strictness(&terms.load);
         let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
         return Err(Stop::Service(format!(
-            "{failed:.0} of {requests:.0} requests failed against the plain server: mend the load first{hint}"
+            "{failed:.0} of {requests:.0} requests failed against the plain server: \
+             fix the load first{hint}"
         )));
     }
     let is_open = |window: &Window| window.load.open_loop == Some(true);
@@ -58,7 +59,8 @@ pub(super) fn check(terms: &Terms, side: &Side) -> Result<Option<String>, Stop> 
     if value(terms.goal, side).is_none() {
         let name = terms.goal.name();
         return Err(Stop::Service(format!(
-            "the load reports nothing from which {name} follows: name the figures with --metric regex: or json:"
+            "the load's output has no figure for {name}: \
+             select one with --metric regex:PATTERN or json:PATH"
         )));
     }
     let sum = |of: fn(&Window) -> Nanos| -> f64 {
@@ -121,7 +123,7 @@ pub(super) fn conclude(
             Some(why) => Verdict { word: Word::Reject, why: why.clone(), ..verdict },
             None if verdict.word == Word::NotTried => Verdict {
                 why: format!(
-                    "the budget had no room for it; {} more would hold it {LEAST_PAIRS} times",
+                    "the budget was too short for it; {} more would allow {LEAST_PAIRS} pairs",
                     Nanos(LEAST_PAIRS * arm.cost.0)
                 ),
                 ..verdict

@@ -122,7 +122,7 @@ impl Session<'_> {
     }
 
     fn advance(&mut self, run: &mut Run) -> Result<(), Stop> {
-        (self.listener)(&Event::Stage("unit prices of this machine"));
+        (self.listener)(&Event::Stage("measuring this machine's unit prices"));
         run.machine = Some(pagewise_kernel::machine::machine());
         run.prices = Some(answer::prices(self.subject.stop())?);
         let terms = &self.request.terms;

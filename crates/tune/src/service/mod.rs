@@ -177,7 +177,7 @@ impl Session<'_> {
         if let Some(service) = run.service.clone() {
             return self.go_on(run, &service);
         }
-        self.stage.tell(&Event::Stage("unit prices of this machine"));
+        self.stage.tell(&Event::Stage("measuring this machine's unit prices"));
         run.machine = Some(pagewise_kernel::machine::machine());
         run.prices = Some(answer::prices(self.stage.stop())?);
         let (mode, mode_why) = self.mode()?;

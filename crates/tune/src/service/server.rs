@@ -170,9 +170,9 @@ impl Loaded for Server {
         match done {
             Err(SuperviseError::Launch(error)) => Stop::Launch(error),
             Err(error) => Stop::Broken(error.to_string()),
-            Ok(done) if done.over_memory => {
-                Stop::Service(format!("the server took more memory than there is here {when}"))
-            }
+            Ok(done) if done.over_memory => Stop::Service(format!(
+                "the server exceeded the available memory {when}; configure it to use less"
+            )),
             Ok(done) if done.usage.ended == Ended::Exited(0) && done.leftovers_killed > 0 => {
                 Stop::Service(
                     "the server went into the background: start it in the foreground (no daemonize)"

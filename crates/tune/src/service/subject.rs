@@ -150,7 +150,8 @@ impl<'a> Subject<'a> {
         let used = cpus_used(&side);
         if idle > BUSY * used {
             notes.push(format!(
-                "without this load the process uses {:.0}% of a CPU, with it {:.0}%: work for others is in its CPU time",
+                "without this load the process uses {:.0}% of a CPU, with it {:.0}%: \
+                 the figures include other clients' work",
                 idle * 100.0,
                 used * 100.0
             ));
@@ -175,8 +176,9 @@ impl<'a> Subject<'a> {
             Some(switch) => switch,
             none => {
                 let started = Switch::start(&self.helpers.exe, &self.helpers.switch);
-                let failed =
-                    |e| Stop::Broken(format!("cannot start the helper that switches: {e}"));
+                let failed = |e| {
+                    Stop::Broken(format!("cannot start the process that switches remedies: {e}"))
+                };
                 none.insert(started.map_err(failed)?)
             }
         };
@@ -201,7 +203,8 @@ impl<'a> Subject<'a> {
             }
             if self.stop.load(Ordering::Relaxed) || clock::now() > deadline {
                 return Err(Stop::Service(format!(
-                    "{left} cannot be undone yet, because another process shares it: the helper live-undo goes on trying for 10 minutes"
+                    "cannot undo {left} yet because another process shares it; \
+                     the process live-undo keeps trying for 10 minutes"
                 )));
             }
         }

@@ -200,6 +200,6 @@ impl Lab for Machine {
         assert!(!self.compared.contains(&arm.name), "compared twice");
         self.compared.push(arm.name.clone());
         let differs = self.differing.contains(&arm.name.as_str());
-        Ok(differs.then(|| "its output is not the control's".to_owned()))
+        Ok(differs.then(|| "its output differs from the reference".to_owned()))
     }
 }

@@ -136,7 +136,9 @@ fn sample(
         repeat(&one)?;
         match sampling.finish() {
             Fact::Known(samples) if samples.kernel_total() > 0 => taken.push((at, samples)),
-            Fact::Known(_) => warnings.push(format!("{}: no sample fell", point.rung.name)),
+            Fact::Known(_) => {
+                warnings.push(format!("{}: no kernel sample was taken", point.rung.name));
+            }
             Fact::Missing(why) => warnings.push(format!("{}: {why}", point.rung.name)),
         }
     }

@@ -132,7 +132,8 @@ fn print_unit(list: &Path) -> Result<ExitCode, Failure> {
         .map_err(|e| Failure::usage(format!("`{}`: {e}", list.display())))?;
     let lines = unit::restoring(&own_exe()?, &path).map_err(|why| {
         let file = quote(&list.to_string_lossy());
-        Failure::usage(format!("no unit: {why}")).with_help(format!("give {file} another path"))
+        Failure::usage(format!("cannot make a systemd unit: {why}"))
+            .with_help(format!("give {file} another path"))
     })?;
     terminal::print(&(lines.join("\n") + "\n"))?;
     Ok(ExitCode::SUCCESS)

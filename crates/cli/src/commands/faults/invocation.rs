@@ -66,12 +66,12 @@ pub(in super::super) fn settle_addresses(
     match personality::fix_addresses() {
         Ok(()) => Ok(true),
         Err(error) if invocation => {
-            Err(Failure::unfit(format!("addresses cannot be fixed: {error}"))
+            Err(Failure::unfit(format!("cannot turn off address randomisation: {error}"))
                 .with_help("in a container its seccomp profile must allow personality(2)"))
         }
         Err(error) => {
             let what = "page and fault counts vary from run to run";
-            terminal::remark(&format!("addresses stay random, {what}: {error}"));
+            terminal::remark(&format!("cannot turn off address randomisation, so {what}: {error}"));
             Ok(personality::has_fixed_addresses())
         }
     }

@@ -64,7 +64,7 @@ fn order(args: &Emit, mut lists: Vec<List>) -> Result<Vec<Placed>, Failure> {
             let placed = |one: Function| Placed { name: one.name, section: None };
             Ok(one.functions.into_iter().map(placed).collect())
         }
-        _ => Err(Failure::usage("several orders become one by the sizes of their functions")
+        _ => Err(Failure::usage("merging several orders needs the sizes of their functions")
             .with_help("name the program or its object files: --for FILE")),
     }
 }

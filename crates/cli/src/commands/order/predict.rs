@@ -37,9 +37,8 @@ pub(super) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     }
     if program.workloads.iter().all(|one| one.calls.is_empty()) {
         let text = format!("`{}` has none of these functions", args.program.display());
-        return Err(
-            Failure::usage(text).with_help("name the program that the order is of, not stripped")
-        );
+        return Err(Failure::usage(text)
+            .with_help("name the unstripped program that the order was made for"));
     }
     let named: Vec<(&str, PathBuf)> = args.builds.iter().map(|text| named(text)).collect();
     let others =

@@ -131,13 +131,13 @@ fn from_hooks(args: &Record) -> Result<ExitCode, Failure> {
     let record = order::read_hooks(&args.hooks, &args.only).map_err(|error| {
         let help = match error {
             HookError::NotCalls(_) => {
-                "pagewise order hooks DIR writes what the program is to be linked with"
+                "link the program with the file that pagewise order hooks DIR writes"
             }
             HookError::Changed(_) => {
                 "run the program again, and keep its file until the list is read"
             }
             HookError::Unreadable(..) => {
-                "name the file that PAGEWISE_CALLS named, where the program still is"
+                "give the list that PAGEWISE_CALLS names, on the machine that has the program"
             }
         };
         Failure::usage(error.to_string()).with_help(help)
@@ -178,7 +178,7 @@ fn tell(args: &Record, record: &CallRecord) -> Result<(), Failure> {
     super::show_map(args.drawn.map.then(|| call_map(record)));
     call_section(record).text(&terminal::error_style()).lines().for_each(terminal::complain);
     if record.objects.is_empty() {
-        return Err(Failure::usage("no file whose functions are wanted was run")
+        return Err(Failure::usage("the program ran none of the files to record")
             .with_help("name one with --only; programs of 32 bits cannot be recorded"));
     }
     Ok(())

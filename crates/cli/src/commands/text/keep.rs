@@ -156,7 +156,8 @@ pub(super) fn run(args: &Keep) -> Result<ExitCode, Failure> {
 fn print_unit(all: &[Kept]) -> Result<ExitCode, Failure> {
     let files: Vec<PathBuf> = all.iter().map(|kept| PathBuf::from(&kept.file.path)).collect();
     let lines = unit::keeping(&own_exe()?, &files).map_err(|why| {
-        Failure::usage(format!("no unit: {why}")).with_help("name the files by other paths")
+        Failure::usage(format!("cannot make a systemd unit: {why}"))
+            .with_help("name the files by other paths")
     })?;
     terminal::print(&(lines.join("\n") + "\n"))?;
     Ok(ExitCode::SUCCESS)

@@ -34,8 +34,8 @@ const RUNNING: Goals =
 pub(super) fn run(args: &Tune, pid: i32) -> Result<ExitCode, Failure> {
     let target = Target::find(pid).map_err(refused)?;
     if is_ancestor(pid) {
-        return Err(Failure::usage(format!("process {pid} started pagewise itself")).with_help(
-            "its figures would include those of pagewise: start pagewise from somewhere else",
+        return Err(Failure::usage(format!("process {pid} is an ancestor of pagewise")).with_help(
+            "start pagewise outside that process; otherwise its figures would include pagewise",
         ));
     }
     if !args.service.live && !args.advise {
@@ -88,7 +88,8 @@ fn not_allowed(target: &Target) -> Failure {
     let name = stat::read(pid).map(|stat| stat.comm).unwrap_or_default();
     let others = if below == 0 { String::new() } else { format!(" and {below} below it") };
     Failure::usage(format!(
-        "without --live nothing is changed: it lets pagewise switch the huge pages of the heap and the CPUs of process {pid} ({name}){others} while it serves"
+        "tune -p needs --live to switch the heap pages and CPUs of process {pid} ({name}){others} \
+         under load"
     ))
     .with_help("add --live, or --advise to look only")
 }

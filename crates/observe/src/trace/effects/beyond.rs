@@ -9,7 +9,7 @@ use crate::trace::{ipc, network};
 use pagewise_tracee::ptrace::read_u64;
 
 /// Said of a process that has requests carried out without calls.
-const RINGS: &str = "used io_uring, which is not seen, as";
+const RINGS: &str = "used io_uring, which pagewise cannot trace, in";
 
 impl Effects {
     pub(super) fn begin_beyond(

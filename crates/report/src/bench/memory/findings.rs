@@ -83,7 +83,8 @@ fn split(split: &Fact<Split>) -> String {
     match split {
         Fact::Missing(why) => format!("no huge page was split: {why}"),
         Fact::Known(split) => format!(
-            "mprotect of one base page splits a huge page in {} ns; the call back takes {} ns and does not make it whole ({} on huge pages before, {} after); on base pages {} and {} ns",
+            "mprotect of one base page splits a huge page in {} ns; undoing it takes {} ns and \
+             leaves it split ({} on huge pages before, {} after); base pages take {} and {} ns",
             three_digits(split.split_ns.median),
             three_digits(split.mend_ns.median),
             split.before_bytes,

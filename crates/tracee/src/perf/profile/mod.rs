@@ -232,8 +232,8 @@ fn rings(on_exec: bool) -> Result<Rings<()>, SysError> {
 /// Why user mode cannot be sampled.
 fn refusal_in_user_mode(error: &SysError) -> String {
     match error.errno() {
-        Some(libc::EACCES | libc::EPERM) => "CPU samples are refused to this account; \
-            `sysctl kernel.perf_event_paranoid=2` or CAP_PERFMON allows those of user mode"
+        Some(libc::EACCES | libc::EPERM) => "this account may not take CPU samples; \
+            `sysctl kernel.perf_event_paranoid=2` or CAP_PERFMON allows user-mode samples"
             .to_owned(),
         _ => refusal(error),
     }
@@ -243,10 +243,10 @@ fn refusal_in_user_mode(error: &SysError) -> String {
 fn of_cpus_refused(error: &SysError) -> String {
     match error.errno() {
         Some(libc::EACCES | libc::EPERM) => {
-            "clocks of whole CPUs need root, CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=0`"
+            "sampling whole CPUs needs root, CAP_PERFMON, or `sysctl kernel.perf_event_paranoid=0`"
                 .to_owned()
         }
-        _ => format!("clocks of whole CPUs: {error}"),
+        _ => format!("cannot sample whole CPUs: {error}"),
     }
 }
 

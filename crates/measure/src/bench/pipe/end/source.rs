@@ -269,7 +269,10 @@ impl Source {
 
     fn page_size(&self) -> Fact<PageSize> {
         let of_lane = |size: std::io::Result<usize>| match size {
-            Ok(size) => PageSize::new(size as u64).map_or(Fact::missing("odd"), Fact::Known),
+            Ok(size) => PageSize::new(size as u64).map_or(
+                Fact::missing("the kernel reported a size that is not a page size"),
+                Fact::Known,
+            ),
             Err(error) => Fact::missing(format!("read /proc/self/smaps: {error}")),
         };
         match &self.way {
