@@ -66,6 +66,24 @@ impl End {
         let append = rustix::fs::fcntl_getfl(fd)?.contains(OFlags::APPEND);
         Ok(Self { kind, append })
     }
+
+    /// Whether a descriptor that answered EAGAIN can be waited for by `poll(2)`: somebody has set O_NONBLOCK. Otherwise
+    /// EAGAIN is an error, as of a socket with a timeout. It is an error of a regular file too (those of sysfs and
+    /// cgroups use it so), and poll calls such a file ready at once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// assert!(!pagewise_lanes::End::can_wait(&reader));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn can_wait(fd: impl AsFd) -> bool {
+        let fd = fd.as_fd();
+        rustix::fs::fcntl_getfl(fd).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+            && rustix::fs::fstat(fd)
+                .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile)
+    }
 }
 
 /// Waits until a descriptor that answered EAGAIN is ready, or a signal comes (`poll(2)`).
@@ -102,5 +120,16 @@ mod tests {
         let path = place.path().join("log");
         let log = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
         assert!(End::of(&log).unwrap().append);
+    }
+
+    #[test]
+    fn only_what_does_not_block_and_is_no_file_can_be_waited_for() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        assert!(!End::can_wait(&reader) && !End::can_wait(&file));
+        for fd in [reader.as_fd(), file.as_fd()] {
+            rustix::io::ioctl_fionbio(fd, true).unwrap();
+        }
+        assert!(End::can_wait(&reader) && !End::can_wait(&file));
     }
 }

@@ -11,7 +11,7 @@
 
 use pagewise_kernel::closing;
 use pagewise_kernel::start::was_closed;
-use pagewise_lanes::Uncached;
+use pagewise_lanes::{End, Uncached};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -95,7 +95,9 @@ impl<'a> Passage<'a> {
             };
             match read {
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => await_ready(self.file.as_fd(), PollFlags::IN),
+                Err(Errno::AGAIN) if End::can_wait(self.file) => {
+                    await_ready(self.file.as_fd(), PollFlags::IN);
+                }
                 done => return done,
             }
         }
@@ -109,9 +111,12 @@ impl<'a> Passage<'a> {
                 None => rustix::io::write(self.file, bytes),
             };
             match written {
+                Ok(0) => return Err(Errno::NOSPC),
                 Ok(n) => bytes = &bytes[n..],
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => await_ready(self.file.as_fd(), PollFlags::OUT),
+                Err(Errno::AGAIN) if End::can_wait(self.file) => {
+                    await_ready(self.file.as_fd(), PollFlags::OUT);
+                }
                 Err(errno) => return Err(errno),
             }
         }

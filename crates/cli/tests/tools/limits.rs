@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Each tool as a filter, by each of its ways to move bytes.
-const FILTERS: [&[&str]; 6] = [
+pub(super) const FILTERS: [&[&str]; 6] = [
     &["cat"],
     &["cat", "-v"],
     &["tee"],
@@ -20,7 +20,7 @@ const FILTERS: [&[&str]; 6] = [
     &["meter", "-q", "-l"],
 ];
 
-fn filter(words: &[&str]) -> Command {
+pub(super) fn filter(words: &[&str]) -> Command {
     let mut command = ours(words[0]);
     command.args(&words[1..]);
     command

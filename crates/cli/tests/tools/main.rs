@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
 
 mod closing;
+mod failing;
 mod gnu;
 mod lent;
 mod limits;

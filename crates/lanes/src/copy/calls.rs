@@ -1,11 +1,14 @@
 //! The system calls that the engine makes, behind a trait so that tests can refuse any of them at
-//! any moment (`read(2)`, `write(2)`, those of [`Transfer`], `poll(2)`).
+//! any moment (`read(2)`, `write(2)`, those of [`Transfer`], `poll(2)`, `sync_file_range(2)`).
 
+use crate::end::End;
+use crate::probe::cached;
 use rustix::event::PollFlags;
 use rustix::fs::StatFs;
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 use std::io::{IoSlice, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// A call that moves bytes from one descriptor to another.
@@ -64,6 +67,14 @@ pub(crate) trait Calls {
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno>;
     /// Waits until a descriptor that answered EAGAIN is ready.
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno>;
+    /// Whether EAGAIN of a descriptor means that it is not ready, as [`End::can_wait`].
+    fn can_wait(&self, fd: BorrowedFd<'_>) -> bool {
+        End::can_wait(fd)
+    }
+    /// `sync_file_range(2)`, as [`cached::write_out`].
+    fn write_out(&self, file: BorrowedFd<'_>, part: Range<u64>, waits: bool) -> Result<(), Errno> {
+        cached::write_out(file, part, waits)
+    }
     /// Whether the file system of a file may have an own way to copy a range, such as sharing its extents
     /// or doing it on a server.
     fn has_own_ranges(&self, file: BorrowedFd<'_>) -> bool;

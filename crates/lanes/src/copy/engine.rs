@@ -2,7 +2,7 @@
 
 use super::calls::{Calls, Transfer};
 use super::memory::Memory;
-use super::outlet::Outlet;
+use super::outlet::{Outlet, is_given_once};
 use super::polling::Polling;
 use super::route::Way;
 use super::{BUFFER, Copied, CopyError, PIPE, Side, Step, grow};
@@ -23,6 +23,9 @@ const LEAST: usize = BUFFER / 4;
 
 /// Bytes of the buffer that are used at first; more once eight times as many have moved.
 const FIRST: usize = BUFFER / 2;
+
+/// The buffer grows by multiples of this: a file opened with O_DIRECT takes whole sectors only.
+const STEP: usize = BUFFER / 4;
 
 /// How a way ended.
 enum Left {
@@ -157,13 +160,19 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                     self.outlet.wait(self.outlet.to, PollFlags::OUT, Side::Sink)?;
                     waited = true;
                 }
-                // No source is a socket here, and a socket tells of a reset once.
-                Err(errno @ (Errno::PIPE | Errno::CONNRESET)) => {
+                Err(errno) if self.is_of_sink(how, errno) => {
                     return Err(self.outlet.error(Side::Sink, how.name(), errno));
                 }
                 Err(_) => return Ok(Left::Refused),
             }
         }
+    }
+
+    /// Whether this error of one call is the sink's and no later call repeats it. No source is a socket here. A file
+    /// on a network may give the same errors, but gives them again; only `sendfile` cannot tell whose they are.
+    fn is_of_sink(&self, how: Transfer, errno: Errno) -> bool {
+        let is_file = self.source != Kind::Pipe && how != Transfer::Sendfile;
+        errno == Errno::PIPE || (!is_file && is_given_once(errno))
     }
 
     /// Through a pipe of our own: what is in it is never lost.
@@ -212,9 +221,8 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             }
             let middle = self.now();
             self.outlet.write_all(&buffer.bytes()[..n])?;
-            used = used
-                .max(usize::try_from(self.outlet.moved / 8).unwrap_or(usize::MAX))
-                .min(self.buffer);
+            let eighth = usize::try_from(self.outlet.moved / 8).unwrap_or(usize::MAX);
+            used = used.max(eighth - eighth % STEP).min(self.buffer);
             self.tell(Way::ReadWrite, [start, middle, self.now()]);
         }
     }

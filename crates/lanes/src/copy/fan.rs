@@ -83,13 +83,27 @@ impl<'a> Fan<'a> {
     pub(super) fn run_on(
         self,
         calls: &impl Calls,
-        failed: impl FnMut(usize, CopyError) -> bool,
+        mut failed: impl FnMut(usize, CopyError) -> bool,
     ) -> Result<u64, CopyError> {
         if !self.leaves_cache {
             return self.spread(calls, failed);
         }
         let past = PastCache::new(calls, std::iter::once(self.from).chain(self.to.clone()));
-        past.closed(self.spread(&past, failed), |moved| *moved)
+        let mut has_failed = vec![false; self.to.len()];
+        let done = self.spread(&past, |sink, error| {
+            has_failed[sink] = true;
+            failed(sink, error)
+        });
+        let errors = past.finish(done.unwrap_or_else(|error| error.moved));
+        let moved = done?;
+        for (end, error) in errors {
+            let goes_on =
+                end.checked_sub(1).is_some_and(|sink| has_failed[sink] || failed(sink, error));
+            if !goes_on {
+                return Err(error);
+            }
+        }
+        Ok(moved)
     }
 
     fn spread(

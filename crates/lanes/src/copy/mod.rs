@@ -41,6 +41,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use fan::Fan;
+pub use memory::Memory;
 use route::Wanted;
 pub use route::Way;
 use uncached::PastCache;
@@ -268,7 +269,10 @@ impl<'a> Copy<'a> {
             return self.run_ways(calls, progress);
         }
         let past = PastCache::new(calls, [self.from, self.to]);
-        past.closed(self.run_ways(&past, progress), |copied| copied.bytes)
+        let done = self.run_ways(&past, progress);
+        let moved = done.map_or_else(|error| error.moved, |copied| copied.bytes);
+        let first = past.finish(moved).into_iter().next();
+        done.and_then(|copied| first.map_or(Ok(copied), |(_, error)| Err(error)))
     }
 
     fn run_ways(self, calls: &impl Calls, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {

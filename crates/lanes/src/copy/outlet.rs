@@ -12,6 +12,22 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// that is written before another program takes over the pipe changes nothing for that.
 const SMALL: u64 = 64 * 1024;
 
+/// Whether a connection gives this error to one call only: a `write` after it gets EPIPE, as if the reader had
+/// left on purpose.
+pub(super) fn is_given_once(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::PIPE
+            | Errno::CONNRESET
+            | Errno::CONNREFUSED
+            | Errno::CONNABORTED
+            | Errno::TIMEDOUT
+            | Errno::HOSTUNREACH
+            | Errno::NETUNREACH
+            | Errno::NETDOWN
+    )
+}
+
 /// A sink and what it has taken.
 pub(super) struct Outlet<'a, C> {
     pub(super) calls: &'a C,
@@ -50,6 +66,9 @@ impl<'a, C: Calls> Outlet<'a, C> {
                     held -= n;
                 }
                 Err(Errno::INTR) => {}
+                Err(errno) if is_given_once(errno) => {
+                    return Err(self.error(Side::Sink, "splice", errno));
+                }
                 Ok(_) | Err(_) => {
                     self.drain(pipe, held)?;
                     return Ok(false);
@@ -80,7 +99,9 @@ impl<'a, C: Calls> Outlet<'a, C> {
             match self.calls.read(from, into) {
                 Ok(n) => return Ok(n),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.wait(from, PollFlags::IN, Side::Source)?,
+                Err(Errno::AGAIN) if self.calls.can_wait(from) => {
+                    self.wait(from, PollFlags::IN, Side::Source)?;
+                }
                 Err(errno) => return Err(self.error(Side::Source, "read", errno)),
             }
         }
@@ -96,7 +117,9 @@ impl<'a, C: Calls> Outlet<'a, C> {
                     bytes = &bytes[n..];
                 }
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.wait(self.to, PollFlags::OUT, Side::Sink)?,
+                Err(Errno::AGAIN) if self.calls.can_wait(self.to) => {
+                    self.wait(self.to, PollFlags::OUT, Side::Sink)?;
+                }
                 Err(errno) => return Err(self.error(Side::Sink, "write", errno)),
             }
         }

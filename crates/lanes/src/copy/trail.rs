@@ -1,6 +1,7 @@
 //! The trail of a file that is read or written past the page cache where the kernel does not help: what is behind its
 //! position, what of that was cached before, and dropping the rest.
 
+use super::calls::Calls;
 use crate::probe::cached;
 use rustix::fs::Advice;
 use rustix::io::Errno;
@@ -77,10 +78,14 @@ impl Trail {
         Ok(())
     }
 
-    pub(super) fn passed_by_writing(&mut self, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub(super) fn passed_by_writing(
+        &mut self,
+        calls: &impl Calls,
+        fd: BorrowedFd<'_>,
+    ) -> Result<(), Errno> {
         let end = page_start(position(fd)?);
         if end >= self.begun_to + WRITE_STEP {
-            self.bring_out(fd, end)?;
+            self.bring_out(calls, fd, end)?;
             self.drop_to(fd, self.begun_to);
             self.begun_to = end;
         }
@@ -88,25 +93,30 @@ impl Trail {
     }
 
     /// Drops what is left, of a file that was written after it was brought to the disk.
-    pub(super) fn finish(&mut self, fd: BorrowedFd<'_>, was_written: bool) -> Result<(), Errno> {
+    pub(super) fn finish(
+        &mut self,
+        calls: &impl Calls,
+        fd: BorrowedFd<'_>,
+        was_written: bool,
+    ) -> Result<(), Errno> {
         let end = position(fd)?.next_multiple_of(page_len());
         if was_written {
-            self.bring_out(fd, end)?;
+            self.bring_out(calls, fd, end)?;
             self.begun_to = end;
-            self.bring_out(fd, end)?;
+            self.bring_out(calls, fd, end)?;
         }
         self.drop_to(fd, end);
         Ok(())
     }
 
     /// Begins to write what lies before `end`, and waits for what was begun the last time.
-    fn bring_out(&self, fd: BorrowedFd<'_>, end: u64) -> Result<(), Errno> {
+    fn bring_out(&self, calls: &impl Calls, fd: BorrowedFd<'_>, end: u64) -> Result<(), Errno> {
         let parts = [(self.begun_to..end, false), (self.dropped_to..self.begun_to, true)];
         for (part, waits) in parts.into_iter().filter(|(part, _)| !part.is_empty()) {
             // Somebody who only closes the file would not hear of these any more; the others are of a file system
             // without the call.
             if let Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT)) =
-                cached::write_out(fd, part, waits)
+                calls.write_out(fd, part, waits)
             {
                 return Err(errno);
             }

@@ -5,7 +5,8 @@
 //! cached before. Where the file system or the kernel refuses that, each file has a trail: what is behind its position
 //! is dropped by `POSIX_FADV_DONTNEED`. What was written is brought to the disk before (`sync_file_range(2)`), because
 //! dirty pages cannot be dropped. Pages that `mincore(2)` called cached before this copy came near stay. So do all pages
-//! of a file that this account may not ask about, those that somebody maps, and those of a file system in memory.
+//! of a file that this account may not ask about, those within the old length of a file that is open only for writing,
+//! those that somebody maps, and those of a file system in memory.
 //!
 //! Pieces that are not whole pages go by the trail too: by the flag a page would be gone when the next piece wants its
 //! rest. Written pages leave the cache when they are on the disk, so some stay for a moment after the end. Nothing
@@ -76,7 +77,7 @@ impl<'a> Uncached<'a> {
 /// How the cache of a file is left as it was.
 #[derive(Debug)]
 enum How {
-    /// It is no regular file.
+    /// It is no regular file, or it has no position.
     AsAlways,
     /// The kernel drops the pages.
     ByFlag { is_appending: bool },
@@ -95,7 +96,9 @@ struct Passing<'a, C> {
 
 impl<'a, C: Calls> Passing<'a, C> {
     fn of(calls: &'a C, fd: BorrowedFd<'a>) -> Self {
-        let file = End::of(fd).ok().filter(|end| end.kind == Kind::Regular);
+        // Some regular files have no position (trace_pipe, files of FUSE): nothing can be found behind it.
+        let has_pages = |end: &End| end.kind == Kind::Regular && position(fd).is_ok();
+        let file = End::of(fd).ok().filter(has_pages);
         let by_flag = |end: End| How::ByFlag { is_appending: end.append };
         Self { calls, fd, how: file.map_or(How::AsAlways, by_flag), writes: false }
     }
@@ -126,7 +129,7 @@ impl<'a, C: Calls> Passing<'a, C> {
         self.before_call()?;
         let written = self.calls.write(self.fd, bytes)?;
         if let How::ByTrail(trail) = &mut self.how {
-            trail.passed_by_writing(self.fd)?;
+            trail.passed_by_writing(self.calls, self.fd)?;
         }
         Ok(written)
     }
@@ -152,7 +155,7 @@ impl<'a, C: Calls> Passing<'a, C> {
 
     fn finish(&mut self) -> Result<(), Errno> {
         match &mut self.how {
-            How::ByTrail(trail) => trail.finish(self.fd, self.writes),
+            How::ByTrail(trail) => trail.finish(self.calls, self.fd, self.writes),
             How::AsAlways | How::ByFlag { .. } => Ok(()),
         }
     }
@@ -179,18 +182,16 @@ impl<'a, C: Calls> PastCache<'a, C> {
         self.ends.iter().find(|end| end.borrow().fd.as_raw_fd() == fd.as_raw_fd())
     }
 
-    /// Drops what is left after a copy that has ended so and moved so many bytes.
-    pub(super) fn closed<T>(
-        &self,
-        done: Result<T, CopyError>,
-        moved: impl Fn(&T) -> u64,
-    ) -> Result<T, CopyError> {
-        // All of them, whatever the first says.
-        let finished: Vec<_> = self.ends.iter().map(|end| end.borrow_mut().finish()).collect();
-        let first: Result<(), Errno> = finished.into_iter().collect();
-        let done = done?;
-        let (side, call, moved) = (Side::Sink, "sync_file_range", moved(&done));
-        first.map(|()| done).map_err(|errno| CopyError { side, call, errno, moved })
+    /// Drops what is left after a copy that has moved so many bytes. Gives the error of each end that has one, with
+    /// its place; the source is the first end.
+    pub(super) fn finish(&self, moved: u64) -> Vec<(usize, CopyError)> {
+        let finished = self.ends.iter().map(|end| end.borrow_mut().finish()).enumerate();
+        let error = |(end, done): (usize, Result<(), Errno>)| {
+            let (side, call) =
+                if end == 0 { (Side::Source, "lseek") } else { (Side::Sink, "sync_file_range") };
+            done.err().map(|errno| (end, CopyError { side, call, errno, moved }))
+        };
+        finished.filter_map(error).collect()
     }
 }
 
@@ -231,6 +232,10 @@ impl<C: Calls> Calls for PastCache<'_, C> {
         self.calls.wait(fd, ready)
     }
 
+    fn can_wait(&self, fd: BorrowedFd<'_>) -> bool {
+        self.calls.can_wait(fd)
+    }
+
     fn has_own_ranges(&self, _file: BorrowedFd<'_>) -> bool {
         false
     }
@@ -253,8 +258,13 @@ mod tests {
     /// A part of the file that is cached before.
     const CACHED: Range<u64> = 9 * MIB..10 * MIB;
 
-    /// A kernel or file system that does not drop pages by itself, and says so with this.
-    struct Refusing(Errno);
+    /// A kernel or file system that does not drop pages by itself.
+    struct Refusing {
+        /// What it answers then.
+        flag: Errno,
+        /// The error of its disk.
+        disk: Option<Errno>,
+    }
 
     impl Calls for Refusing {
         fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
@@ -264,10 +274,10 @@ mod tests {
             Kernel.write(to, bytes)
         }
         fn read_uncached(&self, _: BorrowedFd<'_>, _: &mut [u8]) -> Result<usize, Errno> {
-            Err(self.0)
+            Err(self.flag)
         }
         fn write_uncached(&self, _: BorrowedFd<'_>, _: &[u8]) -> Result<usize, Errno> {
-            Err(self.0)
+            Err(self.flag)
         }
         fn transfer(
             &self,
@@ -289,6 +299,14 @@ mod tests {
         }
         fn has_own_ranges(&self, file: BorrowedFd<'_>) -> bool {
             Kernel.has_own_ranges(file)
+        }
+        fn write_out(
+            &self,
+            to: BorrowedFd<'_>,
+            part: Range<u64>,
+            waits: bool,
+        ) -> Result<(), Errno> {
+            self.disk.map_or_else(|| Kernel.write_out(to, part, waits), Err)
         }
     }
 
@@ -368,7 +386,7 @@ mod tests {
         // The last page of each file may stay: it is not a whole one.
         check(&Kernel, 2);
         for errno in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::PERM] {
-            check(&Refusing(errno), 2);
+            check(&Refusing { flag: errno, disk: None }, 2);
         }
     }
 
@@ -417,5 +435,44 @@ mod tests {
         let mut source = Uncached::of(&reader);
         assert_eq!((source.read(&mut bytes), &bytes[..3]), (Ok(3), &b"abc"[..]));
         assert_eq!((sink.finish(), source.finish()), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn what_has_no_position_is_read_and_written_as_always() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let is_plain = |flags| {
+            let fd = rustix::fs::open(file.path(), flags, rustix::fs::Mode::empty()).unwrap();
+            matches!(Passing::of(&Kernel, fd.as_fd()).how, How::AsAlways)
+        };
+        // lseek(2) refuses such a descriptor of a regular file.
+        assert!(is_plain(rustix::fs::OFlags::PATH));
+        assert!(!is_plain(rustix::fs::OFlags::RDONLY));
+    }
+
+    #[test]
+    fn a_disk_that_fails_at_the_end_is_an_error_of_each_sink() {
+        let calls = Refusing { flag: Errno::OPNOTSUPP, disk: Some(Errno::IO) };
+        let mut from = tempfile::tempfile().unwrap();
+        from.write_all(&[1; 10_000]).unwrap();
+        let unwritable = File::open("/proc/self/exe").unwrap();
+        let sinks = [unwritable, tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
+        let run = |goes_on: bool| {
+            from.try_clone().unwrap().rewind().unwrap();
+            // So that something lies before its position.
+            (&sinks[0]).seek(std::io::SeekFrom::Start(100)).unwrap();
+            let mut failed = Vec::new();
+            let result = Fan::new(&from, &sinks).past_cache().run_on(&calls, |sink, error| {
+                failed.push((sink, error.side, error.errno));
+                goes_on || sink == 0
+            });
+            (result.map_err(|error| (error.side, error.errno, error.moved)), failed)
+        };
+        let all = [Errno::BADF, Errno::IO, Errno::IO].map(|errno| (Side::Sink, errno));
+        let all = [0, 1, 2].map(|sink| (sink, all[sink].0, all[sink].1));
+        assert_eq!(run(true), (Ok(10_000), all.to_vec()));
+        assert_eq!(run(false), (Err((Side::Sink, Errno::IO, 10_000)), all[..2].to_vec()));
+        from.rewind().unwrap();
+        let error = Copy::new(&from, &sinks[1]).past_cache().run_on(&calls, |_| {}).unwrap_err();
+        assert_eq!((error.side, error.errno, error.moved), (Side::Sink, Errno::IO, 10_000));
     }
 }

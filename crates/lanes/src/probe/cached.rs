@@ -6,7 +6,6 @@
 //! metadata: it makes nothing durable, it makes pages clean.
 #![allow(unsafe_code, reason = "calls that no safe wrapper offers; one operation a block")]
 
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::ops::Range;
@@ -16,20 +15,17 @@ use std::ptr;
 /// Whether each page of `range`, which begins on a page, is cached.
 ///
 /// # Errors
-/// Where the file cannot be mapped.
+/// Where the file cannot be mapped, as one that is open only for writing. It is not opened a second time for that:
+/// closing any descriptor of a file drops the locks (`F_SETLK`) that this process has on it.
 pub(crate) fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> Result<Vec<bool>, Errno> {
     let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| Errno::NOMEM)?;
     if len == 0 {
         return Ok(Vec::new());
     }
-    // A sink may not be open for reading, which a mapping needs.
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let readable = rustix::fs::open(own, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let (no_access, flags) = (ProtFlags::empty(), MapFlags::SHARED);
     // SAFETY: a fresh mapping at an address of the kernel's choice; without access, so nobody reads it.
-    let start = unsafe {
-        rustix::mm::mmap(ptr::null_mut(), len, no_access, flags, &readable, range.start)
-    }?;
+    let start =
+        unsafe { rustix::mm::mmap(ptr::null_mut(), len, no_access, flags, file, range.start) }?;
     let mut pages = vec![0_u8; len.div_ceil(rustix::param::page_size())];
     // SAFETY: the mapping has `len` bytes, and `pages` a byte for each of its pages.
     let done = unsafe { libc::mincore(start, len, pages.as_mut_ptr()) };
@@ -56,6 +52,7 @@ pub(crate) fn write_out(file: BorrowedFd<'_>, range: Range<u64>, waits: bool) ->
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
     use std::io::Write;
@@ -71,6 +68,31 @@ mod tests {
         assert_eq!(seen, [true, true, true, false, false]);
         assert!(cached_pages(file.as_fd(), page..page).unwrap().is_empty());
         assert_eq!(write_out(file.as_fd(), 0..5 * page, true), Ok(()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(4).unwrap();
+        let writable = std::fs::File::options().write(true).open(file.path()).unwrap();
+        assert_eq!(cached_pages(writable.as_fd(), 0..4), Err(Errno::ACCESS));
+    }
+
+    #[test]
+    fn the_locks_of_the_process_stay() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4).unwrap();
+        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        rustix::fs::fcntl_lock(&file, lock).unwrap();
+        let inode = format!(":{} ", rustix::fs::fstat(&file).unwrap().st_ino);
+        let locks = || std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        let is_locked = || locks().lines().any(|l| l.contains("POSIX") && l.contains(&inode));
+        if !is_locked() {
+            println!("SKIP the_locks_of_the_process_stay: /proc/locks does not show them");
+            return;
+        }
+        cached_pages(file.as_fd(), 0..4).unwrap();
+        assert!(is_locked());
     }
 
     #[test]

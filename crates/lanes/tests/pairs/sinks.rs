@@ -1,6 +1,6 @@
 //! The sinks of the table: descriptors, and a way to what arrived in them.
 
-use super::sources::content;
+use super::sources::{REPEATS, content, reset};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{
     CWD, MemfdFlags, Mode, OFlags, SealFlags, SeekFrom, fcntl_add_seals, memfd_create, mkfifoat,
@@ -46,6 +46,7 @@ impl Sink {
             "eventfd" => Some(event()),
             "closed_pipe" => Some(closed(std::io::pipe().unwrap().1.into())),
             "closed_socket" => Some(closed(UnixStream::pair().unwrap().1.into())),
+            "reset_tcp" => Some(closed(reset().fd)),
             "directory" => Some(closed(open("/", OFlags::RDONLY, Mode::empty()).unwrap())),
             "memfd" => Some(memory(SealFlags::empty())),
             "sealed" => Some(memory(SealFlags::WRITE | SealFlags::SEAL)),
@@ -218,7 +219,7 @@ fn append(path: &Path) -> Sink {
 
 /// A larger file that is written from its fifth byte on; what lies around must stay.
 fn overwritten(path: &Path) -> Sink {
-    let before = content().repeat(2);
+    let before = content().repeat(REPEATS + 1);
     std::fs::write(path, &before).unwrap();
     let look = File::open(path).unwrap();
     let fd = open(path, OFlags::WRONLY, Mode::empty()).unwrap();

@@ -22,6 +22,9 @@ use std::time::Duration;
 /// Bytes of a source that is not small by nature: no multiple of any page, buffer or sector.
 pub(crate) const SIZE: usize = 300_001;
 
+/// How often a file that is read with O_DIRECT holds these: above 2 MB, where the engine's pieces have grown.
+pub(crate) const REPEATS: usize = 8;
+
 /// Where the file that loses its end is cut: after the first buffer, before the end.
 const CUT: u64 = 280_000;
 
@@ -175,7 +178,7 @@ fn tcp() -> Source {
 }
 
 /// A connection that is reset after some bytes.
-fn reset() -> Source {
+pub(crate) fn reset() -> Source {
     let (near, mut far) = connection();
     let sent = &content()[..10_000];
     far.write_all(sent).unwrap();
@@ -218,7 +221,11 @@ fn special(path: &str) -> Option<Source> {
 fn file(name: &str) -> Option<Source> {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("source");
-    let bytes = if name == "empty" { Vec::new() } else { content() };
+    let bytes = match name {
+        "empty" => Vec::new(),
+        "direct" => content().repeat(REPEATS),
+        _ => content(),
+    };
     std::fs::write(&path, &bytes).unwrap();
     let opened = |flags| open(&path, flags, Mode::empty());
     let from_start = |fd| Source { start: Some(0), ..plain(fd, bytes.clone()) };

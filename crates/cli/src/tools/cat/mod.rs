@@ -8,6 +8,7 @@ use super::command_line::{Instead, in_full};
 use super::files::{self, Passage};
 use super::message::{quoted, reason, tell};
 use pagewise_kernel::start::restore_pipe_signal;
+use pagewise_lanes::copy::{BUFFER, Memory};
 use pagewise_lanes::{Copy, CopyError, Side};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -195,9 +196,10 @@ fn style_all(
 ) -> Result<(), Failed> {
     let source = |errno: Errno| Failed::Source(errno.into());
     let sink = |errno: Errno| Failed::Sink(errno.into());
-    let (mut chunk, mut out) = (vec![0; pagewise_lanes::copy::BUFFER], Vec::new());
+    let (mut memory, mut out) = (Memory::new(BUFFER), Vec::new());
+    let chunk = memory.bytes();
     loop {
-        match input.read(&mut chunk).map_err(source)? {
+        match input.read(chunk).map_err(source)? {
             0 => break,
             n => styled.show(&chunk[..n], &mut out),
         }

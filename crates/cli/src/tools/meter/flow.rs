@@ -11,11 +11,12 @@ use super::allowance::Allowance;
 use super::control::Control;
 use super::gauge;
 use super::options::{Options, Unit};
+use pagewise_lanes::copy::{BUFFER, Memory};
 use pagewise_lanes::{Copy, CopyError, End, Kind, Side, Step, Way};
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::fs::{File, Metadata};
+use std::io::{self, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -93,6 +94,15 @@ pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
     if has_none { flow.bits | NONE_OPENED } else { flow.bits }
 }
 
+/// Whether an input is the output, which is reported.
+pub(super) fn is_output(name: &OsStr, found: io::Result<Metadata>, output: &File) -> bool {
+    let is_output = found.is_ok_and(|found| files::is_output(&found, output));
+    if is_output {
+        tell("meter", &format!("{}: input file is output file", quoted(name)));
+    }
+    is_output
+}
+
 /// The inputs on their way.
 struct Flow<'a> {
     control: &'a Control,
@@ -121,8 +131,7 @@ impl Flow<'_> {
             }
         };
         self.has_opened = true;
-        if input.metadata().is_ok_and(|found| files::is_output(&found, self.output)) {
-            tell("meter", &format!("{}: input file is output file", quoted(name)));
+        if is_output(name, input.metadata(), self.output) {
             self.bits |= IS_OUTPUT;
             return true;
         }
@@ -234,8 +243,9 @@ impl Flow<'_> {
     }
 
     fn by_hand(&mut self, input: &File) -> Result<(), CopyError> {
-        let size = self.options.buffer.unwrap_or(pagewise_lanes::copy::BUFFER);
-        let mut buffer = vec![0; size];
+        let size = self.options.buffer.unwrap_or(BUFFER);
+        let mut memory = Memory::new(size);
+        let buffer = memory.bytes();
         let mut source_file = Passage::new(input, self.options.no_cache);
         while let Some(room) = self.room() {
             let most = match self.options.unit {

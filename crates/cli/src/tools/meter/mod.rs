@@ -22,7 +22,7 @@ use super::message::{reason, tell};
 use control::Control;
 use cost::Cost;
 use draw::{Display, Figures, GLANCE};
-use flow::{NOT_MOVED, NOT_OPENED, Tally};
+use flow::{IS_OUTPUT, NOT_MOVED, NOT_OPENED, Tally};
 use options::{Form, Options, Unit};
 use pagewise_kernel::start::ignored;
 use std::ffi::OsString;
@@ -179,29 +179,35 @@ fn end_on_signals(pid_file: Option<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The output, and how it is called in messages.
-fn output(options: &Options) -> io::Result<File> {
-    match &options.output {
-        // Not emptied before it is known that it is no input.
-        Some(path) => File::options().write(true).create(true).truncate(false).open(path),
-        None => files::standard_output(),
+/// The output; its error is reported and becomes an exit bit. A file is emptied once no input is known to be that file.
+fn output(options: &Options) -> Result<File, u8> {
+    let not_opened = |name: &str, error: &io::Error| {
+        tell("meter", &format!("{name}: {}", reason(error)));
+        NOT_OPENED
+    };
+    let Some(path) = &options.output else {
+        return files::standard_output().map_err(|error| not_opened("standard output", &error));
+    };
+    let name = path.to_string_lossy();
+    let opened = File::options().write(true).create(true).truncate(false).open(path);
+    let output = opened.map_err(|error| not_opened(&name, &error))?;
+    if options.files.iter().any(|file| flow::is_output(file, files::metadata(file), &output)) {
+        return Err(IS_OUTPUT);
+    }
+    match output.set_len(0) {
+        Err(error) if output.metadata().is_ok_and(|found| found.is_file()) => {
+            Err(not_opened(&name, &error))
+        }
+        // What cannot be cut (a pipe, a device) has no old content.
+        _ => Ok(output),
     }
 }
 
 fn transfer(options: &Options) -> u8 {
     let output = match output(options) {
         Ok(output) => output,
-        Err(error) => {
-            let name =
-                options.output.as_ref().map_or("standard output".into(), |p| p.to_string_lossy());
-            tell("meter", &format!("{name}: {}", reason(&error)));
-            return NOT_OPENED;
-        }
+        Err(bit) => return bit,
     };
-    if options.output.is_some() && !is_input(options, &output) {
-        // What cannot be cut (a pipe, a device) has no old content.
-        let _cut = output.set_len(0);
-    }
     let options =
         Options { size: options.size.or_else(|| size_of_files(options)), ..options.clone() };
     let control = Arc::new(Control::new(options));
@@ -230,14 +236,6 @@ fn transfer(options: &Options) -> u8 {
 /// Closes the output; a file of our own, or standard output.
 fn close(output: File, is_own: bool) -> io::Result<()> {
     if is_own { files::close(output) } else { files::close_standard_output(Some(output)) }
-}
-
-/// Whether one of the inputs is the output.
-fn is_input(options: &Options, output: &File) -> bool {
-    options
-        .files
-        .iter()
-        .any(|name| files::metadata(name).is_ok_and(|found| files::is_output(&found, output)))
 }
 
 /// Sizes of all inputs together, where each is a file that has one.

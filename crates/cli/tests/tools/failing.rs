@@ -1,0 +1,148 @@
+//! Descriptors that fail in a way of their own: connections that are reset, sockets with a timeout, files that take
+//! nothing, files opened with O_DIRECT, outputs of meter that cannot be emptied or are an input.
+
+use super::limits::{FILTERS, filter};
+use super::{end, ours};
+use rustix::fs::{MemfdFlags, OFlags, SealFlags};
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// How a tool ends and its messages.
+fn ended(
+    words: &[&str],
+    stdin: impl Into<Stdio>,
+    stdout: impl Into<Stdio>,
+) -> (Option<i32>, String) {
+    let mut command = filter(words);
+    let mut child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    let mut stderr = child.stderr.take().unwrap();
+    let status = end(child).code();
+    let mut text = String::new();
+    stderr.read_to_string(&mut text).unwrap();
+    (status, text)
+}
+
+/// The exit status of a failed copy.
+fn failure(tool: &str) -> Option<i32> {
+    Some(if tool == "meter" { 16 } else { 1 })
+}
+
+/// A pipe that holds some bytes and their end.
+fn fed() -> std::io::PipeReader {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(b"some text\n").unwrap();
+    reader
+}
+
+/// A connection that its other end has reset.
+fn reset() -> OwnedFd {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let far = listener.accept().unwrap().0;
+    rustix::net::sockopt::set_socket_linger(&far, Some(Duration::ZERO)).unwrap();
+    near.into()
+}
+
+#[test]
+fn a_connection_that_is_reset_is_reported() {
+    let live: [&[&str]; 4] =
+        [&["cat", "--live"], &["tee", "--live"], &["tee", "-p", "--live"], &["meter", "-q", "-v"]];
+    for words in FILTERS.into_iter().chain(live) {
+        let (status, text) = ended(words, fed(), reset());
+        assert_eq!(status, failure(words[0]), "{words:?}: {text}");
+        assert!(text.contains("Connection reset by peer"), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn a_socket_with_a_timeout_is_not_waited_for() {
+    for words in FILTERS {
+        let (from, _idle) = UnixStream::pair().unwrap();
+        from.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+        let (status, text) = ended(words, OwnedFd::from(from), Stdio::null());
+        assert_eq!(status, failure(words[0]), "{words:?}: {text}");
+        assert!(text.contains("Resource temporarily unavailable"), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn a_file_that_takes_nothing_is_an_error() {
+    for words in FILTERS {
+        // The kernel answers 0 to a write into the memory of a process that has ended.
+        let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
+        let memory = File::options().write(true).open(format!("/proc/{}/mem", sleeper.id()));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        let memory = match memory {
+            Ok(memory) => memory,
+            Err(error) => {
+                eprintln!("SKIP a_file_that_takes_nothing: /proc/PID/mem: {error}");
+                return;
+            }
+        };
+        let (status, text) = ended(words, fed(), memory);
+        assert_eq!(status, failure(words[0]), "{words:?}: {text}");
+        assert!(text.contains("No space left on device"), "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn a_file_opened_with_o_direct_is_read() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    // Several buffers and a part of a sector.
+    let content = b"12345678\n".repeat(300_000);
+    fs::write(&path, &content).unwrap();
+    let open = || File::options().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&path);
+    for words in FILTERS {
+        let direct = match open() {
+            Ok(direct) => direct,
+            Err(error) => {
+                eprintln!("SKIP a_file_opened_with_o_direct: {error}");
+                return;
+            }
+        };
+        let out = place.path().join("out");
+        let (status, text) = ended(words, direct, File::create(&out).unwrap());
+        assert_eq!((status, text.as_str()), (Some(0), ""), "{words:?}");
+        assert!(fs::read(&out).unwrap() == content, "{words:?}");
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_emptied_is_an_error() {
+    let fd = rustix::fs::memfd_create("out", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
+    let mut output = File::from(fd.unwrap());
+    output.write_all(b"what was there before").unwrap();
+    rustix::fs::fcntl_add_seals(&output, SealFlags::SHRINK).unwrap();
+    let path = format!("/proc/{}/fd/{}", std::process::id(), output.as_raw_fd());
+    let (status, text) = ended(&["meter", "-q", "-o", &path], fed(), Stdio::null());
+    assert_eq!(status, Some(2), "{text}");
+    assert_eq!(text, format!("meter: {path}: Operation not permitted\n"));
+    let mut content = String::new();
+    output.rewind().unwrap();
+    output.read_to_string(&mut content).unwrap();
+    assert_eq!(content, "what was there before");
+}
+
+#[test]
+fn an_input_that_is_the_output_stays_as_it_is() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        fs::write(place.path().join(name), name.repeat(9)).unwrap();
+    }
+    let mut command = ours("meter");
+    let ended =
+        command.args(["-q", "-o", "b", "a", "b"]).current_dir(place.path()).output().unwrap();
+    assert_eq!(ended.status.code(), Some(4));
+    let text = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(text, "meter: b: input file is output file\n");
+    assert_eq!(fs::read(place.path().join("b")).unwrap(), b"bbbbbbbbb");
+}
