@@ -10,10 +10,13 @@
 mod helper;
 
 use helper::{Place, await_gone, compile, experiment, is_root, only_turn, said};
+use pagewise_model::Nanos;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_model::service::Mode;
 use pagewise_model::trial::Word;
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -36,7 +39,12 @@ fn place() -> Option<Place> {
 
 /// A session with a server of these options.
 fn session(place: &Place, server: &str, load: &str, more: &[&str]) -> Command {
-    let serve = format!("{} {server}", place.path().join("served").display());
+    session_of(place, &place.path().join("served"), server, load, more)
+}
+
+/// The same with another program for a server.
+fn session_of(place: &Place, program: &Path, server: &str, load: &str, more: &[&str]) -> Command {
+    let serve = format!("{} {server}", program.display());
     let load = format!("{} {load}", place.path().join("shoot").display());
     let common = ["--serve", &serve, "--load", &load, "--metric", METRIC, "--json", "--quiet"];
     let mut command = place.pagewise(&["tune"]);
@@ -195,7 +203,7 @@ fn servers_that_misbehave_are_one_line_and_leave_nothing() {
         nothing_left(&place);
     }
     let cleaned = place.path().join("cleaned");
-    let cleanup = format!("touch {}", cleaned.display());
+    let cleanup = format!("test -d {{dir}} && touch {}", cleaned.display());
     let more = ["--prepare", "exit 3", "--cleanup", &cleanup];
     if refused(session(&place, "{port} --heap 4", "{port} 10", &more), &["--prepare failed"]) {
         assert!(cleaned.exists(), "what --prepare did is cleaned up all the same");
@@ -207,17 +215,104 @@ fn servers_that_misbehave_are_one_line_and_leave_nothing() {
 fn a_stubborn_server_is_killed_and_named() {
     let _turn = only_turn();
     let Some(place) = place() else { return };
-    let more = ["--advise", "--stop-time", "300ms", "--ready", "notify"];
-    let make = || session(&place, "{port} --heap 4 --stubborn", "{port} 500", &more);
-    let Some(done) = experiment(make) else { return };
-    let run =
-        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let usual = ["--advise", "--stop-time", "300ms", "--ready", "notify"];
+    let by_signal = ["did not end within 300.0 ms"];
+    let by_command = ["--stop failed: it took more than 300.0 ms and was killed", by_signal[0]];
+    let cases: [(&[&str], &[&str]); 2] =
+        [(&[], &by_signal), (&["--stop", "sleep 600"], &by_command)];
+    for (stop, expected) in cases {
+        let more = [&usual[..], stop].concat();
+        let make = || session(&place, "{port} --heap 4 --stubborn", "{port} 500", &more);
+        let Some(run) = ran(make) else { return };
+        assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
+        for part in expected {
+            assert!(run.warnings.iter().any(|w| w.contains(part)), "{part}: {:?}", run.warnings);
+        }
+        nothing_left(&place);
+    }
+}
+
+#[test]
+fn cleanup_comes_before_the_directory_goes() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let more = ["--advise", "--prepare", "touch {dir}/mine", "--cleanup", "test -e {dir}/mine"];
+    let Some(run) = ran(|| session(&place, "{port} --heap 4", "{port} 500", &more)) else { return };
     assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
-    assert!(
-        run.warnings.iter().any(|w| w.contains("did not end within 300.0 ms")),
-        "{:?}",
-        run.warnings
-    );
+    assert!(!run.warnings.iter().any(|w| w.contains("--cleanup")), "{:?}", run.warnings);
+    nothing_left(&place);
+}
+
+#[test]
+fn what_is_still_mounted_in_a_directory_stays() {
+    let _turn = only_turn();
+    let own_mounts = ["-m", "--propagation", "private", "--"];
+    let may_mount = Command::new("unshare").args(own_mounts).arg("true").status();
+    if !may_mount.is_ok_and(|status| status.success()) {
+        return println!("SKIP a mount point in a directory: this account cannot mount");
+    }
+    let Some(place) = place() else { return };
+    let kept = place.path().join("kept");
+    std::fs::create_dir(&kept).unwrap();
+    std::fs::write(kept.join("mine"), "x").unwrap();
+    let prepare = format!("mkdir {{dir}}/data && mount --bind {} {{dir}}/data", kept.display());
+    let more = ["--advise", "--prepare", &prepare];
+    let make = || {
+        let plain = session(&place, "{port} --heap 4", "{port} 500", &more);
+        let mut command = Command::new("unshare");
+        command.args(own_mounts).arg(plain.get_program()).args(plain.get_args());
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stdin(Stdio::null());
+        command
+    };
+    let Some(run) = ran(make) else { return };
+    assert!(kept.join("mine").exists());
+    let is_named = |warning: &String| {
+        warning.contains("/data` (") && warning.contains("remove it by hand, after umount")
+    };
+    assert!(run.warnings.iter().any(is_named), "{:?}", run.warnings);
+    assert!(await_gone(&place), "left: {:?}", place.alive());
+}
+
+#[test]
+fn a_prepare_that_fails_ends_the_session_and_rejects_no_arm() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let same = format!("same={} {{port}} --heap 4", place.path().join("served").display());
+    // After the look, the two starts of a pair: one of them is the arm's.
+    for failing in [2, 3] {
+        let starts = place.path().join(format!("starts-{failing}")).display().to_string();
+        let prepare = format!("echo >> {starts}; test $(wc -l < {starts}) -ne {failing}");
+        let more = ["--arm", &same, "--only", "", "--prepare", &prepare, "--budget", "30s"];
+        refused(session(&place, "{port} --heap 4", "{port} 500", &more), &["--prepare failed"]);
+        nothing_left(&place);
+    }
+}
+
+#[test]
+fn readiness_counts_from_each_servers_own_start() {
+    const LATE: Nanos = Nanos::millis(300);
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let late = place.path().join("late");
+    let served = place.path().join("served").display().to_string();
+    let script = format!("#!/bin/sh\nsleep 0.3\nexec {served} \"$@\"\n");
+    std::fs::write(&late, script).unwrap();
+    std::fs::set_permissions(&late, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let same = format!("same={} {{port}} --heap 4", late.display());
+    let more = ["--arm", &same, "--only", "", "--budget", "10s"];
+    let make = || session_of(&place, &late, "{port} --heap 4", "{port} 500", &more);
+    let Some(run) = ran(make) else { return };
+    let pairs = run.service.unwrap().pairs;
+    assert!(!pairs.is_empty());
+    for side in pairs.iter().flat_map(|pair| [&pair.plain, &pair.other]) {
+        assert!(side.ready_ns >= LATE, "{}", side.ready_ns);
+    }
     nothing_left(&place);
 }
 

@@ -296,7 +296,8 @@ fn a_remedy_that_breaks_a_guard_is_off_within_its_window() {
     assert!(verdict.why.contains(expected), "{verdict:?}");
     let pairs = &run.service.unwrap().pairs;
     assert_eq!(pairs.len(), 1, "not tried again");
-    let on = &pairs[0].other;
+    let (off, on) = (&pairs[0].plain, &pairs[0].other);
+    assert!(off.at_last.pss_bytes > Bytes(0) && on.at_last.pss_bytes > Bytes(0), "{pairs:?}");
     assert!(on.windows.len() + on.warm_ups as usize <= 1, "{on:?}");
     still_serves(&place, &service);
 }

@@ -38,7 +38,9 @@ pub fn parse(text: &str, quantities: &[Quantity], has_errors: bool) -> Result<Gu
 #[must_use]
 pub fn spell(guard: Guard) -> String {
     let name = guard.quantity.map(Quantity::name);
-    name.map_or("errors=0".to_owned(), |name| format!("{name}<+{}%", guard.limit_share * 100.0))
+    // 0.07 times 100 is not 7.
+    let percent = (guard.limit_share * 1e8).round() / 1e6;
+    name.map_or("errors=0".to_owned(), |name| format!("{name}<+{percent}%"))
 }
 
 /// The guards of a program that names none, where this decides.
@@ -62,7 +64,7 @@ pub struct Beside {
 
 impl Beside {
     /// Little memory is within every bound.
-    fn counts(&self, guard: &Guard) -> bool {
+    pub(crate) fn counts(&self, guard: &Guard) -> bool {
         guard.quantity != Some(Quantity::Memory)
             || self.memory_change_bytes.is_none_or(|more| more > LEAST_MEMORY.0.cast_signed())
     }
@@ -211,7 +213,7 @@ mod tests {
 
     #[test]
     fn guards_are_read_as_they_are_spelled() {
-        for text in ["p99<+20%", "memory<+10%", "errors=0"] {
+        for text in ["p99<+20%", "memory<+7%", "memory<+0.1%", "errors=0"] {
             assert_eq!(spell(parse(text, &SERVICE, true).unwrap()), text);
         }
         for text in [

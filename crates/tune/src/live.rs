@@ -11,7 +11,7 @@ use crate::output::Captured;
 use crate::race::WeatherMark;
 use crate::request::{Request, StdoutTo};
 use crate::scratch::Scratch;
-use crate::service::run_shell;
+use crate::service::{AROUND, run_shell};
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
 use pagewise_kernel::keep::Keeper;
@@ -295,7 +295,7 @@ fn raised(flag: &Arc<AtomicBool>) -> impl Fn() -> bool + use<> {
 /// `--cleanup` without a supervisor, which is dead: what `--prepare` changed must not stay.
 fn clean_unsupervised(command: Option<&str>) -> Result<(), Stop> {
     let Some(command) = command else { return Ok(()) };
-    run_shell(command).map_err(|why| Stop::Broken(format!("--cleanup failed: {why}")))
+    run_shell(command, AROUND, None).map_err(|error| error.into_stop("--cleanup"))
 }
 
 fn stopped(error: SuperviseError) -> Stop {

@@ -8,9 +8,14 @@
 //! Not removed: one in which there is no lock file, unless it is empty.
 
 use pagewise_kernel::clock;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
+use rustix::io::Errno;
+use rustix::path::Arg;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -59,7 +64,7 @@ impl Scratch {
             lock => lock?,
         };
         let is_locked = flock(&lock, FlockOperation::NonBlockingLockExclusive);
-        if is_locked == Err(rustix::io::Errno::WOULDBLOCK) || lock.metadata()?.nlink() == 0 {
+        if is_locked == Err(Errno::WOULDBLOCK) || lock.metadata()?.nlink() == 0 {
             return Ok(None);
         }
         // A file system without locks keeps others from locking, too, and so from removing.
@@ -81,8 +86,52 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _gone = fs::remove_dir_all(&self.path);
+        let _gone = remove_tree(&self.path);
     }
+}
+
+/// Removes a directory and all below it, but enters nothing that is mounted there: what a command of the user's
+/// mounted holds the user's data. A mount point stays, and what holds it.
+///
+/// # Errors
+/// The first path that stays, and why.
+pub(crate) fn remove_tree(path: &Path) -> Result<(), String> {
+    remove(CWD, path, path)
+}
+
+/// Removes `name` of `dir`, which is `path`, as far as it can be removed.
+fn remove(dir: BorrowedFd<'_>, name: impl Arg + Copy, path: &Path) -> Result<(), String> {
+    let failed = |error: Errno| format!("`{}` ({})", path.display(), io::Error::from(error));
+    let removed = match unlinkat(dir, name, AtFlags::empty()) {
+        Err(Errno::ISDIR) => unlinkat(dir, name, AtFlags::REMOVEDIR),
+        removed => removed,
+    };
+    match removed {
+        Err(Errno::NOENT) => Ok(()),
+        // Of a mount point the kernel says EBUSY, full or not.
+        Err(Errno::NOTEMPTY | Errno::EXIST) => {
+            // By its name below an open directory: no link that is put there meanwhile leads elsewhere.
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let full = openat(dir, name, flags, Mode::empty()).map_err(failed)?;
+            empty(&full, path, failed)?;
+            unlinkat(dir, name, AtFlags::REMOVEDIR).map_err(failed)
+        }
+        removed => removed.map_err(failed),
+    }
+}
+
+/// Removes what is in a directory; the first thing that stays.
+fn empty(dir: &OwnedFd, path: &Path, failed: impl Fn(Errno) -> String) -> Result<(), String> {
+    let mut first = Ok(());
+    for entry in Dir::read_from(dir).map_err(&failed)? {
+        let entry = entry.map_err(&failed)?;
+        let name = entry.file_name();
+        if ![c".", c".."].contains(&name) {
+            let below = path.join(OsStr::from_bytes(name.to_bytes()));
+            first = first.and(remove(dir.as_fd(), name, &below));
+        }
+    }
+    first
 }
 
 fn remove_stale(parent: &Path) {
@@ -107,10 +156,10 @@ fn remove_unless_owned(path: &Path) {
         .open(path.join(LOCK));
     let _stays = match lock {
         Ok(lock) if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() => {
-            fs::remove_dir_all(path)
+            remove_tree(path)
         }
         Ok(_) => Ok(()),
-        Err(_) => fs::remove_dir(path),
+        Err(_) => fs::remove_dir(path).map_err(|error| error.to_string()),
     };
 }
 
@@ -143,6 +192,23 @@ mod tests {
         assert!(foreign.join("mine").exists());
         drop(scratch);
         assert!(!path.exists());
+        fs::remove_dir_all(&parent).unwrap();
+    }
+
+    #[test]
+    fn a_tree_goes_whole_and_links_in_it_are_not_followed() {
+        let parent = parent("tree");
+        let (tree, other) = (parent.join("tree"), parent.join("other"));
+        fs::create_dir_all(tree.join("a/b/c")).unwrap();
+        fs::create_dir(&other).unwrap();
+        fs::write(tree.join("a/b/file"), "x").unwrap();
+        fs::write(other.join("mine"), "x").unwrap();
+        std::os::unix::fs::symlink(&other, tree.join("a/link")).unwrap();
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists() && other.join("mine").exists());
+        assert_eq!(remove_tree(&tree), Ok(()), "it is not there");
+        let why = remove_tree(Path::new("/proc/self/status")).unwrap_err();
+        assert!(why.starts_with("`/proc/self/status` ("), "{why}");
         fs::remove_dir_all(&parent).unwrap();
     }
 

@@ -86,7 +86,7 @@ pub enum Stop {
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
-    /// Something of ours failed.
+    /// Something of ours failed, or `--prepare` of a service.
     #[error("{0}")]
     Broken(String),
 }

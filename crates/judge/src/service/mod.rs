@@ -28,6 +28,7 @@ use pagewise_model::guard::{Guard, Guarded};
 use pagewise_model::measured::median;
 use pagewise_model::service::{Holding, Pair, Service, Side, Window};
 use pagewise_model::trial::{Quantity, Ratio, Verdict, Word};
+use std::collections::BTreeMap;
 
 /// Warming up makes requests cheaper: two runs of the load that are cheaper by no more than this than the two
 /// before have settled. A runtime that compiles has plateaus of two equal runs on its way.
@@ -171,6 +172,8 @@ pub struct Standings {
     race: Race,
     guards: Guards,
     pairs: Vec<Pair>,
+    /// Arms that failed, and how.
+    rejected: BTreeMap<usize, String>,
 }
 
 impl Standings {
@@ -184,6 +187,7 @@ impl Standings {
             guards: Guards::new(guards, arms.len()),
             race: Race::new(arms.len()),
             pairs: Vec::new(),
+            rejected: BTreeMap::new(),
         }
     }
 
@@ -205,6 +209,11 @@ impl Standings {
         }
         self.guards.add(|quantity| block(value, quantity));
         self.pairs.push(pair);
+    }
+
+    /// An arm that failed is out of the race, whatever its pairs show.
+    pub fn reject(&mut self, arm: usize, why: String) {
+        self.rejected.insert(arm, why);
     }
 
     /// All pairs so far.
@@ -242,7 +251,8 @@ impl Standings {
     pub fn racing(&self) -> Vec<usize> {
         let is_open = |arm: &usize| {
             let is_out = self.race.no_gain_above(*arm).is_some_and(|share| share <= RULED_OUT[0]);
-            !is_out && !self.race.is_slower(*arm) && self.broken(*arm).is_none()
+            let is_rejected = self.rejected.contains_key(arm) || self.broken(*arm).is_some();
+            !is_out && !self.race.is_slower(*arm) && !is_rejected
         };
         let mut open: Vec<usize> = (0..self.names.len()).filter(is_open).collect();
         let is_sure = |arm: &usize| self.guards.open(*arm, self.beside(*arm)).is_none();
@@ -293,7 +303,10 @@ impl Standings {
             verdict.word = Word::Likely;
             verdict.why = guards::doubt(&verdict.why, guard);
         }
-        verdict
+        match self.rejected.get(&arm) {
+            Some(why) => Verdict { word: Word::Reject, why: why.clone(), ..verdict },
+            None => verdict,
+        }
     }
 
     /// All windows of an arm together show no gain.

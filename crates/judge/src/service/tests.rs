@@ -203,6 +203,26 @@ fn an_arm_that_may_break_a_guard_leaves_none_behind() {
 }
 
 #[test]
+fn a_rejected_arm_leaves_none_behind_and_decides_nothing() {
+    let arms = ["arm", "other"].map(|name| (name.to_owned(), Shows::Nothing));
+    let mut all = Standings::new(Quantity::CpuPerRequest, &[], &arms);
+    for round in 0..4 {
+        let plain = || side(10.0, 1.0, 100, 0.0);
+        all.add(pair(plain(), side(5.0, 1.0, 100, 0.0)));
+        let cost = [9.5, 10.2][round % 2];
+        all.add(Pair { arm: "other".to_owned(), ..pair(plain(), side(cost, 1.0, 100, 0.0)) });
+    }
+    assert_eq!(all.racing(), [0]);
+    all.reject(0, "the server ended under load".to_owned());
+    assert_eq!(all.racing(), [1]);
+    assert!(!all.is_decided(Nanos::secs(1)));
+    let verdict = all.verdict(0, Nanos::secs(1));
+    assert_eq!((verdict.word, &verdict.why[..]), (Word::Reject, "the server ended under load"));
+    all.reject(1, "it did, too".to_owned());
+    assert!(all.racing().is_empty() && all.is_decided(Nanos::secs(1)));
+}
+
+#[test]
 fn a_loss_in_p99_breaks_its_guard() {
     let mut rng = Rng::new(13);
     let mut rejected = |p99: f64| {
@@ -359,4 +379,6 @@ fn one_failed_request_breaks_its_guard_in_any_window() {
     assert_eq!(watch.memory(&holding(100), &holding(109)), None);
     let broken = watch.memory(&holding(100), &holding(120)).unwrap();
     assert_eq!(broken, "20% more memory: guard memory<+10%");
+    assert_eq!(watch.memory(&holding(20), &holding(36)), None, "little memory");
+    assert!(watch.memory(&holding(20), &holding(37)).is_some());
 }

@@ -6,7 +6,7 @@
 //! What that does not see yet, the evidence of whole blocks finds later.
 
 use super::window_value;
-use crate::guards::broken_text;
+use crate::guards::{Beside, broken_text};
 use pagewise_model::guard::Guard;
 use pagewise_model::service::{Holding, Window};
 use pagewise_model::trial::Quantity;
@@ -59,12 +59,17 @@ impl<'a> Watch<'a> {
         Some(broken_text(*guard, 1.0, errors))
     }
 
-    /// What memory with the remedy on breaks.
+    /// What memory with the remedy on breaks. Little memory breaks nothing.
     #[must_use]
     pub fn memory(&self, off: &Holding, on: &Holding) -> Option<String> {
-        let ratio = on.pss_bytes.0 as f64 / (off.pss_bytes.0 as f64).max(1.0);
+        let (before, after) = (off.pss_bytes.0, on.pss_bytes.0);
+        let ratio = after as f64 / (before as f64).max(1.0);
+        let more = after.cast_signed().saturating_sub(before.cast_signed());
+        let beside = Beside { errors: 0.0, memory_change_bytes: Some(more) };
         let is_passed = |guard: &&Guard| {
-            guard.quantity == Some(Quantity::Memory) && ratio > 1.0 + guard.limit_share
+            guard.quantity == Some(Quantity::Memory)
+                && ratio > 1.0 + guard.limit_share
+                && beside.counts(guard)
         };
         self.guards.iter().find(is_passed).map(|guard| broken_text(*guard, ratio, 0.0))
     }

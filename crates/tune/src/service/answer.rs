@@ -15,7 +15,6 @@ use pagewise_model::run::Run;
 use pagewise_model::service::{Side, Window};
 use pagewise_model::trial::{Design, Experiment, Quantity, Ratio, Verdict, Word};
 use pagewise_remedy::receipt::Start;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Time for re-pricing at the start of a session.
@@ -114,21 +113,19 @@ pub(super) fn conclude(
     terms: &Terms,
     arms: &[Named<'_>],
     standings: &Standings,
-    rejected: &BTreeMap<usize, String>,
     interrupted: bool,
 ) -> Option<String> {
     let verdict = |(number, arm): (usize, &Named<'_>)| {
         let verdict = standings.verdict(number, arm.cost);
-        match rejected.get(&number) {
-            Some(why) => Verdict { word: Word::Reject, why: why.clone(), ..verdict },
-            None if verdict.word == Word::NotTried => Verdict {
+        match verdict.word {
+            Word::NotTried => Verdict {
                 why: format!(
                     "the budget was too short for it; {} more would allow {LEAST_PAIRS} pairs",
                     Nanos(LEAST_PAIRS * arm.cost.0)
                 ),
                 ..verdict
             },
-            None => verdict,
+            _ => verdict,
         }
     };
     let experiment = Experiment {

@@ -26,7 +26,6 @@ use pagewise_model::service::{Holding, Mode, Pair, Service, Side, Window};
 use pagewise_remedy::Target as Program;
 use pagewise_remedy::live::{Change, Offer, Running, offers};
 use pagewise_tracee::target::Target;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -90,13 +89,14 @@ struct Block {
 }
 
 impl Block {
-    fn new() -> Self {
+    /// Before any window, with what the service holds now.
+    fn new(now: Holding) -> Self {
         let side = || Side {
             ready_ns: Nanos(0),
             warm_ups: 0,
             windows: Vec::new(),
-            at_first: Holding::default(),
-            at_last: Holding::default(),
+            at_first: now,
+            at_last: now,
         };
         Self { off: side(), on: side() }
     }
@@ -158,27 +158,8 @@ impl Session<'_> {
             run.outcome = Some(Outcome::AdviceOnly);
             return Ok(());
         }
-        let arms = self.arms(found)?;
+        let arms = arms(found, self.request.base.only.as_deref())?;
         self.race(run, &arms, &side.windows)
-    }
-
-    /// What fits and can be switched, or was asked for.
-    fn arms(&self, offers: Vec<Offer>) -> Result<Vec<Arm>, Stop> {
-        let arm = |offer: Offer| {
-            let dose = offer.candidate.doses.into_iter().next()?;
-            let name = choose::name(std::slice::from_ref(&dose));
-            Some(Arm { dose, name, change: offer.change? })
-        };
-        let Some(only) = &self.request.base.only else {
-            return Ok(offers.into_iter().filter_map(arm).collect());
-        };
-        let wanted = |dose: &Dose| {
-            let mine = offers.iter().find(|offer| offer.candidate.remedy == dose.remedy);
-            let why = mine.map_or("cannot be switched", |offer| &offer.candidate.why);
-            let refused = || Stop::Service(format!("--only {}: {why}", dose.remedy));
-            mine.cloned().and_then(arm).ok_or_else(refused)
-        };
-        only.iter().map(wanted).collect()
     }
 
     fn race(&mut self, run: &mut Run, arms: &[Arm], first: &[Window]) -> Result<(), Stop> {
@@ -194,19 +175,12 @@ impl Session<'_> {
         let named: Vec<_> = arms.iter().map(|arm| (arm.name.clone(), shows(arm))).collect();
         let mut standings = Standings::new(terms.goal, &terms.guards, &named).watched();
         let mut watch = Watch::new(&terms.guards, first.to_vec());
-        let mut rejected = BTreeMap::new();
         let usual =
             first.iter().map(|window| window.wall_ns.0).sum::<u64>() / first.len().max(1) as u64;
         let runs = (PART.0 / usual.max(1)).clamp(1, u64::from(MOST)) as u32;
         // Four parts, and three runs that do not count.
         let mut cost = Nanos(usual * u64::from(4 * runs + 3));
-        let mut race = Race {
-            arms,
-            runs,
-            standings: &mut standings,
-            watch: &mut watch,
-            rejected: &mut rejected,
-        };
+        let mut race = Race { arms, runs, standings: &mut standings, watch: &mut watch };
         let end = self.blocks(&mut race, &mut cost);
         let named = arms.iter().map(|arm| {
             let doses = std::slice::from_ref(&arm.dose);
@@ -215,7 +189,7 @@ impl Session<'_> {
         let named: Vec<Named<'_>> = named.collect();
         let cut = end.is_err() && self.subject.is_interrupted();
         let base = &self.request.base;
-        let best = answer::conclude(run, base, terms, &named, &standings, &rejected, cut);
+        let best = answer::conclude(run, base, terms, &named, &standings, cut);
         run.receipt = best.and_then(|arm| self.receipt(arms, &arm));
         end
     }
@@ -228,7 +202,6 @@ impl Session<'_> {
         let names: Vec<&str> = race.arms.iter().map(|arm| &arm.name[..]).collect();
         loop {
             let mut turn = race.standings.racing();
-            turn.retain(|arm| !race.rejected.contains_key(arm));
             rng.shuffle(&mut turn);
             if turn.is_empty() {
                 return Ok(());
@@ -242,7 +215,9 @@ impl Session<'_> {
                 let begun = clock::now();
                 let (block, broken) = self.block(race, at, rng.below(2) == 0)?;
                 *cost = Nanos(clock::now().0.saturating_sub(begun.0));
-                race.rejected.extend(broken.map(|why| (at, why)));
+                if let Some(why) = broken {
+                    race.standings.reject(at, why);
+                }
                 let arm = race.arms[at].name.clone();
                 let (mode, plain, other) = (Mode::Toggle, block.off, block.on);
                 race.standings.add(Pair { arm, mode, plain, other });
@@ -260,10 +235,11 @@ impl Session<'_> {
         at: usize,
         is_on_first: bool,
     ) -> Result<(Block, Option<String>), Stop> {
-        let mut block = Block::new();
+        let mut block = Block::new(self.subject.tree().holding());
         let mut broken = None;
         for is_on in [is_on_first, !is_on_first, !is_on_first, is_on_first] {
             broken = self.part(race, &mut block, at, is_on)?;
+            block.side(is_on).at_last = self.subject.tree().holding();
             if broken.is_some() {
                 break;
             }
@@ -312,7 +288,6 @@ impl Session<'_> {
                 return Ok(Some(undone(&why)));
             }
         }
-        block.side(is_on).at_last = self.subject.tree().holding();
         Ok(None)
     }
 
@@ -379,9 +354,71 @@ struct Race<'a, 'w> {
     runs: u32,
     standings: &'a mut Standings,
     watch: &'a mut Watch<'w>,
-    rejected: &'a mut BTreeMap<usize, String>,
+}
+
+/// What fits and can be switched, or was asked for.
+fn arms(offers: Vec<Offer>, only: Option<&[Dose]>) -> Result<Vec<Arm>, Stop> {
+    let arm = |offer: Offer| {
+        let dose = offer.candidate.doses.into_iter().next()?;
+        let name = choose::name(std::slice::from_ref(&dose));
+        Some(Arm { dose, name, change: offer.change? })
+    };
+    let Some(only) = only else {
+        return Ok(offers.into_iter().filter_map(arm).collect());
+    };
+    let wanted = |dose: &Dose| {
+        let offer = offers.iter().find(|offer| offer.candidate.remedy == dose.remedy);
+        let why = match offer {
+            None => "cannot be switched: use --serve".to_owned(),
+            Some(offer) if !offer.candidate.fits() => offer.candidate.why.clone(),
+            Some(_) => format!("cannot be switched: use --only {}", dose.remedy),
+        };
+        let refused = || Stop::Service(format!("--only {}: {why}", dose.spec()));
+        let found = offer.cloned().and_then(arm).filter(|arm| arm.dose.spec() == dose.spec());
+        found.ok_or_else(refused)
+    };
+    only.iter().map(wanted).collect()
 }
 
 fn undone(why: &str) -> String {
     format!("{why}; switched off at once and not tried again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::plan::{Candidate, Settings};
+
+    fn dose(remedy: &str, parameter: &str) -> Dose {
+        let (remedy, parameter) = (remedy.to_owned(), parameter.to_owned());
+        Dose { remedy, parameter, settings: Settings::default() }
+    }
+
+    fn offer(remedy: &str, doses: Vec<Dose>) -> Offer {
+        let candidate = Candidate {
+            remedy: remedy.to_owned(),
+            sentence: String::new(),
+            why: "it is too small".to_owned(),
+            ceiling_share: 0.1,
+            doses,
+        };
+        Offer { candidate, change: Some(Change::HeapHuge) }
+    }
+
+    #[test]
+    fn only_the_dose_that_is_asked_for_is_switched() {
+        let of = |only: Option<Dose>| {
+            let offers =
+                vec![offer("place", vec![dose("place", "one")]), offer("heap-huge", Vec::new())];
+            let found = arms(offers, only.as_ref().map(std::slice::from_ref));
+            found.map(|arms| arms.into_iter().map(|arm| arm.name).collect::<Vec<_>>())
+        };
+        let refused = |only: Dose| of(Some(only)).unwrap_err().to_string();
+        assert_eq!(of(None).unwrap(), ["place=one"]);
+        assert_eq!(of(Some(dose("place", "one"))).unwrap(), ["place=one"]);
+        let other = refused(dose("place", "apart"));
+        assert_eq!(other, "--only place=apart: cannot be switched: use --only place");
+        assert_eq!(refused(dose("heap-huge", "")), "--only heap-huge: it is too small");
+        assert_eq!(refused(dose("arenas", "")), "--only arenas: cannot be switched: use --serve");
+    }
 }

@@ -14,15 +14,16 @@ mod load;
 mod place;
 mod ready;
 mod server;
+mod shell;
 mod stage;
 mod subject;
 mod tree;
 mod watched;
 
 pub use live::{Live, run as run_live};
-pub(crate) use place::run_shell;
 pub use ready::Ready;
 pub use server::Ways;
+pub(crate) use shell::{AROUND, run_shell};
 pub use subject::Helpers;
 
 use crate::choose;
@@ -279,15 +280,17 @@ impl Session<'_> {
         let mut standings = Standings::new(terms.goal, &terms.guards, &arms);
         let so_far = run.service.iter().flat_map(|service| service.pairs.clone());
         so_far.for_each(|pair| standings.add(pair));
-        let mut rejected = self.rejected_before(&entries, &standings);
+        for (at, why) in self.rejected_before(&entries, &standings) {
+            standings.reject(at, why);
+        }
         let mut plain = plain.clone();
         let files = entries.iter().flat_map(|entry| &entry.arm.settings.huge_files);
         plain.natural_files = files.map(|file| file.path.clone()).collect();
         let room = Nanos(self.left().0 / (PAIRS * entries.len() as u64));
         let first = run.service.as_ref().and_then(|service| service.first.as_ref());
         let windows = first.map_or(WINDOWS.0, |side| windows_for(side, room));
-        let end = self.pairs(&plain, &entries, windows, &mut standings, &mut rejected);
-        self.conclude(run, &entries, &standings, &rejected, end.is_err());
+        let end = self.pairs(&plain, &entries, windows, &mut standings);
+        self.conclude(run, &entries, &standings, end.is_err());
         end
     }
 
@@ -298,12 +301,10 @@ impl Session<'_> {
         entries: &[Entry],
         windows: u32,
         standings: &mut Standings,
-        rejected: &mut BTreeMap<usize, String>,
     ) -> Result<(), Stop> {
         let mut rng = Rng::new(self.request.base.seed);
         loop {
             let mut turn = standings.racing();
-            turn.retain(|arm| !rejected.contains_key(arm));
             rng.shuffle(&mut turn);
             let mut any = false;
             for at in turn {
@@ -327,7 +328,7 @@ impl Session<'_> {
                         standings.add(pair);
                     }
                     Err(Failure::Session(stop)) => return Err(stop),
-                    Err(Failure::Arm(why)) => drop(rejected.insert(at, why)),
+                    Err(Failure::Arm(why)) => standings.reject(at, why),
                 }
                 if standings.is_decided(took) {
                     return Ok(());
@@ -349,14 +350,7 @@ impl Session<'_> {
         self.cost.get(mode.name()).copied().unwrap_or_default()
     }
 
-    fn conclude(
-        &self,
-        run: &mut Run,
-        entries: &[Entry],
-        standings: &Standings,
-        rejected: &BTreeMap<usize, String>,
-        is_cut: bool,
-    ) {
+    fn conclude(&self, run: &mut Run, entries: &[Entry], standings: &Standings, is_cut: bool) {
         let arms = entries.iter().map(|entry| Named {
             name: &entry.arm.name,
             doses: &entry.arm.doses,
@@ -365,7 +359,7 @@ impl Session<'_> {
         let arms: Vec<Named<'_>> = arms.collect();
         let (base, terms) = (&self.request.base, &self.request.terms);
         let interrupted = is_cut && self.stage.is_interrupted();
-        let best = answer::conclude(run, base, terms, &arms, standings, rejected, interrupted);
+        let best = answer::conclude(run, base, terms, &arms, standings, interrupted);
         run.receipt = best.and_then(|arm| self.receipt(run, &arm));
     }
 

@@ -1,6 +1,7 @@
 //! Where one start of a server lives, and the commands that name it.
 
 use crate::files::last_line_in;
+use crate::scratch::remove_tree;
 use crate::stop::Stop;
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
@@ -20,7 +21,7 @@ pub(super) fn has_placeholder(text: &str) -> bool {
     text.contains(PORT)
 }
 
-/// Where one start of a server lives: a free port and a directory, gone afterwards.
+/// Where one start of a server lives: a free port and a directory, which `remove` takes away.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) port: u16,
@@ -75,28 +76,16 @@ impl Place {
         }
     }
 
+    /// Removes its directory and its log, once nothing needs them. What stays, if anything.
+    pub(super) fn remove(&self) -> Option<String> {
+        let _gone = std::fs::remove_file(&self.log);
+        let left = remove_tree(&self.dir).err()?;
+        Some(format!("cannot remove {left}: remove it by hand, after umount if it is mounted"))
+    }
+
     /// Somebody still holds the port.
     pub(super) fn is_port_taken(&self) -> bool {
         TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))
             .is_err_and(|e| e.kind() == std::io::ErrorKind::AddrInUse)
     }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir_all(&self.dir);
-        let _gone = std::fs::remove_file(&self.log);
-    }
-}
-
-/// A shell command of the user's, to its end.
-pub(crate) fn run_shell(command: &str) -> Result<(), String> {
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", command]).stdin(std::process::Stdio::null());
-    let output = shell.output().map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} {}", output.status, last_line_in(&said)).trim_end().to_owned())
 }

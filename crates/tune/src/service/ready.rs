@@ -1,16 +1,22 @@
 //! When a server is ready: what `--ready` says, asked again and again until its time is up.
 
 use super::place::Place;
+use super::shell::run_shell;
+use pagewise_model::Nanos;
 use regex_lite::Regex;
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixDatagram;
-use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
+/// And one by a command.
+const EXEC: Nanos = Nanos::secs(5);
+/// Bytes of an answer that are read.
+const REST: u64 = 1 << 16;
 
 /// What shows that a server is ready.
 #[derive(Debug, Clone)]
@@ -62,14 +68,19 @@ impl Ready {
     }
 
     /// Asks once.
-    pub(super) fn is_met(&self, place: &Place, socket: Option<&UnixDatagram>) -> bool {
+    pub(super) fn is_met(
+        &self,
+        place: &Place,
+        socket: Option<&UnixDatagram>,
+        stop: &AtomicBool,
+    ) -> bool {
         match self {
             Self::Tcp(port) => {
                 let port = place.fill(port).parse().ok();
                 port.is_some_and(|port| connect(port).is_some())
             }
             Self::Http(url) => answers(&place.fill(url)).unwrap_or(false),
-            Self::Exec(command) => succeeds(&place.fill(command)),
+            Self::Exec(command) => run_shell(&place.fill(command), EXEC, Some(stop)).is_ok(),
             Self::Log(pattern) => pattern.is_match(&place.log_text()),
             Self::Notify => socket.is_some_and(has_told),
         }
@@ -100,27 +111,10 @@ fn answers(url: &str) -> Option<bool> {
     stream.write_all(request.as_bytes()).ok()?;
     let mut head = [0; 12];
     stream.read_exact(&mut head).ok()?;
+    // A server may report an error, or end, when its answer is not read.
+    let _rest = std::io::copy(&mut stream.take(REST), &mut std::io::sink());
     let status: u16 = std::str::from_utf8(head.get(9..12)?).ok()?.parse().ok()?;
     Some(head.starts_with(b"HTTP/1.") && status < 400)
-}
-
-fn succeeds(command: &str) -> bool {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let Ok(mut child) = shell.spawn() else { return false };
-    let deadline = std::time::Instant::now() + 5 * ATTEMPT;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return status.success(),
-            Ok(None) if std::time::Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            _ => {
-                let _gone = child.kill().and_then(|()| child.wait());
-                return false;
-            }
-        }
-    }
 }
 
 fn has_told(socket: &UnixDatagram) -> bool {
@@ -164,6 +158,7 @@ mod tests {
                 let length = stream.read(&mut request).unwrap();
                 assert!(request[..length].starts_with(b"GET /health "));
                 write!(stream, "HTTP/1.1 {status}\r\n\r\n").unwrap();
+                stream.write_all(&[b'a'; 1 << 12]).unwrap();
             }
         });
         assert_eq!((answers(&url), answers(&url)), (Some(true), Some(false)));
@@ -173,6 +168,11 @@ mod tests {
 
     #[test]
     fn a_command_decides_by_its_status() {
-        assert!(succeeds("true") && !succeeds("exit 3"));
+        let scratch = tempfile::tempdir().unwrap();
+        let place = Place::new(scratch.path(), "server").unwrap();
+        let is_met = |command: &str| {
+            Ready::Exec(command.to_owned()).is_met(&place, None, &AtomicBool::new(false))
+        };
+        assert!(is_met("test -d {dir}") && !is_met("exit 3"));
     }
 }

@@ -4,8 +4,9 @@
 //! supervisor ends the server; nothing outlives the session.
 
 use super::load::{Loaded, PAUSE};
-use super::place::{Place, run_shell};
+use super::place::Place;
 use super::ready::Ready;
+use super::shell::run_shell;
 use super::tree::ServerTree;
 use crate::stop::Stop;
 use pagewise_kernel::proc::tree;
@@ -37,68 +38,87 @@ pub struct Ways {
     pub stop_within: Nanos,
 }
 
-/// A server that runs.
+/// A server that is to run, runs, or has ended.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) place: Place,
+    /// Until the start.
+    idle: Option<Supervisor>,
     supervisor: i32,
     /// The program itself.
     root: Option<OwnedFd>,
     kill: Arc<AtomicBool>,
     thread: Option<JoinHandle<Ending>>,
     socket: Option<UnixDatagram>,
+    started: Nanos,
+    /// From the start to readiness.
+    ready_ns: Option<Nanos>,
 }
 
 impl Server {
-    /// Starts `launch` in `place` below `supervisor`.
-    pub(super) fn start(
-        place: Place,
-        mut supervisor: Supervisor,
-        launch: Launch,
-        ways: &Ways,
-    ) -> Result<Self, Stop> {
+    /// One to be started in `place` below `supervisor`.
+    pub(super) fn new(place: Place, supervisor: Supervisor) -> Self {
+        Self {
+            place,
+            supervisor: supervisor.pid(),
+            idle: Some(supervisor),
+            root: None,
+            kill: Arc::new(AtomicBool::new(false)),
+            thread: None,
+            socket: None,
+            started: Nanos(0),
+            ready_ns: None,
+        }
+    }
+
+    /// Starts `launch`.
+    pub(super) fn start(&mut self, launch: Launch, ways: &Ways) -> Result<(), Stop> {
+        let place = &self.place;
         let mut launch = Launch {
             argv: launch.argv.iter().map(|word| place.fill_word(word)).collect(),
             stdout: Sink::File(place.log.clone()),
             stderr: Sink::File(place.log.clone()),
             ..launch
         };
-        let socket = match ways.ready {
-            Ready::Notify => Some(notify(&place, &mut launch)?),
-            _ => None,
-        };
-        let kill = Arc::new(AtomicBool::new(false));
-        let (asked, pid) = (Arc::clone(&kill), supervisor.pid());
-        let thread = std::thread::spawn(move || {
-            let done = supervisor.run(&launch, &|| asked.load(Ordering::Relaxed));
-            (supervisor, done)
+        if matches!(ways.ready, Ready::Notify) {
+            self.socket = Some(notify(place, &mut launch)?);
+        }
+        let asked = Arc::clone(&self.kill);
+        self.started = clock::now();
+        self.thread = self.idle.take().map(|mut supervisor| {
+            std::thread::spawn(move || {
+                let done = supervisor.run(&launch, &|| asked.load(Ordering::Relaxed));
+                (supervisor, done)
+            })
         });
-        Ok(Self { place, supervisor: pid, root: None, kill, thread: Some(thread), socket })
+        Ok(())
     }
 
-    /// Waits until it is ready.
-    pub(super) fn await_ready(&mut self, ways: &Ways, stop: &AtomicBool) -> Result<(), Stop> {
-        let deadline = clock::now() + ways.ready_within;
-        loop {
-            if stop.load(Ordering::Relaxed) {
-                return Err(Stop::Interrupted);
-            }
-            self.find_root();
-            if self.has_ended() {
-                return Err(self.ended_early("before it was ready"));
-            }
-            if ways.ready.is_met(&self.place, self.socket.as_ref()) {
-                return Ok(());
-            }
-            if clock::now() > deadline {
-                return Err(Stop::Service(format!(
-                    "the server was not ready within {} (--ready-time){}",
-                    ways.ready_within,
-                    self.place.last_words()
-                )));
-            }
-            std::thread::sleep(PAUSE);
+    pub(super) fn ready_ns(&self) -> Nanos {
+        self.ready_ns.unwrap_or_default()
+    }
+
+    /// Asks once whether it is ready.
+    fn is_ready(&mut self, ways: &Ways, stop: &AtomicBool) -> Result<bool, Stop> {
+        if self.ready_ns.is_some() {
+            return Ok(true);
         }
+        self.find_root();
+        if self.has_ended() {
+            return Err(self.ended_early("before it was ready"));
+        }
+        let is_met = ways.ready.is_met(&self.place, self.socket.as_ref(), stop);
+        let since = Nanos(clock::now().0.saturating_sub(self.started.0));
+        if is_met {
+            self.ready_ns = Some(since);
+        } else if since > ways.ready_within {
+            return Err(Stop::Service(format!(
+                "the server was not ready within {} (--ready-time){}",
+                ways.ready_within,
+                self.place.last_words()
+            )));
+        }
+        Ok(is_met)
     }
 
     fn find_root(&mut self) {
@@ -118,8 +138,11 @@ impl Server {
         }
     }
 
-    /// Ends it as the user says, then by force. Its supervisor, and what there is to know.
-    pub(super) fn stop(mut self, ways: &Ways) -> (Option<Supervisor>, Vec<String>) {
+    /// Ends it as the user says, then by force. Its supervisor, and what there is to know. Its place stays.
+    pub(super) fn stop(&mut self, ways: &Ways) -> (Option<Supervisor>, Vec<String>) {
+        if self.idle.is_some() {
+            return (self.idle.take(), Vec::new());
+        }
         let mut notes = Vec::new();
         self.find_root();
         if !self.has_ended() {
@@ -133,8 +156,10 @@ impl Server {
     }
 
     fn ask_to_end(&mut self, ways: &Ways, notes: &mut Vec<String>) {
+        let deadline = clock::now() + ways.stop_within;
         let asked = match &ways.stop {
-            Some(command) => run_shell(&self.place.fill(command)),
+            Some(command) => run_shell(&self.place.fill(command), ways.stop_within, None)
+                .map_err(|error| error.to_string()),
             None => self.root.as_ref().map_or(Ok(()), |root| {
                 pidfd::send_signal(root, rustix::process::Signal::TERM.as_raw())
                     .map_err(|error| error.to_string())
@@ -143,7 +168,7 @@ impl Server {
         if let Err(why) = asked {
             notes.push(format!("--stop failed: {why}"));
         }
-        if !self.ends_within(ways.stop_within) {
+        if !self.ends_within(Nanos(deadline.0.saturating_sub(clock::now().0))) {
             notes.push(format!(
                 "a server did not end within {} of being asked to and was killed (--stop, --stop-time)",
                 ways.stop_within
@@ -192,6 +217,27 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ended = thread.join();
         }
+    }
+}
+
+/// Asks servers in turn until all are ready. An error with the position of whose it is.
+pub(super) fn await_ready(
+    servers: &mut [&mut Server],
+    ways: &Ways,
+    stop: &AtomicBool,
+) -> Result<(), (usize, Stop)> {
+    loop {
+        let mut are_ready = true;
+        for (at, server) in servers.iter_mut().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Err((at, Stop::Interrupted));
+            }
+            are_ready &= server.is_ready(ways, stop).map_err(|stop| (at, stop))?;
+        }
+        if are_ready {
+            return Ok(());
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

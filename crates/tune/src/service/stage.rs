@@ -5,23 +5,25 @@
 //! both. In a restart a server has the stage to itself, its generator on the other half.
 
 use super::load::{Generator, Loaded, Volley};
-use super::place::{Place, run_shell};
-use super::server::Server;
+use super::place::Place;
+use super::server::{Server, await_ready};
+use super::shell::{AROUND, run_shell};
 use super::tree::{Counts, ServerTree};
 use super::watched::Watched;
 use super::{Pairing, Request, Shape};
 use crate::folios::Folios;
 use crate::live::Listener;
+use crate::race::RunFailure;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
 use crate::world::{Arm, Event};
 use pagewise_judge::service::is_settled;
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::{affinity, clock, limits, topology};
+use pagewise_model::Bytes;
 use pagewise_model::look::Traced;
 use pagewise_model::service::{Holding, Mode, Pair, Side, Window};
 use pagewise_model::usage::{Ended, Usage};
-use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::trace::Running;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::supervise::Supervisor;
@@ -70,7 +72,6 @@ pub(super) struct Stage<'a> {
 struct Act {
     server: Server,
     generator: Supervisor,
-    ready_ns: Nanos,
     warm_ups: Vec<Window>,
     windows: Vec<Window>,
 }
@@ -138,11 +139,6 @@ impl<'a> Stage<'a> {
         pairing: &Pairing,
     ) -> Result<Pair, Failure> {
         let shape = &pairing.shape;
-        let whose = |is_arm: bool, stop: Stop| match stop {
-            Stop::Interrupted => Failure::Session(stop),
-            _ if is_arm => Failure::Arm(stop.to_string()),
-            _ => Failure::Session(stop),
-        };
         let both = if pairing.arm_first { [arm, plain] } else { [plain, arm] };
         let is_arm = |at: usize| (at == 0) == pairing.arm_first;
         let mut sides = Vec::new();
@@ -191,17 +187,18 @@ impl<'a> Stage<'a> {
         acts: &mut Vec<Act>,
     ) -> Result<Vec<Side>, (usize, Stop)> {
         for (at, arm) in arms.iter().enumerate() {
-            let act = self.begin(arm).map_err(|stop| (at, stop))?;
+            let act = self.set_up(arm).map_err(|stop| (at, stop))?;
             acts.push(act);
+            self.prepare(&acts[at].server.place).map_err(|stop| (at, stop))?;
         }
-        for (at, act) in acts.iter_mut().enumerate() {
-            let start = clock::now();
-            act.server.await_ready(&self.request.ways, &self.stop).map_err(|stop| (at, stop))?;
-            act.ready_ns = Nanos(clock::now().0.saturating_sub(start.0));
+        for (at, (act, arm)) in acts.iter_mut().zip(arms).enumerate() {
+            act.server.start(launch(arm), &self.request.ways).map_err(|stop| (at, stop))?;
         }
-        for arm in arms {
+        let mut servers: Vec<&mut Server> = acts.iter_mut().map(|act| &mut act.server).collect();
+        await_ready(&mut servers, &self.request.ways, &self.stop)?;
+        for (at, arm) in arms.iter().enumerate() {
             let settled = self.folios.settle(&arm.natural_files, &mut self.keeper);
-            settled.map_err(|why| (0, Stop::NotHuge(why)))?;
+            settled.map_err(|why| (at, Stop::Broken(why)))?;
         }
         self.warm_up(acts, shape)?;
         let before: Vec<Counts> = acts.iter().map(|act| act.server.tree().counts()).collect();
@@ -220,7 +217,7 @@ impl<'a> Stage<'a> {
             *watched = Watched { running, before: before[0], after: act.server.tree().counts() };
         }
         let side = |((act, at_first), at_last): ((&mut Act, Holding), Holding)| Side {
-            ready_ns: act.ready_ns,
+            ready_ns: act.server.ready_ns(),
             warm_ups: u32::try_from(act.warm_ups.len()).unwrap_or(u32::MAX),
             windows: std::mem::take(&mut act.windows),
             at_first,
@@ -229,44 +226,21 @@ impl<'a> Stage<'a> {
         Ok(acts.iter_mut().zip(at_first).zip(at_last).map(side).collect())
     }
 
-    /// Starts a server, `--prepare` before it. What that changed does not stay where the start fails.
-    fn begin(&mut self, arm: &Arm) -> Result<Act, Stop> {
-        self.folios.drop_changed(&arm.natural_files, &mut self.keeper).map_err(Stop::NotHuge)?;
+    /// All that a start needs but `--prepare`.
+    fn set_up(&mut self, arm: &Arm) -> Result<Act, Stop> {
+        self.folios.drop_changed(&arm.natural_files, &mut self.keeper).map_err(Stop::Broken)?;
         Folios::warm(&arm.settings.huge_files, &mut self.keeper).map_err(Stop::NotHuge)?;
+        let (generator, supervisor) = (self.supervisor()?, self.supervisor()?);
         self.starts += 1;
         let place = Place::new(self.scratch.path(), &format!("server-{}", self.starts))?;
-        let cleanup = self.cleanup(&place);
-        let started = self.start(arm, place);
-        if started.is_err() {
-            self.clean(cleanup);
-        }
-        started
+        let server = Server::new(place, supervisor);
+        Ok(Act { server, generator, warm_ups: Vec::new(), windows: Vec::new() })
     }
 
-    fn start(&mut self, arm: &Arm, place: Place) -> Result<Act, Stop> {
-        if let Some(command) = &self.request.base.prepare {
-            run_shell(&place.fill(command))
-                .map_err(|why| Stop::Service(format!("--prepare failed: {why}")))?;
-        }
-        let launch = Launch {
-            settings: arm.settings.clone(),
-            memory_limit_bytes: limits::experiment_memory().ok().map(|room| room.bytes),
-            ..Launch::experiment(arm.command.clone())
-        };
-        let generator = self.supervisor()?;
-        let server = Server::start(place, self.supervisor()?, launch, &self.request.ways)?;
-        let (warm_ups, windows) = (Vec::new(), Vec::new());
-        Ok(Act { server, generator, ready_ns: Nanos(0), warm_ups, windows })
-    }
-
-    fn cleanup(&self, place: &Place) -> Option<String> {
-        self.request.base.cleanup.as_ref().map(|text| place.fill(text))
-    }
-
-    fn clean(&mut self, command: Option<String>) {
-        if let Some(Err(why)) = command.map(|command| run_shell(&command)) {
-            self.note(format!("--cleanup failed: {why}"));
-        }
+    fn prepare(&self, place: &Place) -> Result<(), Stop> {
+        let Some(command) = &self.request.base.prepare else { return Ok(()) };
+        let done = run_shell(&place.fill(command), AROUND, Some(&self.stop));
+        done.map_err(|error| error.into_stop("--prepare"))
     }
 
     fn supervisor(&mut self) -> Result<Supervisor, Stop> {
@@ -277,16 +251,19 @@ impl<'a> Stage<'a> {
         Supervisor::start(&self.exe, &words).map_err(|error| Stop::Broken(error.to_string()))
     }
 
-    /// Ends a server, `--cleanup` after it.
-    fn end(&mut self, act: Act) {
-        let cleanup = self.cleanup(&act.server.place);
+    /// Ends a server, `--cleanup` after it. Its place is there until then.
+    fn end(&mut self, mut act: Act) {
         let (supervisor, notes) = act.server.stop(&self.request.ways);
         self.supervisors.extend(supervisor);
         self.supervisors.push(act.generator);
-        for note in notes {
+        let place = &act.server.place;
+        let command = self.request.base.cleanup.as_ref();
+        let cleaned = command.map(|command| run_shell(&place.fill(command), AROUND, None));
+        let failed = cleaned.and_then(Result::err);
+        let failed = failed.map(|error| format!("--cleanup failed: {error}"));
+        for note in notes.into_iter().chain(failed).chain(place.remove()) {
             self.note(note);
         }
-        self.clean(cleanup);
     }
 
     fn note(&mut self, note: String) {
@@ -391,6 +368,27 @@ impl Loader<'_> {
     }
 }
 
+/// How an arm's server is launched.
+fn launch(arm: &Arm) -> Launch {
+    Launch {
+        settings: arm.settings.clone(),
+        memory_limit_bytes: limits::experiment_memory().ok().map(|room| room.bytes),
+        ..Launch::experiment(arm.command.clone())
+    }
+}
+
+/// Whose failure it is: an arm is blamed only for what it did or asked for itself.
+fn whose(is_arm: bool, stop: Stop) -> Failure {
+    if !is_arm {
+        return Failure::Session(stop);
+    }
+    match stop.into_failure() {
+        RunFailure::Failed(why) => Failure::Arm(why),
+        RunFailure::Interrupted => Failure::Session(Stop::Interrupted),
+        RunFailure::Broken(why) => Failure::Session(Stop::Broken(why)),
+    }
+}
+
 fn room() -> Bytes {
     limits::experiment_memory().map_or(Bytes(0), |room| room.bytes)
 }
@@ -401,4 +399,21 @@ fn halves() -> Option<[Vec<u32>; 2]> {
     cpus.sort_by_key(|cpu| (topology::siblings(*cpu).unwrap_or_default(), *cpu));
     let second = cpus.split_off(cpus.len() / 2);
     (!cpus.is_empty()).then_some([cpus, second])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_is_blamed_for_its_own_failures_only() {
+        let own = || Stop::Service("the server ended under load".to_owned());
+        assert!(matches!(whose(true, own()), Failure::Arm(_)));
+        assert!(matches!(whose(true, Stop::NotHuge("x".to_owned())), Failure::Arm(_)));
+        assert!(matches!(whose(false, own()), Failure::Session(Stop::Service(_))));
+        let broken = whose(true, Stop::Broken("--prepare failed".to_owned()));
+        assert!(matches!(broken, Failure::Session(Stop::Broken(why)) if why == "--prepare failed"));
+        let stopped = whose(true, Stop::Interrupted);
+        assert!(matches!(stopped, Failure::Session(Stop::Interrupted)));
+    }
 }

@@ -12,6 +12,10 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
             output.beginning()
         ));
     }
+    // All but the last hold fewer requests, and nothing shows that the last one is there.
+    if output.text().lines().filter(|line| *line == "{").count() > 1 {
+        return Err("fio printed its figures several times: leave out --status-interval".to_owned());
+    }
     let all = output.json()?;
     let jobs = all.get("jobs").and_then(Value::as_array).ok_or_else(|| output.lacks("jobs"))?;
     let mut directions = Vec::new();

@@ -10,19 +10,20 @@ const STATUSES: &str = "Status code distribution:";
 const ERRORS: &str = "Error distribution:";
 const GIVEN_UP: &str = "aborted due to deadline";
 
+/// hey keeps status and latency of so many answers.
+const HEY_KEEPS: f64 = 1_000_000.0;
+
 /// How far off a time may be that is printed with four decimals. From a minute on oha's is in minutes.
 const DECIMALS: f64 = 0.000_051;
 
 pub(super) fn read_oha(
-    arguments: Option<Arguments<'_, '_>>,
+    arguments: Option<Arguments<'_>>,
     output: &Output<'_>,
 ) -> Result<Load, String> {
     let is_json = output.text().trim_start().starts_with('{');
     let load = if is_json { json(output)? } else { read(output)? };
-    let has = |option| arguments.map(|arguments| arguments.value(option).is_some());
-    let open_loop = has("--latency-correction")
-        .zip(has("-q"))
-        .map(|(is_corrected, has_rate)| is_corrected && has_rate);
+    let open_loop =
+        arguments.map(|words| words.has("--latency-correction") && words.value("-q").is_some());
     Ok(Load { open_loop, ..load })
 }
 
@@ -50,10 +51,7 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
     let (printed, counted) = (rate * total, requests + unanswered + given_up);
     let unit = if total < 60.0 { 1.0 } else { 60.0 };
     if printed - counted > 1.0 + rate * DECIMALS * unit {
-        return Err(format!(
-            "{} did {printed:.0} requests by its rate and {counted:.0} by its status codes: its output is cut",
-            output.generator
-        ));
+        return Err(too_few(output.generator, printed, counted, requests));
     }
     let time = |key: &str| output.after(key).and_then(seconds);
     let percentile = |percent: u32| {
@@ -79,6 +77,18 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
         latency,
         open_loop: Some(false),
     })
+}
+
+/// Why there are fewer requests by status codes than by the rate.
+fn too_few(generator: &str, printed: f64, counted: f64, answers: f64) -> String {
+    if generator == "hey" && answers == HEY_KEEPS {
+        return format!(
+            "hey reports at most 1M answers, and this load had {printed:.0}: use a shorter load"
+        );
+    }
+    format!(
+        "{generator} did {printed:.0} requests by its rate and {counted:.0} by its status codes: its output is cut"
+    )
 }
 
 /// The bracketed lines after a heading.

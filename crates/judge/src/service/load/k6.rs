@@ -42,10 +42,11 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
     })
 }
 
-/// What follows `name.....:`.
+/// What follows `name.....:`. Before it, a metric with a threshold has a mark.
 fn metric<'a>(output: &Output<'a>, name: &str) -> Option<&'a str> {
     output.lines().find_map(|line| {
-        let rest = line.strip_prefix(name)?;
+        let marked = line.strip_prefix("\u{2713} ").or_else(|| line.strip_prefix("\u{2717} "));
+        let rest = marked.unwrap_or(line).strip_prefix(name)?;
         rest.strip_prefix('.')?.trim_start_matches('.').strip_prefix(':').map(str::trim)
     })
 }
@@ -65,9 +66,9 @@ fn failures(rest: &str) -> Option<f64> {
     }
 }
 
-/// `* steady: 200.00 iterations/s for 2s (...)` is an open loop; others loop.
+/// `* steady: 200.00 iterations/s for 2s (...)` is an open loop, with `Up to` before the rate, too; others loop.
 fn scenario(output: &Output<'_>) -> Option<bool> {
     let mut scenarios = output.lines().filter(|line| line.starts_with("* ")).peekable();
     scenarios.peek()?;
-    Some(scenarios.all(|line| line.contains(" iterations/s for ") || line.contains("Up to ")))
+    Some(scenarios.all(|line| line.contains(" iterations/s for ")))
 }

@@ -108,8 +108,7 @@ impl Metric {
         let command = Command::new(command);
         let known = |word| GENERATORS.into_iter().find(|(_, program, _)| *program == word);
         let (_, program, metric) = command.programs().find_map(known)?;
-        let has_rate =
-            |of: output::Arguments<'_, '_>| of.value("-R").or(of.value("--rate")).is_some();
+        let has_rate = |of: output::Arguments<'_>| of.value("-R").or(of.value("--rate")).is_some();
         let is_wrk2 =
             matches!(metric, Self::Wrk) && command.arguments(program).is_some_and(has_rate);
         Some(if is_wrk2 { Self::Wrk2 } else { metric })
@@ -144,7 +143,7 @@ impl Metric {
     #[must_use]
     pub fn strictness(&self, command: &str) -> Option<&'static str> {
         let command = Command::new(command);
-        let is_lenient = |of: output::Arguments<'_, '_>| of.value("-l").is_some();
+        let is_lenient = |of: output::Arguments<'_>| of.value("-l").is_some();
         let is_strict =
             matches!(self, Self::Ab) && !command.arguments("ab").is_some_and(is_lenient);
         is_strict.then_some(

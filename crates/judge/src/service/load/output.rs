@@ -106,46 +106,111 @@ pub(super) fn unit(name: &str) -> Option<f64> {
 
 /// A load's command: what it starts, also by way of a shell.
 #[derive(Debug)]
-pub(super) struct Command<'a> {
-    /// The words of each simple command.
-    simple: Vec<Vec<&'a str>>,
+pub(super) struct Command {
+    /// The words of each simple command, without their quotes.
+    simple: Vec<Vec<String>>,
 }
 
-impl<'a> Command<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        let words = |simple: &'a str| {
-            let words = simple.split(|c: char| c.is_whitespace() || "'\"()".contains(c));
-            words.filter(|word| !word.is_empty()).collect()
-        };
-        Self { simple: text.split([';', '|', '&', '\n']).map(words).collect() }
+impl Command {
+    pub(super) fn new(text: &str) -> Self {
+        let mut simple = split(text);
+        // A word of several words may be a command: that of `sh -c`.
+        let words = simple.iter().flatten();
+        let inner = words.filter(|word| has_blank(word) && word.len() < text.len());
+        let inner: Vec<_> = inner.flat_map(|word| Self::new(word).simple).collect();
+        simple.extend(inner);
+        Self { simple }
     }
 
     /// Words without their directories, in order.
-    pub(super) fn programs(&self) -> impl Iterator<Item = &'a str> {
-        self.simple.iter().flatten().filter_map(|word| word.rsplit('/').next())
+    pub(super) fn programs(&self) -> impl Iterator<Item = &str> {
+        self.simple.iter().flatten().filter_map(|word| program(word))
     }
 
-    /// The arguments of `program`, where the command starts it once.
-    pub(super) fn arguments(&self, program: &str) -> Option<Arguments<'_, 'a>> {
+    /// The arguments of `name`, where the command starts it once.
+    pub(super) fn arguments(&self, name: &str) -> Option<Arguments<'_>> {
         let mut starts = self.simple.iter().filter_map(|words| {
-            let at = words.iter().position(|word| word.rsplit('/').next() == Some(program))?;
+            let at = words.iter().position(|word| program(word) == Some(name))?;
             Some(Arguments(&words[at + 1..]))
         });
         starts.next().filter(|_| starts.next().is_none())
     }
 }
 
+/// The name of the program that a word may start.
+fn program(word: &str) -> Option<&str> {
+    word.rsplit('/').next().filter(|_| !has_blank(word))
+}
+
+fn has_blank(word: &str) -> bool {
+    word.contains(char::is_whitespace)
+}
+
+/// The simple commands of a shell command. `$(...)` stays as it is written, within one word.
+fn split(text: &str) -> Vec<Vec<String>> {
+    let mut commands = vec![Vec::new()];
+    let mut word: Option<String> = None;
+    let (mut quote, mut depth, mut before) = (None, 0_usize, ' ');
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        let mut add = |c: char| word.get_or_insert_default().push(c);
+        match (quote, c) {
+            (Some(end), _) if c == end => quote = None,
+            (None | Some('"'), '\\') => {
+                rest.next().filter(|c| *c != '\n').into_iter().for_each(add)
+            }
+            (Some(_), _) => add(c),
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, '(') if depth > 0 || before == '$' => {
+                depth += 1;
+                add(c);
+            }
+            (None, ')') if depth > 0 => {
+                depth -= 1;
+                add(c);
+            }
+            (None, _) if depth > 0 => add(c),
+            // `2>&1` is one word.
+            (None, '&') if before == '>' => add(c),
+            (None, _) if c.is_whitespace() || ";|&()".contains(c) => {
+                end_word(&mut commands, &mut word);
+                if ";|&\n".contains(c) {
+                    commands.push(Vec::new());
+                }
+            }
+            (None, _) => add(c),
+        }
+        before = c;
+    }
+    end_word(&mut commands, &mut word);
+    commands
+}
+
+fn end_word(commands: &mut [Vec<String>], word: &mut Option<String>) {
+    if let Some(last) = commands.last_mut() {
+        last.extend(word.take());
+    }
+}
+
 /// The arguments of a program.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arguments<'c, 'a>(&'c [&'a str]);
+pub(super) struct Arguments<'a>(&'a [String]);
 
-impl<'a> Arguments<'_, 'a> {
+impl<'a> Arguments<'a> {
     /// The value of the last such option: `-n 5`, `-n5`, `--number=5`.
     pub(super) fn value(&self, option: &str) -> Option<&'a str> {
         self.0.iter().enumerate().rev().find_map(|(at, word)| match word.strip_prefix(option)? {
-            "" => self.0.get(at + 1).copied(),
+            "" => self.0.get(at + 1).map(String::as_str),
             rest if option.starts_with("--") => rest.strip_prefix('='),
             rest => Some(rest),
         })
+    }
+
+    /// An option without a value is among them.
+    pub(super) fn has(&self, option: &str) -> bool {
+        self.0.iter().any(|word| word == option)
     }
 }

@@ -12,6 +12,8 @@ use std::fmt;
 
 const COUNTS: [&str; 4] = ["requests", "rate", "seconds", "errors"];
 const TIMES: [&str; 5] = ["mean", "p50", "p95", "p99", "max"];
+/// Units that the name of a latency may bear.
+const UNITS: [&str; 4] = ["ns", "us", "ms", "s"];
 /// Bytes of a compiled expression at most.
 const SIZE: usize = 1 << 20;
 
@@ -132,14 +134,9 @@ fn at(json: &Value, path: &str) -> Option<String> {
     }
 }
 
-/// A latency's name and its unit, if it bears one.
-fn parts(name: &str) -> (&str, Option<f64>) {
-    let split = name.split_once('_').and_then(|(time, suffix)| Some((time, unit(suffix)?)));
-    split.map_or((name, None), |(time, unit)| (time, Some(unit)))
-}
-
 fn known(name: &str) -> Result<(), String> {
-    let (time, _) = parts(name);
+    let parts = name.split_once('_').filter(|(_, unit)| UNITS.contains(unit));
+    let time = parts.map_or(name, |(time, _)| time);
     if COUNTS.contains(&name) || TIMES.contains(&time) {
         return Ok(());
     }
@@ -167,7 +164,7 @@ fn load(text: impl Fn(&str) -> Option<String>) -> Result<Load, String> {
         text(name).map(read).transpose()
     };
     let time = |name: &str| {
-        for suffix in ["ns", "us", "ms", "s"] {
+        for suffix in UNITS {
             if let Some(value) = figure(&format!("{name}_{suffix}"))? {
                 return Ok(unit(suffix).map(|unit| value * unit));
             }

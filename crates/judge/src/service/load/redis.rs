@@ -9,10 +9,7 @@ use pagewise_model::service::{Latency, Load};
 const REQUESTS: f64 = 100_000.0;
 const RATE: &str = " requests per second";
 
-pub(super) fn read(
-    arguments: Option<Arguments<'_, '_>>,
-    output: &Output<'_>,
-) -> Result<Load, String> {
+pub(super) fn read(arguments: Option<Arguments<'_>>, output: &Output<'_>) -> Result<Load, String> {
     let tests = if output.lines().any(|line| line.starts_with('"')) {
         csv(output, asked(arguments)?)?
     } else if output.lines().any(|line| line.starts_with("======")) {
@@ -34,7 +31,7 @@ pub(super) fn read(
 }
 
 /// Requests of each test by the command.
-fn asked(arguments: Option<Arguments<'_, '_>>) -> Result<f64, String> {
+fn asked(arguments: Option<Arguments<'_>>) -> Result<f64, String> {
     let Some(arguments) = arguments else {
         return Err(
             "redis-benchmark printed no number of requests: leave out --csv and -q".to_owned()

@@ -8,7 +8,7 @@ macro_rules! recorded {
 }
 
 /// Every output with a whole summary: metric, command, text.
-const WHOLE: [(&str, &str, &str); 28] = [
+const WHOLE: [(&str, &str, &str); 29] = [
     ("pgbench", "pgbench -S -T 2 -c 4", recorded!("pgbench")),
     ("pgbench", "pgbench -S -t 500 -c 4", recorded!("pgbench-count")),
     ("pgbench", "pgbench -S -T 3 -P 1", recorded!("pgbench-progress")),
@@ -31,6 +31,7 @@ const WHOLE: [(&str, &str, &str); 28] = [
     ("hey", "hey -n 2000", recorded!("hey-errors")),
     ("k6", "k6 run script.js", recorded!("k6")),
     ("k6", "k6 run --summary-mode legacy script.js", recorded!("k6-legacy")),
+    ("k6", "k6 run --summary-mode legacy script.js", recorded!("k6-threshold")),
     ("k6", "k6 run script.js", recorded!("k6-rate")),
     ("oha", "oha --no-tui", recorded!("oha")),
     ("oha", "oha --no-tui", recorded!("oha-errors")),
@@ -136,6 +137,17 @@ fn redis_takes_its_count_from_the_command() {
     assert!(count("./load.sh").is_err_and(|error| error.contains("leave out --csv")));
     let two = "sh -c 'redis-benchmark -n 5 --csv; redis-benchmark -n 7 --csv'";
     assert!(count(two).is_err_and(|error| error.contains("leave out --csv")));
+    for quoted in [
+        "redis-benchmark -a 'p&w' -n 100 --csv",
+        r#"redis-benchmark -a "p;w|" -n 100 --csv"#,
+        r"redis-benchmark -a p\&w -n 100 --csv",
+        "redis-benchmark -p $(cat port | head -n 1) -n 100 --csv",
+        "redis-benchmark --csv 2>&1 -n '100'",
+        r#"taskset -c 1 sh -c "redis-benchmark -a 'p&w' -n 100 --csv""#,
+        "(cd x && redis-benchmark -n 100 --csv)",
+    ] {
+        assert_eq!(count(quoted), Ok(200.0), "{quoted}");
+    }
     let three = count("redis-benchmark -t set,get,incr -n 5 --csv");
     assert!(three.is_err_and(|error| error.contains("3 tests; its output has 2")));
 }
@@ -209,6 +221,13 @@ fn hey_counts_statuses() {
     assert_eq!(load("hey", recorded!("hey-rate")).open_loop, Some(false));
     let cut = recorded!("hey-errors").replace("  [500]\t648 responses\n", "");
     assert!(fault("hey", &cut).contains("its output is cut"));
+    let many = recorded!("hey").replace("[200]\t5000 responses", "[200]\t1000000 responses");
+    let rate = many.lines().find(|line| line.contains("Requests/sec:")).expect("its rate");
+    let many = many.replace(rate, "  Requests/sec:\t9999999.0");
+    let why = fault("hey", &many);
+    assert!(
+        why.starts_with("hey reports at most 1M answers") && why.ends_with("use a shorter load")
+    );
 }
 
 #[test]
@@ -217,7 +236,9 @@ fn k6_in_all_its_modes() {
     assert_eq!((plain.requests, plain.errors, plain.open_loop), (34580.0, Some(0.0), Some(false)));
     near(plain.rate, 17287.618864);
     takes(plain.latency, [0.214_08, 0.146_63, 0.473_88, 0.0, 20.81]);
-    assert_eq!(load("k6", recorded!("k6-legacy")).requests, 34561.0);
+    let legacy = load("k6", recorded!("k6-legacy"));
+    assert_eq!((legacy.requests, legacy.errors), (34561.0, Some(0.0)));
+    assert_eq!(load("k6", recorded!("k6-threshold")), legacy, "marks change nothing");
     let fixed = load("k6", recorded!("k6-rate"));
     assert_eq!((fixed.requests, fixed.errors, fixed.open_loop), (399.0, Some(140.0), Some(true)));
     near(fixed.latency.p99, 0.004_66);
@@ -235,6 +256,19 @@ fn k6_in_all_its_modes() {
 }
 
 #[test]
+fn k6_is_an_open_loop_where_iterations_arrive_at_a_rate() {
+    const STEADY: &str = "200.00 iterations/s for 2s";
+    for (executor, is_open) in [
+        ("Up to 50.00 iterations/s for 10s over 2 stages", true),
+        ("Up to 20 looping VUs for 10s over 2 stages", false),
+        ("100 iterations shared among 4 VUs", false),
+    ] {
+        let text = recorded!("k6-rate").replace(STEADY, executor);
+        assert_eq!(load("k6", &text).open_loop, Some(is_open), "{executor}");
+    }
+}
+
+#[test]
 fn fio_adds_up_its_jobs() {
     let plain = load("fio", recorded!("fio-json"));
     assert_eq!((plain.requests, plain.seconds, plain.errors), (29627.0, Some(2.004), Some(0.0)));
@@ -242,6 +276,8 @@ fn fio_adds_up_its_jobs() {
     let mixed = load("fio", recorded!("fio-rate"));
     assert_eq!(mixed.requests, 1959.0);
     assert!(fault("fio", recorded!("fio-normal")).contains("--output-format=json"));
+    let twice = format!("{0}{0}", recorded!("fio-json"));
+    assert!(fault("fio", &twice).contains("leave out --status-interval"));
     let broken = recorded!("fio-json").replace("\"error\" : 0", "\"error\" : 5");
     assert!(fault("fio", &broken).contains("\"a\" ended by error 5"));
 }
@@ -310,6 +346,15 @@ fn names_are_read_and_written() {
     }
     assert!(fault("json:errors=a").contains("no number of requests"));
     assert!(fault("json:p42_ms=a").contains("unknown figure \"p42_ms\""));
+    for unread in ["msec", "sec", "secs", "m", "min", "h", "\u{b5}s"] {
+        let why = fault(&format!("json:requests=a,p99_{unread}=b"));
+        assert!(why.contains("unknown figure"), "{why}");
+    }
+    for unit in ["ns", "us", "ms", "s"] {
+        let name = format!("json:requests=a,p99_{unit}=b");
+        let read = load(&name, r#"{"a": 1, "b": 2}"#);
+        assert!(read.latency.p99.is_some(), "{name}");
+    }
 }
 
 #[test]
@@ -339,6 +384,8 @@ fn oha_as_text_and_as_json() {
     let due = "oha -q 500 --latency-correction -z 1s";
     let due = read("oha", due, recorded!("oha-rate")).expect("whole");
     assert_eq!((due.requests, due.open_loop), (500.0, Some(true)));
+    let last = read("oha", "oha -q 500 URL --latency-correction", recorded!("oha-rate"));
+    assert_eq!(last.expect("whole").open_loop, Some(true));
     assert!(fault("oha", recorded!("oha-refused")).starts_with("oha did no request, 200 failed"));
 }
 
