@@ -351,7 +351,7 @@ mod tests {
         assert!(!path.exists());
         Record { before_pages: 9, most_pages: 8, ..same.clone() }.write(&path).unwrap();
         let reported = repair_in(dir.path()).unwrap();
-        assert!(reported.contains("it stays unchanged") && !path.exists(), "{reported}");
+        assert!(reported.contains("so pagewise leaves it") && !path.exists(), "{reported}");
         Record { boot_id: "another".into(), most_pages: u64::MAX, ..same }.write(&path).unwrap();
         assert_eq!(repair_in(dir.path()), None);
         assert!(!path.exists(), "its boot is over");
@@ -368,7 +368,7 @@ mod tests {
         let why = ensure(more, None, &mut None).unwrap_err();
         assert!(why.contains("use --system as root"), "{why}");
         let odd = PoolNeed { page_bytes: PageSize::BASE_4K, ..more };
-        assert!(ensure(odd, None, &mut None).unwrap_err().contains("the pool's usual pages"));
+        assert!(ensure(odd, None, &mut None).unwrap_err().contains("the default huge page size is"));
         assert_eq!(facts(None).known().map(|pool| pool.addable_pages), Some(0));
     }
 

@@ -350,6 +350,6 @@ mod tests {
         let mut known = Known::new(own(), None);
         known.postpone(Nanos(0), Some("busy".to_owned()));
         watcher.seen.insert(i32::MAX, known);
-        assert_eq!(watcher.finish().failures, ["1 refused: busy"]);
+        assert_eq!(watcher.finish().failures, ["1 not advised: busy"]);
     }
 }
