@@ -1,17 +1,22 @@
 //! Pools what many hosts found, by a random-effects model on the logarithm of the ratio.
 //!
-//! Each host gives an estimate and an interval. Hosts differ in earnest (processor, kernel, settings), so their
-//! deviation is estimated beside the noise of each (DerSimonian and Laird 1986), and the interval of the mean is
-//! widened for that estimate (Hartung and Knapp 2001; never narrower than without). A class is the hosts that have
-//! a property alike; classes differ where the pooled means do at 1% (chi squared), corrected for the number of
-//! properties. An interval that is open says nothing and is counted, not pooled. Intervals of sessions hold
-//! whenever these stop, so they are wider than those of a fixed number of runs: the pooled one errs on that side.
+//! Each session gives an estimate and an interval. It pools twice, because sessions on one host say nothing about
+//! other hosts. First, the sessions of one host (same name, command, arm and quantity) give one estimate of that host:
+//! their mean by inverse variance (a fixed effect). Where they differ by more than their noise, its deviation grows by
+//! the ratio of Birge (1932), which is at least 1. Then the hosts are pooled. They differ in earnest (processor, kernel,
+//! settings), so their deviation is estimated beside the noise of each (DerSimonian and Laird 1986). The interval of
+//! the mean is widened for that estimate (Hartung and Knapp 2001; never narrower than without).
+//!
+//! A class is the hosts that have a property alike. Classes differ where the pooled means do at 1% (chi squared),
+//! corrected for the number of properties. An interval that is open says nothing and is not pooled; a host with no
+//! other is counted. Intervals of sessions hold whenever these stop, so they are wider than those of a fixed number of
+//! runs: the pooled one errs on that side. A session without a host's name counts as a host of its own.
 
 use pagewise_model::fleet::{Class, ClassKey, FleetArm, FleetWord, HostArm, LINES_SCHEMA, Pooled};
 use pagewise_model::run::Run;
 use pagewise_model::trial::{Verdict, Word};
 use statrs::distribution::{ChiSquared, ContinuousCDF, StudentsT};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Half the width of a 95% interval in deviations.
 const NORMAL: f64 = 1.959_964;
@@ -22,7 +27,7 @@ const WORTH: f64 = 0.99;
 /// Probability at which classes count as different, before the correction for the number of keys.
 const DIFFERENT: f64 = 0.01;
 /// Hosts that a class needs.
-const LEAST_OF_CLASS: usize = 2;
+const LEAST_OF_CLASS: u32 = 2;
 
 const KEYS: [ClassKey; 3] = [ClassKey::Processor, ClassKey::Kernel, ClassKey::HugePages];
 
@@ -41,32 +46,61 @@ fn study(arm: &HostArm) -> Option<(f64, f64)> {
     (is_closed && arm.ratio > 0.0).then(|| (arm.ratio.ln(), deviation))
 }
 
+/// The mean of studies by inverse variance.
+struct Mean {
+    mean: f64,
+    /// Sum of the weights.
+    weight: f64,
+    /// Weighted squares of the deviations from the mean.
+    squares: f64,
+}
+
+/// Weights the studies by their own variance and one that they share.
+fn weigh(studies: &[(f64, f64)], shared: f64) -> Mean {
+    let weighted = || studies.iter().map(|(y, s)| (y, 1.0 / (s * s + shared)));
+    let weight: f64 = weighted().map(|(_, w)| w).sum();
+    let mean = weighted().map(|(y, w)| w * y).sum::<f64>() / weight;
+    let squares = weighted().map(|(y, w)| w * (y - mean).powi(2)).sum();
+    Mean { mean, weight, squares }
+}
+
+/// One estimate of a host from its sessions.
+fn of_host(sessions: &[(f64, f64)]) -> (f64, f64) {
+    let Mean { mean, weight, squares } = weigh(sessions, 0.0);
+    let free = (sessions.len().max(2) - 1) as f64;
+    (mean, ((squares / free).max(1.0) / weight).sqrt())
+}
+
 /// The mean of the hosts with an interval; none without any.
 fn pool(arms: &[&HostArm]) -> Option<Pooled> {
-    let studies: Vec<(f64, f64)> = arms.iter().filter_map(|arm| study(arm)).collect();
-    let hosts = studies.len();
+    let mut by_host: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for arm in arms {
+        if let Some(found) = study(arm) {
+            by_host.entry(&arm.host).or_default().push(found);
+        }
+    }
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let sessions = number(by_host.values().map(Vec::len).sum());
+    let studies: Vec<(f64, f64)> = by_host.values().map(|all| of_host(all)).collect();
+    let hosts = number(studies.len());
     let [(only, deviation), rest @ ..] = &studies[..] else { return None };
-    let number = u32::try_from(hosts).unwrap_or(u32::MAX);
     if rest.is_empty() {
         let half = NORMAL * deviation;
         let (ratio, low, high) = (only.exp(), (only - half).exp(), (only + half).exp());
-        return Some(Pooled { hosts: number, ratio, low, high, tau: 0.0, next_host: None });
+        return Some(Pooled { hosts, sessions, ratio, low, high, tau: 0.0, next_host: None });
     }
     let tau_squared = between_hosts(&studies);
-    let weights: Vec<f64> = studies.iter().map(|(_, s)| 1.0 / (s * s + tau_squared)).collect();
-    let sum: f64 = weights.iter().sum();
-    let pairs = || studies.iter().map(|(y, _)| y).zip(&weights);
-    let mean = pairs().map(|(y, w)| w * y).sum::<f64>() / sum;
-    let free = (hosts - 1) as f64;
-    let spread = pairs().map(|(y, w)| w * (y - mean).powi(2)).sum::<f64>() / free;
-    let error = (spread.max(1.0) / sum).sqrt();
+    let Mean { mean, weight, squares } = weigh(&studies, tau_squared);
+    let free = f64::from(hosts - 1);
+    let error = ((squares / free).max(1.0) / weight).sqrt();
     let half = quantile(free) * error;
     let next_host = (hosts > 2).then(|| {
         let half = quantile(free - 1.0) * (tau_squared + error * error).sqrt();
         ((mean - half).exp(), (mean + half).exp())
     });
     Some(Pooled {
-        hosts: number,
+        hosts,
+        sessions,
         ratio: mean.exp(),
         low: (mean - half).exp(),
         high: (mean + half).exp(),
@@ -77,13 +111,10 @@ fn pool(arms: &[&HostArm]) -> Option<Pooled> {
 
 /// Variance between hosts.
 fn between_hosts(studies: &[(f64, f64)]) -> f64 {
-    let weights = || studies.iter().map(|(y, s)| (y, 1.0 / (s * s)));
-    let sum: f64 = weights().map(|(_, w)| w).sum();
-    let squares: f64 = weights().map(|(_, w)| w * w).sum();
-    let mean = weights().map(|(y, w)| w * y).sum::<f64>() / sum;
-    let q: f64 = weights().map(|(y, w)| w * (y - mean).powi(2)).sum();
+    let Mean { weight, squares: q, .. } = weigh(studies, 0.0);
+    let of_weights: f64 = studies.iter().map(|(_, s)| s.powi(-4)).sum();
     let free = (studies.len() - 1) as f64;
-    ((q - free) / (sum - squares / sum)).max(0.0)
+    ((q - free) / (weight - of_weights / weight)).max(0.0)
 }
 
 /// The 97.5% quantile of Student's t.
@@ -105,9 +136,11 @@ fn classes(key: ClassKey, arms: &[&HostArm]) -> Vec<Class> {
     for arm in arms.iter().filter(|arm| study(arm).is_some()) {
         groups.entry(value(key, arm)).or_default().push(arm);
     }
-    groups.retain(|_, arms| arms.len() >= LEAST_OF_CLASS);
-    let pooled: Vec<(&str, Pooled)> =
-        groups.into_iter().filter_map(|(value, arms)| Some((value, pool(&arms)?))).collect();
+    let pooled: Vec<(&str, Pooled)> = groups
+        .into_iter()
+        .filter_map(|(value, arms)| Some((value, pool(&arms)?)))
+        .filter(|(_, pooled)| pooled.hosts >= LEAST_OF_CLASS)
+        .collect();
     if pooled.len() < 2 || !differ(&pooled) {
         return Vec::new();
     }
@@ -128,24 +161,25 @@ fn differ(classes: &[(&str, Pooled)]) -> bool {
         .iter()
         .map(|(_, pooled)| {
             let error = (pooled.high.ln() - pooled.low.ln()) / (2.0 * NORMAL);
-            (pooled.ratio.ln(), 1.0 / error.powi(2).max(1e-18))
+            (pooled.ratio.ln(), error.max(1e-9))
         })
         .collect();
-    let sum: f64 = studies.iter().map(|(_, w)| w).sum();
-    let mean = studies.iter().map(|(y, w)| w * y).sum::<f64>() / sum;
-    let q: f64 = studies.iter().map(|(y, w)| w * (y - mean).powi(2)).sum();
+    let q = weigh(&studies, 0.0).squares;
     let free = (studies.len() - 1) as f64;
     let limit = DIFFERENT / KEYS.len() as f64;
     ChiSquared::new(free).is_ok_and(|chi| chi.sf(q) < limit)
 }
 
-/// The arms of a session on one host. `host` names it where the file does.
+/// The arms of a session on one host. `host` names it where the file does; else the run stands for it, or the start
+/// of a run that was not saved.
 #[must_use]
 pub fn lines(run: &Run, host: Option<&str>) -> Vec<HostArm> {
     let Some((experiment, machine)) = run.experiment.as_ref().zip(run.machine.as_ref()) else {
         return Vec::new();
     };
     let quantity = experiment.design.quantity.name().to_owned();
+    let start = run.started_unix_ns.to_string();
+    let own = if run.id.is_empty() { &start } else { &run.id };
     let line = |verdict: &Verdict| {
         let effect = verdict.effect.as_ref();
         if effect.is_none() && verdict.word != Word::Reject {
@@ -153,7 +187,7 @@ pub fn lines(run: &Run, host: Option<&str>) -> Vec<HostArm> {
         }
         Some(HostArm {
             schema: LINES_SCHEMA,
-            host: host.unwrap_or(&run.id).to_owned(),
+            host: host.unwrap_or(own).to_owned(),
             run: run.id.clone(),
             started_unix_ns: run.started_unix_ns,
             pagewise: run.pagewise.clone(),
@@ -180,6 +214,11 @@ fn series(release: &str) -> String {
     release.split(['.', '-']).take(2).collect::<Vec<_>>().join(".")
 }
 
+/// The hosts of lines, each once.
+fn names<'a>(lines: &[&'a HostArm]) -> BTreeSet<&'a str> {
+    lines.iter().map(|line| line.host.as_str()).collect()
+}
+
 /// Each arm of each command, over all hosts, in the order of names.
 #[must_use]
 pub fn merge(lines: &[HostArm]) -> Vec<FleetArm> {
@@ -194,7 +233,7 @@ pub fn merge(lines: &[HostArm]) -> Vec<FleetArm> {
                 arms.into_iter().partition(|arm| arm.word == Word::Reject);
             let pooled = pool(&usable);
             let classes: Vec<Class> = KEYS.iter().flat_map(|key| classes(*key, &usable)).collect();
-            let open = usable.iter().filter(|arm| study(arm).is_none()).count();
+            let open = names(&usable).len() - pooled.map_or(0, |pooled| pooled.hosts as usize);
             FleetArm {
                 command: command.to_owned(),
                 arm: arm.to_owned(),
@@ -202,7 +241,7 @@ pub fn merge(lines: &[HostArm]) -> Vec<FleetArm> {
                 word: overall(pooled.as_ref(), &classes, !rejected.is_empty()),
                 pooled,
                 classes,
-                rejected_on: rejected.iter().map(|arm| arm.host.clone()).collect(),
+                rejected_on: names(&rejected).into_iter().map(str::to_owned).collect(),
                 open_on: u32::try_from(open).unwrap_or(u32::MAX),
             }
         })
@@ -335,5 +374,73 @@ mod tests {
         assert!((pooled.ratio.ln() + 0.06).abs() < 1e-9);
         // Error: sqrt(0.0016 / 3), t with 2 degrees of freedom 4.303.
         assert!((pooled.high.ln() + 0.06 - 4.3027 * (0.0016f64 / 3.0).sqrt()).abs() < 1e-4);
+    }
+
+    /// A session on a host, with a deviation of 1%.
+    fn session(name: &str, log_ratio: f64, cpu: &str) -> HostArm {
+        HostArm { host: name.into(), ..host(0, log_ratio, 0.0, cpu) }
+    }
+
+    #[test]
+    fn sessions_of_one_host_are_one_host() {
+        let logs = [-0.10, -0.11, -0.10, -0.09];
+        let one: Vec<HostArm> = logs.iter().map(|log| session("a", *log, "one")).collect();
+        let pooled = merge(&one)[0].pooled.unwrap();
+        assert_eq!((pooled.hosts, pooled.sessions), (1, 4));
+        assert!(pooled.next_host.is_none() && pooled.tau == 0.0);
+        // Q = 2 is less than the 3 degrees of freedom: the deviation is 0.01 / sqrt(4).
+        assert!((pooled.ratio.ln() + 0.10).abs() < 1e-12);
+        assert!((pooled.high.ln() + 0.10 - NORMAL * 0.005).abs() < 1e-9, "{pooled:?}");
+        // More sessions on one of two hosts do not outvote the other.
+        let other = session("b", 0.0, "one");
+        let two = |sessions: &[HostArm]| {
+            let all = [sessions, std::slice::from_ref(&other)].concat();
+            merge(&all)[0].pooled.unwrap()
+        };
+        let (few, many) = (two(&one[..1]), two(&one));
+        assert_eq!((few.hosts, few.sessions, many.hosts, many.sessions), (2, 2, 2, 5));
+        assert!(many.low < 0.7 && many.high > 1.0, "two hosts say little: {many:?}");
+        assert!((many.ratio / few.ratio).ln().abs() < 0.005, "{few:?} {many:?}");
+    }
+
+    #[test]
+    fn sessions_of_one_host_that_differ_widen_its_interval() {
+        let both = [session("a", -0.14, "one"), session("a", -0.06, "one")];
+        let pooled = merge(&both)[0].pooled.unwrap();
+        // Q = 32 with one degree of freedom: the deviation is 0.01 / sqrt(2) * sqrt(32).
+        assert!((pooled.ratio.ln() + 0.10).abs() < 1e-12);
+        assert!((pooled.high.ln() + 0.10 - NORMAL * 0.04).abs() < 1e-9, "{pooled:?}");
+        let alike = [session("a", -0.10, "one"), session("a", -0.10, "one")];
+        let pooled = merge(&alike)[0].pooled.unwrap();
+        assert!((pooled.high.ln() + 0.10 - NORMAL * 0.01 / 2f64.sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn one_host_is_no_class_and_is_named_once() {
+        let mut all = vec![session("a", -0.10, "one"), session("b", -0.10, "one")];
+        all.extend([session("c", 0.10, "two"), session("c", 0.10, "two")]);
+        assert!(merge(&all)[0].classes.is_empty(), "one host is no class");
+        all.push(session("d", 0.10, "two"));
+        assert_eq!(merge(&all)[0].classes.len(), 2);
+        let open = |name| HostArm { high: 1e6, ..session(name, -0.10, "one") };
+        let failed = HostArm { word: Word::Reject, ..session("f", -0.10, "one") };
+        all.extend([open("a"), open("e"), open("e"), failed.clone(), failed]);
+        let merged = &merge(&all)[0];
+        assert_eq!((merged.open_on, &merged.rejected_on[..]), (1, &["f".to_owned()][..]));
+    }
+
+    #[test]
+    fn the_interval_covers_the_mean_where_each_host_ran_four_times() {
+        let covered = (0..400).filter(|seed| {
+            let (mut rng, mut all) = (Rng::new(*seed), Vec::new());
+            for n in 0..4 {
+                let own = -0.03 + rng.normal() * 0.02;
+                all.extend((0..4).map(|_| host(n, own, rng.normal(), "one")));
+            }
+            let pooled = merge(&all)[0].pooled.unwrap();
+            pooled.low <= (-0.03f64).exp() && (-0.03f64).exp() <= pooled.high
+        });
+        let covered = covered.count();
+        assert!(covered >= 372, "{covered} of 400");
     }
 }

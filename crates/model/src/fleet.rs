@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// Version of the lines that `merge --ndjson` writes.
 pub const LINES_SCHEMA: u32 = 1;
 
-/// One arm on one host: a line of NDJSON.
+/// One arm in one session on a host: a line of NDJSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostArm {
     pub schema: u32,
-    /// Name of the host, by the file's name; else the run.
+    /// Name of the host, by the file's name; else the run, or the start of a run without a name.
     pub host: String,
     pub run: String,
     /// Start, nanoseconds since 1970.
@@ -40,6 +40,9 @@ pub struct HostArm {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pooled {
     pub hosts: u32,
+    /// Sessions on these hosts, all of which count; 0 in files of older versions.
+    #[serde(default)]
+    pub sessions: u32,
     /// Arm over control on an average host, with its 95% interval.
     pub ratio: f64,
     pub low: f64,

@@ -68,10 +68,12 @@ fn one(arm: &FleetArm) -> Document {
 }
 
 fn mean(pooled: &Pooled) -> String {
+    let more = (pooled.sessions > pooled.hosts).then(|| format!(" ({} sessions)", pooled.sessions));
     format!(
-        "{} on {}, 95% {}",
+        "{} on {}{}, 95% {}",
         change(pooled.ratio),
         counted(u64::from(pooled.hosts), "host", "hosts"),
+        more.unwrap_or_default(),
         interval(pooled.ratio, pooled.low, pooled.high)
     )
 }
@@ -123,12 +125,14 @@ impl FleetTask {
     }
 }
 
-/// What follows a run: a result of status 0 or 3 (cannot tell) appears whole, others are dropped.
+/// What follows a run: a result of status 0 or 3 (cannot tell) appears whole, others are dropped. Status 3 without a
+/// result means that another experiment kept the host busy.
 const TAKE: &str = "status=$?
 case $status in
-    0 | 3) mv \"$name.tmp.$$\" \"$name.json\" ;;
-    *) rm -f \"$name.tmp.$$\"; exit \"$status\" ;;
+    0 | 3) if [ -s \"$name.tmp.$$\" ]; then exec mv \"$name.tmp.$$\" \"$name.json\"; fi ;;
 esac
+rm -f \"$name.tmp.$$\"
+exit \"$status\"
 ";
 
 /// A job array for Slurm: one exclusive task for each host.
@@ -149,7 +153,8 @@ pub fn slurm(task: &FleetTask) -> String {
 #SBATCH --requeue
 #SBATCH --open-mode=append
 results={results}
-mkdir -p \"$results\"
+mkdir -p \"$results\" || exit
+results=$(realpath \"$results\") || exit
 # A task that is started again leaves a second result: merge takes that of the last start.
 task=$SLURM_ARRAY_JOB_ID.$SLURM_ARRAY_TASK_ID.${{SLURM_RESTART_COUNT:-0}}
 name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}
@@ -158,18 +163,24 @@ name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}
     )
 }
 
+/// Text that Jinja leaves as it is: nothing begins in it without an opening brace.
+fn literal(text: &str) -> String {
+    text.replace('{', "{{ '{' }}")
+}
+
 /// A playbook for Ansible: one run on each host of the inventory, results fetched.
 #[must_use]
 pub fn ansible(task: &FleetTask) -> String {
-    let line = task.line("{{ ansible_play_hosts.index(inventory_hostname) + 1 }}");
+    const NUMBER: &str = "{{ ansible_play_hosts.index(inventory_hostname) + 1 }}";
     // JSON is YAML too.
     let text = |text: &str| serde_json::Value::from(text).to_string();
+    let line = text(&format!("{} --seed {NUMBER} {}", literal(&task.front), literal(&task.back)));
     let chdir = task.directory.as_ref();
-    let chdir = chdir.map(|to| format!("      args:\n        chdir: {}\n", text(to)));
+    let chdir = chdir.map(|to| format!("        chdir: {}\n", text(&literal(to))));
     let chdir = chdir.unwrap_or_default();
-    let host = "{{ ansible_play_hosts.index(inventory_hostname) + 1 }}.0.{{ inventory_hostname }}";
-    let (line, results) = (text(&line), text(&task.results));
-    let file = text(&format!("{}/1.{host}.json", task.results));
+    let results = literal(&task.results);
+    let file = text(&format!("{results}/1.{NUMBER}.0.{{{{ inventory_hostname }}}}.json"));
+    let results = text(&results);
     let shown = quote(&task.results);
     format!(
         "# ansible-playbook -i INVENTORY FILE. Then: pagewise merge {shown}
@@ -178,7 +189,8 @@ pub fn ansible(task: &FleetTask) -> String {
   gather_facts: false
   tasks:
     - name: Measure
-      ansible.builtin.shell: {line}
+      ansible.builtin.shell:
+        cmd: {line}
 {chdir}      register: measured
       changed_when: false
       failed_when: measured.rc not in [0, 3]
@@ -194,6 +206,8 @@ pub fn ansible(task: &FleetTask) -> String {
         content: \"{{{{ measured.stdout }}}}\"
         dest: {file}
         mode: \"0644\"
+      # A host that another experiment kept busy has no result.
+      when: measured.stdout | length > 0
       delegate_to: localhost
 "
     )
@@ -205,6 +219,18 @@ fn label(program: &str) -> String {
     program.to_lowercase().chars().map(allowed).collect()
 }
 
+/// The script of a pod, as lines of a block of YAML. Kubernetes reads `$$` as `$` and replaces `$(NAME)`.
+fn pod_script(task: &FleetTask) -> String {
+    let line = task.line("\"$((JOB_COMPLETION_INDEX + 1))\"");
+    let script = format!(
+        "name=/results/1.$JOB_COMPLETION_INDEX.0.$NODE
+{line} >\"$name.tmp.$$\"
+{TAKE}"
+    );
+    let script = script.replace('$', "$$");
+    script.lines().map(|line| format!("              {line}\n")).collect()
+}
+
 /// An indexed Job of Kubernetes: one pod on each node, results on a claimed volume.
 #[must_use]
 pub fn kubernetes(task: &FleetTask, image: &str, claim: &str) -> String {
@@ -213,13 +239,7 @@ pub fn kubernetes(task: &FleetTask, image: &str, claim: &str) -> String {
     let directory =
         task.directory.as_ref().map(|to| format!("          workingDir: {}\n", text(to)));
     let directory = directory.unwrap_or_default();
-    let line = task.line("\"$((JOB_COMPLETION_INDEX + 1))\"");
-    let script = format!(
-        "name=/results/1.$JOB_COMPLETION_INDEX.0.$NODE
-{line} >\"$name.tmp.$$\"
-{TAKE}"
-    );
-    let script: String = script.lines().map(|line| format!("              {line}\n")).collect();
+    let script = pod_script(task);
     let name = label(program);
     format!(
         "# kubectl apply -f FILE. Then copy the volume's files: pagewise merge DIR
@@ -275,6 +295,7 @@ mod tests {
     fn pooled(ratio: f64) -> Pooled {
         Pooled {
             hosts: 12,
+            sessions: 12,
             ratio,
             low: ratio - 0.01,
             high: ratio + 0.01,
@@ -311,6 +332,8 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let often = Pooled { sessions: 40, ..pooled(0.95) };
+        assert!(mean(&often).starts_with("5.0% less on 12 hosts (40 sessions), 95%"));
     }
 
     #[test]
@@ -335,11 +358,34 @@ mod tests {
         let play = ansible(&task);
         assert_eq!(play.matches("app 'a b'").count(), 1);
         assert!(play.contains("        chdir: \"/srv/my app\"\n"), "{play}");
+        assert!(play.contains("      when: measured.stdout | length > 0\n"), "{play}");
         assert!(play.contains("        dest: \"/shared/all results/1.{{"), "{play}");
         let here = FleetTask { directory: None, ..task.clone() };
         assert!(!ansible(&here).contains("chdir") && !super::slurm(&here).contains("cd "));
         let job = kubernetes(&task, "registry/app:1", "results");
         assert!(job.contains("name: pagewise-my-app\n") && job.contains("completions: 8\n"));
-        assert!(job.contains("              name=/results/1.$JOB_COMPLETION_INDEX.0.$NODE\n"));
+        assert!(job.contains("              name=/results/1.$$JOB_COMPLETION_INDEX.0.$$NODE\n"));
+    }
+
+    #[test]
+    fn ansible_replaces_nothing_of_a_command() {
+        let task = FleetTask {
+            program: "app".into(),
+            front: "pagewise tune --prepare 'a {{ b }}'".into(),
+            back: "-- app '{% c %}' '{# d' {}".into(),
+            hosts: 8,
+            results: "r{{e}}".into(),
+            directory: Some("/f{#".into()),
+        };
+        let play = ansible(&task);
+        let known = ["ansible_play_hosts.index(inventory_hostname) + 1", "inventory_hostname"];
+        let known = known.into_iter().chain(["measured.stdout"]);
+        let rest =
+            known.fold(play.clone(), |text, name| text.replace(&format!("{{{{ {name} }}}}"), "1"));
+        // What is left of Jinja stands for single braces.
+        let parts: Vec<&str> = rest.split("{{ '{' }}").collect();
+        assert_eq!(parts.len(), 1 + 2 + 3 + 2 * 2 + 1, "{play}");
+        assert!(parts.iter().skip(1).all(|part| !part.contains('{')), "{play}");
+        assert!(rest.replace("{{ '{' }}", "{").contains("--seed 1 -- app '{% c %}' '{# d' {}"));
     }
 }

@@ -14,8 +14,10 @@ Examples:
 
 Pools the sessions of many hosts, each a file of `tune --json`, into one answer
 for each arm: keep, reject, differs by class (processor, kernel, huge pages), or
-cannot tell. Files called ARRAY.TASK.RESTART.HOST.json, as the scripts of
-pagewise fleet write them, count once for each task: the last start wins.
+cannot tell. The sessions of one host are pooled first and count as one host.
+Hosts are named by files called ARRAY.TASK.RESTART.HOST.json, as the scripts of
+pagewise fleet write them; of a task that was started again, only the last start
+counts. Any other file counts as a host of its own.
 
 Exit codes: 0 done; 2 usage, or a file that is no saved run; 3 no arm has an
 answer.")]
@@ -23,7 +25,7 @@ pub(crate) struct Merge {
     /// Directories and files of saved runs
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
-    /// Write one line of JSON for each host and arm to FILE
+    /// Write one line of JSON for each session and arm to FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) ndjson: Option<PathBuf>,
     /// Print as JSON

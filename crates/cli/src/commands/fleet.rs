@@ -4,9 +4,10 @@ use crate::args::{Fleet, FleetScript, FleetVerb, Merge};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use pagewise_judge::fleet::{lines, merge};
+use pagewise_judge::guards;
 use pagewise_model::fleet::{FleetWord, HostArm};
-use pagewise_model::plan;
-use pagewise_model::run::{Outcome, Run};
+use pagewise_model::plan::{self, Dose};
+use pagewise_model::run::{Outcome, Run, StdoutTo};
 use pagewise_model::trial::Quantity;
 use pagewise_report::{FleetTask, quote};
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,20 +44,42 @@ fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
     if run.service.is_some() {
         return Err(refused("it is a session of a service"));
     }
-    let list = plan::list(doses);
-    let mut front = format!("pagewise tune --only {} --wait {WAIT} --json --quiet", quote(&list));
+    let program = run.command.first().map(Path::new).and_then(Path::file_name);
+    let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    Ok(FleetTask {
+        program: program.chars().filter(|c| is_plain(*c)).collect(),
+        front: front(run, doses, args),
+        back: format!("-- {}", pagewise_report::command_line(&run.command)),
+        hosts: args.hosts,
+        results: args.results.clone(),
+        directory: directory(run),
+    })
+}
+
+/// The command line before `--seed`, with the options of the saved session.
+fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
+    let list = quote(&plan::list(doses));
+    let mut words =
+        vec![format!("pagewise tune --only {list} --rerun-safe --wait {WAIT} --json --quiet")];
     let mut option = |name: &str, value: Option<&str>| {
-        if let Some(value) = value {
-            front.push_str(&format!(" {name} {}", quote(value)));
-        }
+        words.extend(value.map(|value| format!("{name} {}", quote(value))));
     };
-    option(
-        "--budget",
-        args.budget.map(|budget| format!("{}s", budget.0.div_ceil(1_000_000_000))).as_deref(),
-    );
-    let quantity = run.experiment.as_ref().map(|experiment| experiment.design.quantity);
-    option("--goal", quantity.filter(|one| *one != Quantity::Time).map(Quantity::name));
+    let budget = args.budget.map(|budget| format!("{}s", budget.0.div_ceil(1_000_000_000)));
+    option("--budget", budget.as_deref());
+    let design = run.experiment.as_ref().map(|experiment| &experiment.design);
+    let goal = design.map(|design| design.quantity).filter(|one| *one != Quantity::Time);
+    option("--goal", goal.map(Quantity::name));
+    for guard in design.iter().flat_map(|design| &design.guards) {
+        option("--guard", Some(&guards::spell(*guard)));
+    }
     option("--input", run.input.as_deref());
+    let stdout = match run.stdout {
+        Some(StdoutTo::Pipe) => Some("pipe"),
+        Some(StdoutTo::File) => Some("file"),
+        Some(StdoutTo::Null) | None => None,
+    };
+    option("--stdout", stdout);
     if let Some(conditions) = &run.conditions {
         option("--prepare", conditions.prepare.as_deref());
         option("--cleanup", conditions.cleanup.as_deref());
@@ -64,17 +87,19 @@ fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
             option("--output", Some(file));
         }
     }
-    let program = run.command.first().map(Path::new).and_then(Path::file_name);
-    let program = program.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    Ok(FleetTask {
-        program: program.chars().filter(|c| is_plain(*c)).collect(),
-        front,
-        back: format!("-- {}", pagewise_report::command_line(&run.command)),
-        hosts: args.hosts,
-        results: args.results.clone(),
-        directory: directory(run),
-    })
+    let fails = run.conditions.as_ref().is_some_and(|conditions| conditions.ignore_failure);
+    words.extend(fails.then(|| "--ignore-failure".to_owned()));
+    words.extend(changes_machine(run, doses).then(|| "--system".to_owned()));
+    words.join(" ")
+}
+
+/// Whether the session was allowed to change the machine, and these doses need that.
+fn changes_machine(run: &Run, doses: &[Dose]) -> bool {
+    let folios = run.machine.as_ref().and_then(|machine| machine.small_folios.known());
+    let pool = run.pool.as_ref().and_then(|pool| pool.known());
+    let was_allowed = folios.is_some_and(|folios| folios.may_change)
+        || pool.is_some_and(|pool| pool.addable_pages > 0);
+    was_allowed && doses.iter().any(|dose| dose.settings.needs_machine())
 }
 
 /// Where the runs were made, if their command line names files relative to that.
@@ -95,12 +120,16 @@ fn directory(run: &Run) -> Option<String> {
 pub(super) fn pool(args: &Merge) -> Result<ExitCode, Failure> {
     let files = files(&args.paths)?;
     let mut all = Vec::new();
-    let mut seen = BTreeSet::new();
-    for (file, host) in &files {
-        let run = store::read(file)?;
-        // The same run under two names counts once.
-        if seen.insert(run.id.clone()) {
+    let mut seen: BTreeMap<(String, u64), BTreeSet<Option<String>>> = BTreeMap::new();
+    for (file, host) in files {
+        let run = store::read(&file)?;
+        // The same run under two names counts once. Runs of several hosts may share an identifier, and a run that
+        // could not be saved has none. A copy without the host's name comes after the file with it.
+        let hosts = seen.entry((run.id.clone(), run.started_unix_ns)).or_default();
+        let is_new = if host.is_some() { !hosts.contains(&host) } else { hosts.is_empty() };
+        if is_new {
             all.extend(lines(&run, host.as_deref()));
+            hosts.insert(host);
         }
     }
     if let Some(file) = &args.ndjson {
@@ -127,26 +156,36 @@ fn ndjson(all: &[HostArm]) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The files of saved runs with the host that their name gives, one for each task.
+/// Numbers of an array and of one of its tasks.
+type Task = (String, String);
+/// A start of a task: its number, the file of its result, the host.
+type Start = (u32, PathBuf, String);
+
+/// The files of saved runs with the host that their name gives, those without one last. Of a task that was started
+/// again, only the last start counts. Other jobs of Ansible and Kubernetes have equal numbers, and no restarts.
 fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
     let mut plain = Vec::new();
-    let mut tasks: BTreeMap<(String, String), (u32, PathBuf, String)> = BTreeMap::new();
+    let mut tasks: BTreeMap<Task, Vec<Start>> = BTreeMap::new();
     for path in paths.iter().map(|path| below(path)).collect::<Result<Vec<_>, _>>()?.concat() {
-        let Some((array, task, restart, host)) = parts(&path) else {
-            plain.push((path, None));
-            continue;
-        };
-        let known = tasks.get(&(array.clone(), task.clone()));
-        if known.is_none_or(|(last, ..)| *last < restart) {
-            tasks.insert((array, task), (restart, path, host));
+        match parts(&path) {
+            Some((array, task, restart, host)) => {
+                tasks.entry((array, task)).or_default().push((restart, path, host));
+            }
+            None => plain.push((path, None)),
         }
     }
-    plain.extend(tasks.into_values().map(|(_, path, host)| (path, Some(host))));
-    if plain.is_empty() {
+    let mut found = Vec::new();
+    for starts in tasks.into_values() {
+        let last = starts.iter().map(|(restart, ..)| *restart).max();
+        let counting = starts.into_iter().filter(|(restart, ..)| Some(*restart) == last);
+        found.extend(counting.map(|(_, path, host)| (path, Some(host))));
+    }
+    found.extend(plain);
+    if found.is_empty() {
         return Err(Failure::usage("no saved run (*.json) in the given paths")
             .with_help("tune --json writes one; pagewise fleet script does so on every host"));
     }
-    Ok(plain)
+    Ok(found)
 }
 
 /// A file itself, or the JSON files of a directory in the order of their names.
@@ -194,6 +233,8 @@ mod tests {
             "7.2.0.node2.json",
             "own.json",
             "7.3.0.n.tmp.55",
+            "1.1.0.a.json",
+            "1.1.0.b.json",
         ];
         for name in names {
             std::fs::write(place.path().join(name), "{}").unwrap();
@@ -204,9 +245,11 @@ mod tests {
             .map(|(path, host)| (path.file_name().unwrap().to_str().unwrap().to_owned(), host))
             .collect();
         let expected = [
-            ("own.json", None),
+            ("1.1.0.a.json", Some("a")),
+            ("1.1.0.b.json", Some("b")),
             ("7.1.2.node3.x.json", Some("node3.x")),
             ("7.2.0.node2.json", Some("node2")),
+            ("own.json", None),
         ];
         let expected = expected.map(|(name, host)| (name.to_owned(), host.map(str::to_owned)));
         assert_eq!(shown, expected);
