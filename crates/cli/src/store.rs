@@ -1,24 +1,28 @@
 //! Where runs are kept: one JSON file each, in the state directory of the user. Each is there whole or not at
-//! all, and what a killed save has left goes with the next one ([`part_file`]).
+//! all, and what a killed save has left goes with the next one ([`part_file`]). The oldest are removed, but not
+//! those whose receipts are applied: `recheck` needs them.
 
 use crate::failure::Failure;
-use pagewise_kernel::{SysError, dirs, part_file};
+use pagewise_kernel::dirs::{self, DirError};
+use pagewise_kernel::{SysError, part_file};
 use pagewise_model::recheck::Recheck;
 use pagewise_model::run::Run;
+use pagewise_remedy::apply::record;
 use pagewise_report::number::counted;
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Saved runs beyond this many are removed, oldest first.
+/// Saved runs beyond this many, less those of applied receipts, are removed, oldest first.
 const KEPT: usize = 500;
 
 /// Runs that may begin in the same millisecond with the same name.
 const MOST_ALIKE: u32 = 1000;
 
-/// What renameat2(2) says where a file system cannot rename without replacing.
+/// The answer of a file system that can neither rename without replacing nor link.
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
 /// Largest file that is read as a saved run: no run comes near it.
@@ -30,17 +34,29 @@ fn directory() -> Result<PathBuf, Failure> {
 
 /// A directory of this name in the state directory, made if it does not exist.
 fn own_directory(name: &str) -> Result<PathBuf, Failure> {
-    let state = dirs::state_dir().map_err(|e| Failure::usage(e.to_string()).with_help(e.help()))?;
-    let own = state.join(name);
+    let own = dirs::state_dir().map_err(no_state)?.join(name);
     fs::create_dir_all(&own)
         .map_err(|e| Failure::usage(format!("cannot make `{}`: {e}", own.display())))?;
     Ok(own)
 }
 
+fn no_state(error: DirError) -> Failure {
+    Failure::usage(error.to_string()).with_help(error.help())
+}
+
 /// Saves `run` under its identifier; the whole file or nothing. Where another run has taken the
 /// identifier, this one gets another, with a number at its end.
 pub(crate) fn save(run: &mut Run) -> Result<(), Failure> {
-    save_in(&directory()?, run)
+    let directory = directory()?;
+    let saved = save_in(&directory, run);
+    // While the records cannot be read, any run may be one of theirs.
+    if let Ok(applied) = record::all() {
+        let applied = applied.into_iter().map(|one| one.change.run).collect();
+        for name in too_old(names(&directory), &applied) {
+            let _gone = fs::remove_file(directory.join(format!("{name}.json")));
+        }
+    }
+    saved
 }
 
 fn save_in(directory: &Path, run: &mut Run) -> Result<(), Failure> {
@@ -57,7 +73,6 @@ fn save_in(directory: &Path, run: &mut Run) -> Result<(), Failure> {
             break;
         }
     }
-    forget_oldest(directory);
     made.map_err(|(_, why)| Failure::usage(why))
 }
 
@@ -126,9 +141,10 @@ pub(crate) fn save_recheck(one: &Recheck) -> Result<(), Failure> {
     part_file::write_whole(&path, &text, None, true).map_err(|e| failed(e.to_string()))
 }
 
-/// What became of gains, as far as it was kept. What cannot be read counts as not known.
+/// What became of gains, as far as it was kept. What cannot be read counts as not known. Nothing is written.
 pub(crate) fn rechecks() -> Result<Vec<Recheck>, Failure> {
-    let directory = own_directory("rechecked")?;
+    let Some(state) = dirs::find_state_dir().map_err(no_state)? else { return Ok(Vec::new()) };
+    let directory = state.join("rechecked");
     let texts = names(&directory).into_iter().map(|name| directory.join(format!("{name}.json")));
     Ok(texts.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect())
 }
@@ -137,13 +153,11 @@ fn is_open_as(there: &fs::Metadata, stream: impl AsFd) -> bool {
     rustix::fs::fstat(stream).is_ok_and(|s| (s.st_dev, s.st_ino) == (there.dev(), there.ino()))
 }
 
-fn forget_oldest(directory: &Path) {
-    let names = names(directory);
-    if names.len() > KEPT {
-        for name in &names[..names.len() - KEPT] {
-            let _gone = fs::remove_file(directory.join(format!("{name}.json")));
-        }
-    }
+/// The oldest of these runs (oldest first) that no applied receipt needs.
+fn too_old(mut names: Vec<String>, applied: &BTreeSet<String>) -> Vec<String> {
+    names.retain(|name| !applied.contains(name));
+    names.truncate(names.len().saturating_sub(KEPT));
+    names
 }
 
 /// Names of the saved runs, oldest first.
@@ -254,5 +268,14 @@ mod tests {
         started.sort_unstable();
         assert_eq!(started, (0..64).collect::<Vec<_>>());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 64);
+    }
+
+    #[test]
+    fn the_oldest_run_goes_unless_its_receipt_is_applied() {
+        let names: Vec<String> = (0..=KEPT + 1).map(|n| format!("{n:04}")).collect();
+        let applied = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(too_old(names.clone(), &applied(&[])), ["0000", "0001"]);
+        assert_eq!(too_old(names.clone(), &applied(&["0000", "gone"])), ["0001"]);
+        assert!(too_old(names, &applied(&["0000", "0500"])).is_empty());
     }
 }

@@ -5,23 +5,14 @@
 #[allow(dead_code, reason = "tests of single commands use the rest")]
 mod helper;
 
-use helper::{Place, said};
-use pagewise_model::constructed::machine;
-use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_remedy::{Target, parse_list};
+use helper::{Place, said, tuned};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 /// A saved session that has proven these remedies on a program.
 fn saved(place: &Place, list: &str, program: &str, is_proven: bool) -> PathBuf {
-    let command = vec![program.to_owned(), "-n".to_owned()];
-    let mut run = Run::new(RunKind::Tune, "20261126-1".into(), 0, command);
-    let doses = parse_list(list, &machine(), &|| Target::from_command(&[])).unwrap();
-    run.doses = vec![("arm".into(), doses)];
-    let arms = vec!["arm".to_owned()];
-    run.outcome =
-        Some(if is_proven { Outcome::Proven { keep: arms } } else { Outcome::Likely { arms } });
+    let run = tuned(list, program, is_proven);
     let file = place.path().join("run.json");
     std::fs::write(&file, run.to_json()).unwrap();
     file
@@ -81,13 +72,36 @@ fn a_wrapper_starts_the_program_with_its_remedy_and_its_arguments() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o755);
     let ran = std::process::Command::new(&file).arg("GLIBC_TUNABLES").output().unwrap();
     assert!(said(&ran.stdout).contains("glibc.malloc.mmap_threshold=67108864"), "{ran:?}");
-    // Found first in PATH, it must not start itself.
+    // Found first in PATH, it is not taken for the program.
     let path = format!("{wrappers}:{}", std::env::var("PATH").unwrap());
-    let mut command = place.pagewise(&["apply", run, "--wrapper", wrappers, "--replace", "--yes"]);
-    let itself = command.env("PATH", path).output().unwrap();
-    assert!(said(&itself.stderr).contains("is the program itself"), "{itself:?}");
+    let apply_again = |to: &str| {
+        let mut command = place.pagewise(&["apply", run, "--wrapper", to, "--replace", "--yes"]);
+        command.env("PATH", &path).current_dir(place.path()).output().unwrap()
+    };
+    let same = apply_again(wrappers);
+    assert!(said(&same.stdout).ends_with("holds this already\n"), "{same:?}");
+    let other = apply_again("other");
+    let second = place.path().join("other");
+    let text = std::fs::read_to_string(second.join("printenv")).unwrap();
+    assert!(!text.contains(wrappers), "{text}");
+    let line = format!("export PATH={}:", second.canonicalize().unwrap().display());
+    assert!(said(&other.stdout).contains(&line), "{other:?}");
     apply(&place, &["--undo", "1"]);
     assert!(!directory.exists());
+    let ran = std::process::Command::new(second.join("printenv")).arg("HOME").output().unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+}
+
+#[test]
+fn a_wrapper_does_not_take_the_place_of_its_program() {
+    let place = Place::new();
+    let program = place.path().join("app");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let run = saved(&place, "malloc-keep=64M", program.to_str().unwrap(), true);
+    let words = [run.to_str().unwrap(), "--wrapper", place.path().to_str().unwrap()];
+    let itself = apply(&place, &[&words[..], &["--replace", "--yes"]].concat());
+    assert!(said(&itself.stderr).contains("is the program itself"), "{itself:?}");
 }
 
 #[test]
@@ -136,7 +150,8 @@ fn what_cannot_be_applied_is_one_line() {
     let why = refused(&fixed, &["--env-file", env.to_str().unwrap(), "--yes"]);
     assert!(why.contains("environment variables are not enough for heap-small"), "{why}");
     assert!(
-        refused(&fixed, &["--systemd", "a/b", "--user", "--yes"]).contains("not the name of a unit")
+        refused(&fixed, &["--systemd", "a/b", "--user", "--yes"])
+            .contains("not the name of a unit")
     );
     assert!(refused(&fixed, &["--systemd", "a.timer", "--user"]).contains("not a service"));
     assert!(refused(&fixed, &[]).contains("--systemd"), "a place is needed");

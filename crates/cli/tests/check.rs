@@ -5,8 +5,11 @@
 #[allow(dead_code, reason = "tests of single commands use the rest")]
 mod helper;
 
-use helper::{Place, said};
-use std::process::Output;
+use helper::{Place, only_turn, said};
+use pagewise_kernel::lock::ExperimentLock;
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
 const PAGE_TOUCHER: &str =
     "import mmap,sys\nm=mmap.mmap(-1, 64<<20)\nfor i in range(0, 64<<20, mmap.PAGESIZE): m[i]=1\n";
@@ -94,8 +97,82 @@ fn what_cannot_be_checked_is_one_line() {
     assert!(said(&done.stderr).contains("/no/such/file"), "{done:?}");
 }
 
+/// Ends the check of `first` with SIGTERM when its file `mark` has `lines` lines. It must end as interrupted and
+/// not start the table behind it.
+fn interrupt(first: &str, lines: usize) {
+    let place = Place::new();
+    let second = "[check.second]\ncommand = [\"touch\", \"second\"]\nmax-faults = 900000\n";
+    std::fs::write(place.path().join("pagewise.toml"), format!("{first}{second}")).unwrap();
+    let mut command = place.pagewise(&["check", "--quiet"]);
+    command.current_dir(place.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mark = place.path().join("mark");
+    let is_begun =
+        || std::fs::read_to_string(&mark).is_ok_and(|mark| mark.lines().count() >= lines);
+    while !is_begun() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if child.try_wait().unwrap().is_none() {
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    }
+    let done = child.wait_with_output().unwrap();
+    if is_refused(&done) || said(&done.stderr).contains("another experiment runs") {
+        return println!("SKIP check that is interrupted: {}", said(&done.stderr));
+    }
+    assert_eq!(done.status.code(), Some(130), "{done:?}");
+    assert!(!place.path().join("second").exists() && done.stdout.is_empty(), "{done:?}");
+}
+
+#[test]
+fn an_interrupt_ends_it_where_the_program_ends_well_by_it_too() {
+    interrupt(
+        "[check.first]\ncommand = [\"sh\", \"-c\", \"trap 'exit 0' TERM; echo >>mark; while :; do sleep 0.1; done\"]\n\
+         runs = 1\nmax-faults = 900000\n",
+        1,
+    );
+}
+
+#[test]
+fn an_interrupt_ends_it_during_a_comparison() {
+    let _turn = only_turn();
+    // Alike, so that the race does not settle it soon.
+    let command = "[\"sh\", \"-c\", \"echo >>mark; sleep 0.02\"]";
+    for lines in [3, 30] {
+        interrupt(
+            &format!(
+                "[check.first]\ncommand = {command}\nruns = 1\nmax-slower = \"0.01%\"\n\
+                 baseline = {command}\ntime-budget = \"60s\"\n"
+            ),
+            lines,
+        );
+    }
+}
+
+#[test]
+fn a_broken_budget_counts_where_this_machine_cannot_measure_another() {
+    let _turn = only_turn();
+    let Ok(_lock) = ExperimentLock::acquire() else {
+        return println!("SKIP check beside an experiment: another one runs");
+    };
+    let place = Place::new();
+    let text = "[check.a]\ncommand = [\"true\"]\nmax-faults = 1\n[check.b]\ncommand = [\"true\"]\n\
+                baseline = [\"true\"]\nmax-slower = \"50%\"\n";
+    let done = check(&place, text, &["--quiet", "--junit", "j.xml"]);
+    if is_refused(&done) {
+        return;
+    }
+    assert_eq!(done.status.code(), Some(1), "{done:?}");
+    assert!(said(&done.stdout).ends_with("1 broken, 1 cannot tell\n"), "{done:?}");
+    assert!(said(&done.stderr).contains("help: wait for it to end"), "{done:?}");
+    let junit = std::fs::read_to_string(place.path().join("j.xml")).unwrap();
+    assert!(junit.contains("cannot tell: another experiment runs"), "{junit}");
+    let open = check(&place, text, &["--quiet", "b"]);
+    assert_eq!(open.status.code(), Some(3), "{open:?}");
+}
+
 #[test]
 fn a_slower_program_breaks_its_limit_beside_the_baseline() {
+    let _turn = only_turn();
     let place = Place::new();
     let text = "[check.slow]\ncommand = [\"sleep\", \"0.08\"]\nruns = 1\n\
                 baseline = [\"sleep\", \"0.02\"]\nmax-slower = \"50%\"\ntime-budget = \"20s\"\n";

@@ -76,7 +76,8 @@ fn is_kept(place: &Place) {
     let applied = run(&["apply", "last", "--env-file", env.to_str().unwrap(), "--yes"]);
     assert!(applied.status.success(), "{applied:?}");
     let script = run(&["fleet", "script", "last", "--slurm", "--hosts", "3"]);
-    let line = "pagewise tune --only arenas=1 --wait 1h --json --quiet --goal memory --seed";
+    let line = "pagewise tune --only arenas=1 --rerun-safe --wait 1h --json --quiet --goal memory \
+                --guard 'time<+50%' --seed";
     assert!(said(&script.stdout).contains(line), "{script:?}");
     let again = run(&["recheck", "--quiet", "--json", "--budget", "60s"]);
     if said(&again.stderr).contains("another experiment runs") {

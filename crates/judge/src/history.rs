@@ -2,10 +2,11 @@
 //!
 //! A trend joins the sessions of one command, with the same input, on one machine: the same processors, memory and
 //! host; kernel and settings may have changed. A gain counts as lost where `recheck` says so, or where a later
-//! session on such a machine rules out what an earlier one had proven of the same arm.
+//! session on such a machine rules out what an earlier one had proven of the same arm. That session decides by the
+//! same quantity, with standard output in the same place. Of `recheck` and sessions the newest that settles it counts.
 
 use crate::comparison::time_change;
-use crate::recheck::{gain, standing};
+use crate::recheck::{self, gain, standing};
 use crate::service;
 use pagewise_model::Nanos;
 use pagewise_model::history::{Trend, TrendPoint};
@@ -85,18 +86,23 @@ fn typical(run: &Run) -> Option<Nanos> {
 /// same program rules out. `runs` are oldest first.
 #[must_use]
 pub fn lost_gains(runs: &[Run], rechecks: &[Recheck]) -> Vec<Recheck> {
-    let known = |run: &str, arm: &str| rechecks.iter().any(|one| one.run == run && one.arm == arm);
-    let mut lost: Vec<Recheck> =
-        rechecks.iter().filter(|one| one.standing == Standing::Vanished).cloned().collect();
-    for (at, run) in runs.iter().enumerate() {
+    let is_last = |one: &&Recheck| {
+        let run = runs.iter().find(|run| run.id == one.run);
+        let newest = run.and_then(|run| newest_word(runs, run, &one.arm));
+        newest.is_none_or(|(session, _)| is_after(one, session))
+    };
+    let vanished = rechecks.iter().filter(|one| one.standing == Standing::Vanished);
+    let mut lost: Vec<Recheck> = vanished.filter(is_last).cloned().collect();
+    for run in runs {
         for (arm, then) in verdicts(run).filter(|(_, verdict)| verdict.word == Word::Keep) {
-            let later = runs.get(at + 1..).unwrap_or_default();
-            let of_arm = |run| verdicts(run).find(|(name, _)| *name == arm).map(|found| found.1);
-            // The newest word counts.
-            let newest = later.iter().rev().filter(|later| is_alike(run, later));
-            let newest = newest.filter_map(|run| Some((run, of_arm(run)?))).next();
-            let Some((later, now)) = newest else { continue };
-            if standing(Some(now)) == Standing::Vanished && !known(&run.id, arm) {
+            let Some((later, now)) = newest_word(runs, run, arm) else { continue };
+            let is_settled_since = rechecks.iter().any(|one| {
+                one.run == run.id
+                    && one.arm == arm
+                    && one.standing != Standing::CannotTell
+                    && is_after(one, later)
+            });
+            if standing(Some(now)) == Standing::Vanished && !is_settled_since {
                 lost.push(Recheck {
                     at_unix_ns: later.started_unix_ns,
                     run: run.id.clone(),
@@ -113,6 +119,25 @@ pub fn lost_gains(runs: &[Run], rechecks: &[Recheck]) -> Vec<Recheck> {
         }
     }
     lost
+}
+
+/// The newest session that settles, after `run`, what it found of this arm.
+fn newest_word<'a>(runs: &'a [Run], run: &Run, arm: &str) -> Option<(&'a Run, &'a Verdict)> {
+    let later = runs.iter().rev().take_while(|later| later.id != run.id);
+    let alike = later.filter(|later| is_alike(run, later) && is_measured_alike(run, later));
+    let mut words = alike.filter_map(|later| Some((later, recheck::verdict(later, arm)?)));
+    words.find(|(_, now)| standing(Some(now)) != Standing::CannotTell)
+}
+
+/// Whether a gain of one is a gain of the other.
+fn is_measured_alike(a: &Run, b: &Run) -> bool {
+    let quantity = |run: &Run| run.experiment.as_ref().map(|done| done.design.quantity);
+    quantity(a) == quantity(b) && a.stdout == b.stdout
+}
+
+/// Whether a gain was measured again after this session, or by it.
+fn is_after(recheck: &Recheck, session: &Run) -> bool {
+    recheck.at_unix_ns > session.started_unix_ns || recheck.new_run.as_ref() == Some(&session.id)
 }
 
 /// The verdicts on arms whose setting is recorded alike.
@@ -145,7 +170,7 @@ mod tests {
     use super::*;
     use pagewise_model::conditions::{Conditions, FileMark};
     use pagewise_model::constructed;
-    use pagewise_model::run::RunKind;
+    use pagewise_model::run::{RunKind, StdoutTo};
     use pagewise_model::trial::Experiment;
 
     fn run(id: &str, kernel: &str, word: &str) -> Run {
@@ -205,6 +230,8 @@ mod tests {
         assert_eq!(one.change.as_deref(), Some("kernel 6.1 / 6.18; /usr/bin/app was replaced"));
         // What recheck has found counts for both.
         let known = |standing| Recheck { standing, ..one.clone() };
+        let open = known(Standing::CannotTell);
+        assert_eq!(lost_gains(&[then.clone(), now.clone()], &[open]).len(), 1);
         assert_eq!(lost_gains(&[then.clone(), now.clone()], &[known(Standing::Holds)]), []);
         assert_eq!(lost_gains(&[then.clone(), now.clone()], &[known(Standing::Vanished)]).len(), 1);
         // It was proven again since.
@@ -217,6 +244,45 @@ mod tests {
         };
         assert_eq!(lost_gains(&[then.clone(), elsewhere], &[]), []);
         assert_eq!(lost_gains(&[then, run("b", "6.18", "cannot_tell")], &[]), []);
+    }
+
+    #[test]
+    fn a_session_with_another_goal_or_output_rules_nothing_out() {
+        let (then, mut now) = (run("a", "6.1", "keep"), run("b", "6.1", "no_gain"));
+        now.experiment.as_mut().unwrap().design.quantity = Quantity::Memory;
+        assert_eq!(lost_gains(&[then.clone(), now], &[]), []);
+        let mut now = run("b", "6.1", "no_gain");
+        now.stdout = Some(StdoutTo::Pipe);
+        assert_eq!(lost_gains(&[then.clone(), now.clone()], &[]), []);
+        let then = Run { stdout: now.stdout, ..then };
+        assert_eq!(lost_gains(&[then, now], &[]).len(), 1);
+    }
+
+    #[test]
+    fn of_recheck_and_sessions_the_newest_counts() {
+        let session =
+            |id: &str, started_unix_ns, word| Run { started_unix_ns, ..run(id, "6.1", word) };
+        let (then, now) = (session("a", 10, "keep"), session("b", 30, "no_gain"));
+        let lost = lost_gains(&[then.clone(), now.clone()], &[]);
+        let again = |at_unix_ns, standing| Recheck {
+            at_unix_ns,
+            standing,
+            new_run: Some("gone".into()),
+            ..lost[0].clone()
+        };
+        let ruled_out = [then.clone(), now];
+        assert_eq!(lost_gains(&ruled_out, &[again(20, Standing::Holds)]), lost);
+        assert_eq!(lost_gains(&ruled_out, &[again(40, Standing::Holds)]), []);
+        // What was proven again since has not vanished; one that was not settled since has.
+        let proven = [then.clone(), session("c", 30, "keep")];
+        let early = [again(20, Standing::Vanished)];
+        assert_eq!(lost_gains(&proven, &early), []);
+        let late = [again(40, Standing::Vanished)];
+        assert_eq!(lost_gains(&proven, &late), late);
+        let open = [then, session("c", 30, "cannot_tell")];
+        assert_eq!(lost_gains(&open, &early), early);
+        // Its run may be gone.
+        assert_eq!(lost_gains(&[], &early), early);
     }
 
     #[test]

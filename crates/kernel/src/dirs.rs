@@ -147,7 +147,15 @@ const OURS: &str = "pagewise";
 /// # Errors
 /// Where it cannot be made, or others could replace it.
 pub fn state_dir() -> Result<PathBuf, DirError> {
-    from_environment(&STATE)
+    from_environment(&STATE, make)
+}
+
+/// The state directory where there is one. Nothing is made, so this works on a file system that is read-only.
+///
+/// # Errors
+/// Where others could replace it.
+pub fn find_state_dir() -> Result<Option<PathBuf>, DirError> {
+    from_environment(&STATE, find)
 }
 
 /// The cache directory, made if it does not exist.
@@ -155,7 +163,7 @@ pub fn state_dir() -> Result<PathBuf, DirError> {
 /// # Errors
 /// Where it cannot be made, or others could replace it.
 pub fn cache_dir() -> Result<PathBuf, DirError> {
-    from_environment(&CACHE)
+    from_environment(&CACHE, make)
 }
 
 /// Root's directory for the lock and the records of settings of the whole machine; none where it is missing
@@ -194,16 +202,29 @@ enum Base {
     InHome(PathBuf),
 }
 
-fn from_environment(kind: &Kind) -> Result<PathBuf, DirError> {
+/// Gets our directory below another one.
+type Get<T> = fn(&Kind, &Path) -> Result<T, DirError>;
+
+/// Our directory in `above`, made with what lies above it.
+fn make(kind: &Kind, above: &Path) -> Result<PathBuf, DirError> {
+    own(kind, above, OURS)
+}
+
+/// Our directory in `above` where it is there.
+fn find(kind: &Kind, above: &Path) -> Result<Option<PathBuf>, DirError> {
+    own_in(kind, above, Missing::Ends, OURS, Missing::Ends)
+}
+
+fn from_environment<T>(kind: &Kind, get: Get<T>) -> Result<T, DirError> {
     let base = base(std::env::var_os(kind.variable), std::env::var_os("HOME"));
     let found = match base {
-        Some(Base::Named(base)) => own(kind, &base, OURS),
-        Some(Base::InHome(home)) => in_home(kind, &home),
+        Some(Base::Named(base)) => get(kind, &base),
+        Some(Base::InHome(home)) => in_home(kind, &home, get),
         None => Err(DirError::NoHome { what: kind.what, variable: kind.variable }),
     };
     match found {
         Err(DirError::NoHome { .. } | DirError::Doubtful { .. }) if is_root() => {
-            in_home(kind, Path::new(HOME_OF_ROOT))
+            in_home(kind, Path::new(HOME_OF_ROOT), get)
         }
         found => found,
     }
@@ -220,9 +241,9 @@ fn base(own: Option<OsString>, home: Option<OsString>) -> Option<Base> {
 }
 
 /// Our directory in a home that is there.
-fn in_home(kind: &Kind, home: &Path) -> Result<PathBuf, DirError> {
+fn in_home<T>(kind: &Kind, home: &Path, get: Get<T>) -> Result<T, DirError> {
     match walk(home, Missing::Ends) {
-        Ok(Some(home)) => own(kind, &home.path().join(kind.below_home), OURS),
+        Ok(Some(home)) => get(kind, &home.path().join(kind.below_home)),
         Ok(None) => Err(DirError::NoHome { what: kind.what, variable: kind.variable }),
         Err(error) => Err(failed(kind, home.join(kind.below_home).join(OURS))(error)),
     }
@@ -293,12 +314,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-    fn make(kind: &Kind, base: &Path) -> Result<PathBuf, DirError> {
-        own(kind, base, OURS)
-    }
-
     fn found(base: &Path) -> Option<PathBuf> {
-        own_in(&STATE, base, Missing::Ends, OURS, Missing::Ends).unwrap()
+        find(&STATE, base).unwrap()
     }
 
     fn place() -> (tempfile::TempDir, PathBuf) {
@@ -321,9 +338,13 @@ mod tests {
     #[test]
     fn a_home_is_used_and_never_made() {
         let (_dir, path) = place();
-        assert_eq!(in_home(&STATE, &path).unwrap(), path.join(".local/state/pagewise"));
+        assert_eq!(in_home(&STATE, &path, find).unwrap(), None);
+        assert!(!path.join(".local").exists(), "looking makes nothing");
+        let made = path.join(".local/state/pagewise");
+        assert_eq!(in_home(&STATE, &path, make).unwrap(), made);
+        assert_eq!(in_home(&STATE, &path, find).unwrap(), Some(made));
         let missing = path.join("missing");
-        let error = in_home(&CACHE, &missing).unwrap_err();
+        let error = in_home(&CACHE, &missing, make).unwrap_err();
         assert!(matches!(error, DirError::NoHome { .. }) && !missing.exists(), "{error}");
     }
 

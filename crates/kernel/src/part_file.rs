@@ -7,7 +7,8 @@
 //! another, for the moment between linkat(2) and rename(2). Its writer holds a lock on it (flock(2)), which
 //! ends with the process however that ends, so a name without a lock is what a killed one left:
 //! [`remove_leftovers`] takes it away. Contents go to disk before the name (fsync(2)). Where nothing may be
-//! replaced, the name is given by linkat(2), or renameat2(2) with `RENAME_NOREPLACE`.
+//! replaced, the name is given by linkat(2), or renameat2(2) with `RENAME_NOREPLACE`; on a file system without
+//! that flag, such as NFS, by link(2).
 //!
 //! Not seen: leftovers of other accounts, or that this account may not open. Overhead: seven calls, and
 //! the time that the disk takes.
@@ -16,6 +17,7 @@ use crate::clock;
 use crate::error::SysError;
 use crate::proc::own_pid;
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat};
+use rustix::io::Errno;
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -109,7 +111,7 @@ impl PartFile {
     ///
     /// # Errors
     /// When the disk does not take it, EEXIST where the name is taken, EINVAL where the file system
-    /// cannot rename without replacing.
+    /// can neither rename without replacing nor link.
     pub fn place(mut self, replaces: bool) -> Result<(), SysError> {
         let failed = |call| {
             let subject = self.target.display().to_string();
@@ -128,7 +130,8 @@ impl PartFile {
             }
             Some(part) => {
                 let flags = RenameFlags::NOREPLACE;
-                rustix::fs::renameat_with(CWD, part, CWD, &self.target, flags)
+                let renamed = rustix::fs::renameat_with(CWD, part, CWD, &self.target, flags);
+                or_linked(renamed, part, &self.target)
                     .map_err(|e| failed("renameat2")(e.into()))?;
             }
         }
@@ -153,6 +156,16 @@ impl Drop for PartFile {
             // Gone already where it was placed: the name is never used again.
             let _gone = std::fs::remove_file(part);
         }
+    }
+}
+
+/// Gives `part` the name `target` by a link where renaming was refused as unknown (EINVAL). A link refuses a
+/// taken name too. The first name goes when the part is dropped.
+fn or_linked(renamed: Result<(), Errno>, part: &Path, target: &Path) -> Result<(), Errno> {
+    let Err(Errno::INVAL) = renamed else { return renamed };
+    match rustix::fs::link(part, target) {
+        Err(error) if error != Errno::EXIST => renamed,
+        linked => linked,
     }
 }
 
@@ -234,6 +247,23 @@ mod tests {
         assert_eq!((std::fs::read(&target).unwrap(), entries(&place)), (Vec::new(), 1));
         PartFile::named(&target).unwrap().unwrap().place(true).unwrap();
         assert_eq!(entries(&place), 1);
+    }
+
+    #[test]
+    fn a_link_gives_the_name_where_renaming_cannot_refuse_a_taken_one() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("file");
+        let named = PartFile::named(&target).unwrap().unwrap();
+        let part = named.part.clone().unwrap();
+        let unknown = Err(Errno::INVAL);
+        assert_eq!(or_linked(unknown, &part, &target), Ok(()));
+        assert_eq!(or_linked(unknown, &part, &target), Err(Errno::EXIST));
+        // The first answer stays where there are no links either, and where it was another one.
+        assert_eq!(or_linked(unknown, &part, Path::new("/nonexistent/file")), unknown);
+        let other = place.path().join("other");
+        assert_eq!(or_linked(Err(Errno::NOSPC), &part, &other), Err(Errno::NOSPC));
+        drop(named);
+        assert_eq!((target.exists(), entries(&place)), (true, 1));
     }
 
     #[test]

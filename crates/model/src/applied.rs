@@ -21,6 +21,14 @@ pub struct Change {
     pub next_after_undo: Vec<String>,
 }
 
+impl Change {
+    /// It is a script that stands for the program.
+    #[must_use]
+    pub const fn is_wrapper(&self) -> bool {
+        self.mode & 0o111 != 0
+    }
+}
+
 /// A change that was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Applied {

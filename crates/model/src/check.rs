@@ -79,6 +79,8 @@ pub struct Check {
     pub took_ns: Nanos,
     /// Why it could not be judged: it failed, or could not be started.
     pub problem: Option<String>,
+    /// The problem is one of this environment, so nothing is known about the program.
+    pub is_unfit: bool,
 }
 
 impl Check {
@@ -88,7 +90,7 @@ impl Check {
         let has = |kept: Kept| self.items.iter().any(|item| item.kept == kept);
         match self {
             _ if has(Kept::Broken) => Kept::Broken,
-            _ if has(Kept::CannotTell) => Kept::CannotTell,
+            _ if has(Kept::CannotTell) || self.is_unfit => Kept::CannotTell,
             _ => Kept::Passed,
         }
     }

@@ -1,8 +1,8 @@
 //! The environment of a receipt for containers: options of `docker run`, and lines of YAML for Compose and
 //! Kubernetes.
 //!
-//! Values are strings in double quotes. Compose puts variables in for `$NAME` and Kubernetes for `$(NAME)`,
-//! so their `$` is doubled. What a name in capitals stands for is the user's to fill in.
+//! Values are strings in double quotes. Compose puts variables in for `$NAME` and Kubernetes for `$(NAME)`. Both
+//! read `$$` as `$`, so each `$` is doubled. What a name in capitals stands for is the user's to fill in.
 
 use crate::receipt::{Start, all_of, environment_alone};
 use pagewise_model::plan::{ContainerLines, Dose};
@@ -28,9 +28,10 @@ pub fn lines(doses: &[Dose], start: &Start<'_>) -> Result<ContainerLines, String
             return Err(refused("holds a control character"));
         }
         options.push(format!("--env {} ", start.quoted(format!("{name}={value}"))));
-        compose.push(format!("      {name}: {}", quoted(&value.replace('$', "$$"))));
+        let doubled = quoted(&value.replace('$', "$$"));
+        compose.push(format!("      {name}: {doubled}"));
         kubernetes.push(format!("- name: {name}"));
-        kubernetes.push(format!("  value: {}", quoted(&value.replace("$(", "$$("))));
+        kubernetes.push(format!("  value: {doubled}"));
     }
     let docker_run = format!("docker run {}IMAGE", options.concat());
     Ok(ContainerLines { docker_run, compose, kubernetes })
@@ -74,7 +75,11 @@ mod tests {
         let option = "-XX:+UseTransparentHugePages -Da=";
         let compose = format!("      JAVA_TOOL_OPTIONS: \"{option}\\\"$$(b)\\\\$$c\"");
         assert_eq!(lines.compose.last(), Some(&compose));
-        let kubernetes = format!("  value: \"{option}\\\"$$(b)\\\\$c\"");
+        let kubernetes = format!("  value: \"{option}\\\"$$(b)\\\\$$c\"");
+        assert_eq!(lines.kubernetes.last(), Some(&kubernetes));
+        // Kubernetes reads each pair as one, so two of them stay two.
+        let lines = of("heap-huge=java", &[("JAVA_TOOL_OPTIONS", "-Da=b$$c$")]).unwrap();
+        let kubernetes = format!("  value: \"{option}b$$$$c$$\"");
         assert_eq!(lines.kubernetes.last(), Some(&kubernetes));
     }
 

@@ -76,7 +76,7 @@ fn most(item: &CheckItem) -> String {
 /// The word for a whole check.
 fn state(check: &Check) -> (&'static str, Tone) {
     match check.problem {
-        Some(_) if check.kept() != Kept::Broken => ("FAILED", Tone::Bad),
+        Some(_) if !check.is_unfit && check.kept() != Kept::Broken => ("FAILED", Tone::Bad),
         _ => (word(check.kept()), tone(check.kept())),
     }
 }
@@ -154,7 +154,8 @@ pub fn check_markdown(all: &[Check]) -> String {
             ));
         }
         if let Some(problem) = &check.problem {
-            out.push_str(&format!("| {name} | {} | | | **FAILED** |\n", inline(problem)));
+            let word = if check.is_unfit { word(Kept::CannotTell) } else { "**FAILED**" };
+            out.push_str(&format!("| {name} | {} | | | {word} |\n", inline(problem)));
         }
     }
     out
@@ -175,13 +176,14 @@ pub fn check_junit(all: &[Check]) -> String {
 
 fn suite(check: &Check, out: &mut String) {
     let of = |kept: Kept| check.items.iter().filter(|item| item.kept == kept).count();
-    let errors = usize::from(check.problem.is_some());
+    let unfit = usize::from(check.is_unfit);
+    let errors = usize::from(check.problem.is_some()) - unfit;
     let name = attribute(&check.name);
     out.push_str(&format!(
         "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{}\" errors=\"{errors}\" skipped=\"{}\" time=\"{:.3}\">\n",
-        check.items.len() + errors,
+        check.items.len() + errors + unfit,
         of(Kept::Broken),
-        of(Kept::CannotTell),
+        of(Kept::CannotTell) + unfit,
         check.took_ns.as_secs(),
     ));
     for item in &check.items {
@@ -202,7 +204,9 @@ fn suite(check: &Check, out: &mut String) {
     if let Some(problem) = &check.problem {
         let case = format!("    <testcase classname=\"{name}\" name=\"run\">");
         let text = attribute(problem);
-        out.push_str(&format!("{case}<error message=\"{text}\"/></testcase>\n"));
+        let result =
+            if check.is_unfit { "skipped message=\"cannot tell: " } else { "error message=\"" };
+        out.push_str(&format!("{case}<{result}{text}\"/></testcase>\n"));
     }
     out.push_str("  </testsuite>\n");
 }
@@ -241,6 +245,7 @@ mod tests {
             ],
             took_ns: Nanos::millis(1500),
             problem: None,
+            is_unfit: false,
         };
         let problem = Some("ended with exit status 1, not exit status 0".to_owned());
         let second = Check { name: "other".into(), items: Vec::new(), problem, ..first.clone() };
@@ -274,6 +279,22 @@ mod tests {
         ] {
             assert!(xml.contains(part), "{part}: {xml}");
         }
+    }
+
+    #[test]
+    fn what_this_environment_does_not_answer_is_no_failure() {
+        let [broken, failed] = checks();
+        let unfit = Check { is_unfit: true, ..failed };
+        assert_eq!(unfit.kept(), Kept::CannotTell);
+        assert!(text(&check_page(&unfit)).contains("cannot tell ./app --version"));
+        let xml = check_junit(std::slice::from_ref(&unfit));
+        assert!(xml.contains("tests=\"1\" failures=\"0\" errors=\"0\" skipped=\"1\""), "{xml}");
+        assert!(xml.contains("<skipped message=\"cannot tell: ended with"), "{xml}");
+        let rows = check_markdown(std::slice::from_ref(&unfit));
+        assert!(rows.ends_with("| | | cannot tell |\n"), "{rows}");
+        // A budget that is broken stays broken.
+        assert_eq!(Check { is_unfit: true, ..broken }.kept(), Kept::Broken);
+        assert_eq!(text(&check_summary(&[unfit])), "1 cannot tell\n");
     }
 
     #[test]

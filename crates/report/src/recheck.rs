@@ -27,7 +27,9 @@ pub fn recheck_page(one: &Recheck) -> Document {
     let mut page = Document::default();
     let (word, tone) = word(one.standing);
     page.para(&format!("{word}: {}", one.arm), 0, tone);
-    page.single(&command_line(&one.command), 2, Tone::Plain);
+    if !one.command.is_empty() {
+        page.single(&command_line(&one.command), 2, Tone::Plain);
+    }
     page.item("  then", &format!("{}, run {}", text(one.then), one.run));
     match (&one.problem, &one.new_run) {
         (Some(problem), _) => page.item("  now", problem),
@@ -66,7 +68,10 @@ mod tests {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         let problem = Some("its directory is gone".to_owned());
-        let shown = recheck_page(&Recheck { problem, ..one }).text(&style);
+        let shown = recheck_page(&Recheck { problem, ..one.clone() }).text(&style);
         assert!(shown.contains("its directory is gone"), "{shown}");
+        // The command of a run that is gone is not known.
+        let shown = recheck_page(&Recheck { command: Vec::new(), ..one }).text(&style);
+        assert!(shown.starts_with("VANISHED: heap-huge\n    then"), "{shown}");
     }
 }

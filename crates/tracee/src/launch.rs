@@ -128,7 +128,7 @@ impl Launch {
     /// # Errors
     /// [`LaunchError`] when it does not.
     pub fn check(&self) -> Result<(), LaunchError> {
-        self.find(self.links()?.as_deref()).map(|_found| ())
+        self.find(self.links()?.as_deref(), &[]).map(|_found| ())
     }
 
     /// The file the command means, by a path that holds from any directory.
@@ -136,7 +136,15 @@ impl Launch {
     /// # Errors
     /// As [`Launch::check`].
     pub fn file(&self) -> Result<PathBuf, LaunchError> {
-        let path = self.find(self.links()?.as_deref())?.path;
+        self.file_beyond(&[])
+    }
+
+    /// The same by a search of PATH that does not end at one of the files `passed`.
+    ///
+    /// # Errors
+    /// As [`Launch::check`].
+    pub fn file_beyond(&self, passed: &[PathBuf]) -> Result<PathBuf, LaunchError> {
+        let path = self.find(self.links()?.as_deref(), passed)?.path;
         let path = self.cwd.as_ref().map_or_else(|| path.clone(), |cwd| cwd.join(&path));
         std::path::absolute(&path)
             .map_err(|e| LaunchError::call("getcwd", path.display().to_string(), &e))
@@ -148,16 +156,16 @@ impl Launch {
     }
 
     /// The file the command means, with `links` in front of PATH.
-    fn find(&self, links: Option<&Path>) -> Result<Program, LaunchError> {
+    fn find(&self, links: Option<&Path>, passed: &[PathBuf]) -> Result<Program, LaunchError> {
         let name = self.argv.first().ok_or(LaunchError::Empty)?;
         let path = tool_links::search_path(links, std::env::var_os("PATH").as_deref())?;
-        program::find(name, path.as_deref(), self.cwd.as_deref())
+        program::find(name, path.as_deref(), self.cwd.as_deref(), passed)
     }
 
     /// The file it means and all for the child but descriptors and its parent; `env` is the user's.
     pub(crate) fn prepare(&self, env: Variables) -> Result<(Program, Prepared), LaunchError> {
         let links = self.links()?;
-        let program = self.find(links.as_deref())?;
+        let program = self.find(links.as_deref(), &[])?;
         let mut env = environment::merge(env, &self.settings.env);
         let path = environment::value(&env, "PATH");
         if let Some(path) = tool_links::search_path(links.as_deref(), path)? {

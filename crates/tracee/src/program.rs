@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What `execvp(3)` searches when PATH is not set.
@@ -28,11 +28,13 @@ pub(crate) struct Program {
     pub(crate) shell_text: bool,
 }
 
-/// The file that `name` means, with the search path `path`, for a start in `cwd`.
+/// The file that `name` means, with the search path `path`, for a start in `cwd`. A search does not end at one of
+/// the files `passed`.
 pub(crate) fn find(
     name: &OsStr,
     path: Option<&OsStr>,
     cwd: Option<&Path>,
+    passed: &[PathBuf],
 ) -> Result<Program, LaunchError> {
     let shown = || name.to_string_lossy().into_owned();
     if name.is_empty() {
@@ -49,8 +51,11 @@ pub(crate) fn find(
         let candidate =
             if dir.as_os_str().is_empty() { Path::new(".").join(name) } else { dir.join(name) };
         let file = located(&candidate, cwd);
-        if fs::metadata(&file).is_err() {
+        let Ok(there) = fs::metadata(&file) else {
             // Also a directory of PATH that this account may not enter: no sign of the command.
+            continue;
+        };
+        if passed.iter().any(|one| is_file(one, &there)) {
             continue;
         }
         match check(&file, &shown(), cwd) {
@@ -61,6 +66,10 @@ pub(crate) fn find(
         }
     }
     Err(refused.unwrap_or_else(|| LaunchError::NotFound { program: shown() }))
+}
+
+fn is_file(path: &Path, there: &fs::Metadata) -> bool {
+    fs::metadata(path).is_ok_and(|one| (one.dev(), one.ino()) == (there.dev(), there.ino()))
 }
 
 /// Where `path` is for us, when the program starts in `cwd`.
@@ -197,14 +206,38 @@ mod tests {
 
     #[test]
     fn the_search_follows_path_and_skips_what_is_not_executable() {
-        let found = find(OsStr::new("sh"), Some(OsStr::new("/nonexistent:/bin")), None);
+        let found = find(OsStr::new("sh"), Some(OsStr::new("/nonexistent:/bin")), None, &[]);
         assert_eq!(found.map(|p| p.path), Ok(PathBuf::from("/bin/sh")));
-        let missing = find(OsStr::new("no-such-command"), None, None);
+        let missing = find(OsStr::new("no-such-command"), None, None, &[]);
         assert!(matches!(missing, Err(LaunchError::NotFound { .. })), "{missing:?}");
-        let directory = find(OsStr::new("/bin"), None, None);
+        let directory = find(OsStr::new("/bin"), None, None, &[]);
         assert!(matches!(directory, Err(LaunchError::NotExecutable { .. })), "{directory:?}");
-        let data = find(OsStr::new("/proc/version"), None, None);
+        let data = find(OsStr::new("/proc/version"), None, None, &[]);
         assert!(matches!(data, Err(LaunchError::NotExecutable { .. })), "{data:?}");
+    }
+
+    #[test]
+    fn the_search_goes_on_behind_a_file_that_it_passes_over() {
+        let place = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| place.path().join(name));
+        for directory in [&first, &second] {
+            fs::create_dir(directory).unwrap();
+            fs::write(directory.join("app"), "").unwrap();
+            let permissions = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(directory.join("app"), permissions).unwrap();
+        }
+        let linked = place.path().join("linked");
+        std::os::unix::fs::symlink(&first, &linked).unwrap();
+        let path = std::env::join_paths([&linked, &first, &second]).unwrap();
+        let found = |passed: &[PathBuf]| {
+            find(OsStr::new("app"), Some(&path), None, passed).map(|program| program.path)
+        };
+        assert_eq!(found(&[]), Ok(linked.join("app")));
+        assert_eq!(found(&[first.join("app")]), Ok(second.join("app")));
+        let both = [first.join("app"), second.join("app"), place.path().join("gone")];
+        assert!(matches!(found(&both), Err(LaunchError::NotFound { .. })));
+        let named = find(first.join("app").as_os_str(), None, None, &both).map(|p| p.path);
+        assert_eq!(named, Ok(first.join("app")), "what was named by its path was not searched for");
     }
 
     #[test]

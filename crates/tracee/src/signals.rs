@@ -18,6 +18,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
+/// By these a user or a service manager asks a process to end.
+const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
 /// Handed on when a process sent them to us; the real-time signals are too.
 const FORWARDED: [i32; 15] = [
     libc::SIGTERM,
@@ -87,6 +90,7 @@ pub(crate) struct Caught {
     witness: Option<Witness>,
     kept: Vec<Sent>,
     due: Option<Nanos>,
+    asked_to_end: bool,
 }
 
 impl Caught {
@@ -104,7 +108,13 @@ impl Caught {
             restore(&before);
             LaunchError::call("signalfd", "the signals to pass on", &error)
         })?;
-        Ok(Self { fd, before, witness: Witness::start().ok(), kept: Vec::new(), due: None })
+        let witness = Witness::start().ok();
+        Ok(Self { fd, before, witness, kept: Vec::new(), due: None, asked_to_end: false })
+    }
+
+    /// Somebody other than the program has asked us to end, by a signal that we do not ignore.
+    pub(crate) const fn asked_to_end(&self) -> bool {
+        self.asked_to_end
     }
 
     /// Readable when something has arrived.
@@ -131,6 +141,8 @@ impl Caught {
                 }
                 continue;
             }
+            let is_ours = !from_program && ENDING.contains(&signal);
+            self.asked_to_end |= is_ours && self.before.ignored & (1 << (signal - 1)) == 0;
             self.due.get_or_insert(now + witness::GRACE);
             if info.ssi_code <= 0 && !from_program {
                 // A code above 0 is the kernel's, such as a terminal's: the program got its own.

@@ -33,8 +33,8 @@ and its output is thrown away. With a baseline the two are run in turns, like
 pagewise ab.
 
 Exit codes: 0 all budgets are kept; 1 one is broken; 2 usage, or a program that
-failed; 3 the runs do not settle it, or faults cannot be recorded here; 130
-interrupted.")]
+failed; 3 the runs do not settle it, faults cannot be recorded here, or another
+experiment runs; 130 interrupted.")]
 pub(crate) struct Check {
     /// Check only the budgets of these names
     pub(crate) names: Vec<String>,

@@ -1,6 +1,7 @@
 //! `pagewise check`
 
 use super::experiment;
+use super::signals::{INTERRUPTED, interrupted, stop_flag};
 use super::{ab, faults};
 use crate::args::{self, ExperimentArgs};
 use crate::budget_file::{self, Baseline, Named};
@@ -11,6 +12,7 @@ use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::check::{Check, CheckItem, Kept};
 use pagewise_model::fault::{FaultReport, Stacks, Wanted};
+use pagewise_model::run::Outcome;
 use pagewise_model::usage::Ended;
 use pagewise_tracee::launch::{Input, Launch, Sink};
 use pagewise_tracee::passthrough;
@@ -18,6 +20,7 @@ use pagewise_tune::Stop;
 use pagewise_tune::race::Goal;
 use pagewise_tune::request::OwnArm;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A budget is broken.
 const BROKEN: u8 = 1;
@@ -25,9 +28,10 @@ const BROKEN: u8 = 1;
 /// Runs the programs of the file and judges their budgets.
 pub(super) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
     let named = wanted(args)?;
+    let stop = stop_flag()?;
     let mut done = Vec::new();
     for one in &named {
-        let checked = one_check(one, args)?;
+        let checked = one_check(one, args, &stop)?;
         if !args.json {
             let page = pagewise_report::check_page(&checked);
             terminal::print(&page.text(&terminal::style()))?;
@@ -61,7 +65,8 @@ fn wanted(args: &args::Check) -> Result<Vec<Named>, Failure> {
     }
 }
 
-fn one_check(named: &Named, args: &args::Check) -> Result<Check, Failure> {
+/// One table. Only an interrupt ends the others too.
+fn one_check(named: &Named, args: &args::Check, stop: &AtomicBool) -> Result<Check, Failure> {
     let start = clock::now();
     if !args.quiet && terminal::reaches_a_person() {
         terminal::complain(&format!("checking {} ...", named.name));
@@ -73,27 +78,40 @@ fn one_check(named: &Named, args: &args::Check) -> Result<Check, Failure> {
         items: Vec::new(),
         took_ns: Nanos(0),
         problem: None,
+        is_unfit: false,
     };
-    match recorded(named) {
-        Err(failure) if failure.code == UNFIT => return Err(failure),
-        Err(failure) => checked.problem = Some(failure.message),
-        Ok(reports) => {
-            checked.items = check::judge(&named.limits, &reports);
-            if let Some(baseline) = &named.baseline {
-                match compared(named, baseline, args) {
-                    Ok(item) => checked.items.push(item),
-                    Err(failure) if failure.code == UNFIT => return Err(failure),
-                    Err(failure) => checked.problem = Some(failure.message),
-                }
+    match judge(named, args, stop, &mut checked.items) {
+        Err(failure) if failure.code == INTERRUPTED => return Err(failure),
+        Err(failure) => {
+            checked.is_unfit = failure.code == UNFIT;
+            if checked.is_unfit {
+                // Its help is about this machine and not in the report.
+                terminal::report(&failure);
             }
+            checked.problem = Some(failure.message);
         }
+        Ok(()) => {}
     }
     checked.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     Ok(checked)
 }
 
+/// Runs the program and puts what became of each budget into `items`.
+fn judge(
+    named: &Named,
+    args: &args::Check,
+    stop: &AtomicBool,
+    items: &mut Vec<CheckItem>,
+) -> Result<(), Failure> {
+    items.extend(check::judge(&named.limits, &recorded(named, stop)?));
+    if let Some(baseline) = &named.baseline {
+        items.push(compared(named, baseline, args)?);
+    }
+    Ok(())
+}
+
 /// The program's recorded runs.
-fn recorded(named: &Named) -> Result<Vec<FaultReport>, Failure> {
+fn recorded(named: &Named, stop: &AtomicBool) -> Result<Vec<FaultReport>, Failure> {
     let launch = Launch {
         stdin: named.input.clone().map_or(Input::Null, Input::File),
         stdout: Sink::Null,
@@ -115,10 +133,16 @@ fn recorded(named: &Named) -> Result<Vec<FaultReport>, Failure> {
     };
     let mut reports = Vec::new();
     for _ in 0..named.runs {
+        if stop.load(Ordering::Relaxed) {
+            return Err(interrupted());
+        }
         // A recorder records one program.
         let recorder = faults::recorder()?;
         let run = passthrough::record_through(&launch, &recorder, wanted, false, &mut |_, _| {})
             .map_err(faults::failure)?;
+        if run.interrupted {
+            return Err(interrupted());
+        }
         if run.ended != Ended::Exited(named.exit_status) {
             let why = format!("ended with {}, not exit status {}", run.ended, named.exit_status);
             return Err(Failure::usage(why));
@@ -153,9 +177,10 @@ fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<Ch
     let verdict = run.experiment.as_ref().and_then(|done| done.verdicts.first());
     let item = check::time(verdict, baseline.limit);
     experiment::keep(&mut run);
-    match end {
-        Some(stop) => Err(experiment::failure(&stop)),
-        None => Ok(item),
+    match (end, run.outcome) {
+        (Some(stop), _) => Err(experiment::failure(&stop)),
+        (None, Some(Outcome::Interrupted)) => Err(interrupted()),
+        (None, _) => Ok(item),
     }
 }
 
@@ -179,7 +204,7 @@ fn code(done: &[Check]) -> u8 {
     let any = |kept| done.iter().any(|check| check.kept() == kept);
     if any(Kept::Broken) {
         BROKEN
-    } else if done.iter().any(|check| check.problem.is_some()) {
+    } else if done.iter().any(|check| check.problem.is_some() && !check.is_unfit) {
         USAGE
     } else if any(Kept::CannotTell) {
         UNFIT

@@ -1,7 +1,7 @@
 //! `pagewise recheck`
 
 use super::helper::own_exe;
-use super::signals::INTERRUPTED;
+use super::signals::{INTERRUPTED, interrupted};
 use super::{apply, experiment, tune};
 use crate::args::{self, ExperimentArgs};
 use crate::failure::{Failure, UNFIT, USAGE};
@@ -12,9 +12,14 @@ use pagewise_kernel::machine::machine;
 use pagewise_model::recheck::{Recheck, Standing};
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_remedy::apply::record;
+use pagewise_remedy::receipt::Here;
 use pagewise_remedy::unit;
+use pagewise_tracee::launch::Launch;
 use pagewise_tune::conditions;
 use pagewise_tune::session::Session;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// A gain has vanished.
@@ -25,11 +30,11 @@ pub(super) fn run(args: &args::Recheck) -> Result<ExitCode, Failure> {
     if args.unit {
         return print_unit();
     }
-    let runs = wanted(args)?;
+    let gains = wanted(args)?;
     let _lock = experiment::lock(None)?;
     let mut done = Vec::new();
-    for run in &runs {
-        let one = again(run, args)?;
+    for gain in gains {
+        let one = again(gain, args)?;
         if !args.json {
             terminal::print(&pagewise_report::recheck_page(&one).text(&terminal::style()))?;
         }
@@ -42,48 +47,72 @@ pub(super) fn run(args: &args::Recheck) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code(&done)))
 }
 
-/// The runs that were named, or those whose receipts were applied.
-fn wanted(args: &args::Recheck) -> Result<Vec<Run>, Failure> {
+/// A gain to measure again, and the run that proved it.
+struct Wanted {
+    run: String,
+    arm: String,
+    saved: Result<Run, Failure>,
+}
+
+/// The gains of the runs that were named, or of those whose receipts were applied. A run that was named must have
+/// a gain; of a receipt it becomes part of the answer that there is none.
+fn wanted(args: &args::Recheck) -> Result<Vec<Wanted>, Failure> {
     if !args.runs.is_empty() {
-        return args.runs.iter().map(|which| store::load(Some(which))).collect();
+        let named = |which: &String| {
+            let saved = store::load(Some(which))?;
+            Ok(Wanted { run: saved.id.clone(), arm: proven(&saved)?.to_owned(), saved: Ok(saved) })
+        };
+        return args.runs.iter().map(named).collect();
     }
-    let mut names: Vec<String> =
-        record::all().map_err(apply::failure)?.into_iter().map(|one| one.change.run).collect();
-    names.dedup();
-    if names.is_empty() {
+    let applied = record::all().map_err(apply::failure)?;
+    if applied.is_empty() {
         return Err(Failure::usage("no receipt was applied")
             .with_help("name the runs: pagewise recheck last"));
     }
-    names.iter().map(|name| store::load(Some(name))).collect()
+    let mut seen = BTreeSet::new();
+    let changes = applied.into_iter().map(|one| one.change);
+    let once = changes.filter(|change| seen.insert(change.run.clone()));
+    let wanted = once.map(|change| {
+        let saved = store::load(Some(&change.run)).and_then(|run| {
+            proven(&run)?;
+            Ok(run)
+        });
+        Wanted { run: change.run, arm: change.arm, saved }
+    });
+    Ok(wanted.collect())
 }
 
-/// One gain, measured again. What stands against it is part of the answer, unless nothing can be measured now.
-fn again(saved: &Run, args: &args::Recheck) -> Result<Recheck, Failure> {
+/// The arm whose gain a run has proven.
+fn proven(saved: &Run) -> Result<&str, Failure> {
     let arm = match &saved.outcome {
         Some(Outcome::Proven { keep }) if saved.kind == RunKind::Tune => keep.first(),
         _ => None,
     };
-    let arm = arm.ok_or_else(|| {
+    arm.map(String::as_str).ok_or_else(|| {
         Failure::usage(format!("run `{}` has no proven gain", saved.id))
             .with_help("pagewise history lists the runs with their outcome")
-    })?;
+    })
+}
+
+/// One gain, measured again. What stands against it is part of the answer, unless nothing can be measured now.
+fn again(wanted: Wanted, args: &args::Recheck) -> Result<Recheck, Failure> {
     let mut one = Recheck {
         at_unix_ns: clock::unix_now().0,
-        run: saved.id.clone(),
-        command: saved.command.clone(),
-        arm: arm.clone(),
-        then: gain(verdict(saved, arm)),
+        run: wanted.run,
+        command: Vec::new(),
+        arm: wanted.arm,
+        then: None,
         now: None,
         standing: Standing::CannotTell,
         change: None,
         new_run: None,
         problem: None,
     };
-    match session(saved, arm, args, &mut one) {
+    match wanted.saved.and_then(|saved| session(&saved, args, &mut one)) {
         Ok(run) => {
-            let now = verdict(&run, arm);
+            let now = verdict(&run, &one.arm);
             (one.now, one.standing) = (gain(now), standing(now));
-            one.new_run = Some(run.id.clone()).filter(|id| !id.is_empty());
+            one.new_run = Some(run.id).filter(|id| !id.is_empty());
         }
         Err(failure) if [UNFIT, INTERRUPTED].contains(&failure.code) => return Err(failure),
         Err(failure) => one.problem = Some(failure.message),
@@ -91,13 +120,10 @@ fn again(saved: &Run, args: &args::Recheck) -> Result<Recheck, Failure> {
     Ok(one)
 }
 
-/// A new session with only this arm, under the conditions of the saved one.
-fn session(
-    saved: &Run,
-    arm: &str,
-    args: &args::Recheck,
-    one: &mut Recheck,
-) -> Result<Run, Failure> {
+/// A new session with only the arm of `one`, under the conditions of the saved one.
+fn session(saved: &Run, args: &args::Recheck, one: &mut Recheck) -> Result<Run, Failure> {
+    one.command.clone_from(&saved.command);
+    one.then = gain(verdict(saved, &one.arm));
     let refused = |why: &str| Failure::usage(why.to_owned());
     if saved.service.is_some() {
         return Err(refused("a session of a service is not repeated: run tune --serve again"));
@@ -111,15 +137,21 @@ fn session(
         ..ExperimentArgs::default()
     };
     let mut request = tune::saved_request(saved, &conditions, &options)?;
+    let wrappers = record::wrappers().map_err(apply::failure)?;
+    request.command = beyond(request.command, &wrappers)?;
+    request.here = Here::now(&request.command);
     one.change = conditions::changed(saved, &conditions, &machine(), &request.here.program);
-    match saved.doses_of(arm) {
+    match saved.doses_of(&one.arm) {
         Some(doses) => {
             request.only = Some(doses.to_vec());
             request.own_arms = Vec::new();
         }
         None => {
             request.only = Some(Vec::new());
-            request.own_arms.retain(|own| own.name == arm);
+            request.own_arms.retain(|own| own.name == one.arm);
+            for own in &mut request.own_arms {
+                own.command = beyond(std::mem::take(&mut own.command), &wrappers)?;
+            }
         }
     }
     let (mut run, end) = tune::race(&request, Session::new(&request), args.quiet)?;
@@ -129,9 +161,20 @@ fn session(
     run.environment = experiment::environment();
     experiment::keep(&mut run);
     match run.outcome {
-        Some(Outcome::Interrupted) => Err(Failure::usage("interrupted").with_code(INTERRUPTED)),
+        Some(Outcome::Interrupted) => Err(interrupted()),
         _ => Ok(run),
     }
+}
+
+/// The command, with the file of its program in the first place where PATH leads to one of our wrappers, which
+/// hold the remedy already.
+fn beyond(mut command: Vec<OsString>, wrappers: &[PathBuf]) -> Result<Vec<OsString>, Failure> {
+    let launch = Launch::experiment(command.clone());
+    let file = launch.file_beyond(wrappers)?;
+    if let Some(program) = command.first_mut().filter(|_| launch.file() != Ok(file.clone())) {
+        *program = file.into();
+    }
+    Ok(command)
 }
 
 /// A gain that vanished comes before a run that failed, and that before what is not settled.

@@ -28,6 +28,11 @@ fn taken(ignored: u64) -> Vec<i32> {
 /// Exit code of a session that SIGINT, SIGTERM or SIGHUP ended.
 pub(super) const INTERRUPTED: u8 = 128 + 2;
 
+/// The end of a command that one of them ended.
+pub(super) fn interrupted() -> Failure {
+    Failure::usage("interrupted").with_code(INTERRUPTED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

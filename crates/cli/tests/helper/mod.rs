@@ -1,6 +1,9 @@
 //! What the live tests share: a place of their own, turns, users, small C programs, and a search for what
 //! was left behind.
 
+use pagewise_model::constructed::machine;
+use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_remedy::{Target, parse_list};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
@@ -75,6 +78,18 @@ pub(crate) fn compile(source: &str, options: &[&str], to: &Path) -> bool {
 /// Bytes as text.
 pub(crate) fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A session of `tune` that has proven these remedies on a program, or found them likely.
+pub(crate) fn tuned(list: &str, program: &str, is_proven: bool) -> Run {
+    let command = vec![program.to_owned(), "-n".to_owned()];
+    let mut run = Run::new(RunKind::Tune, "20261126-1".into(), 0, command);
+    let doses = parse_list(list, &machine(), &|| Target::from_command(&[])).unwrap();
+    run.doses = vec![("arm".into(), doses)];
+    let arms = vec!["arm".to_owned()];
+    run.outcome =
+        Some(if is_proven { Outcome::Proven { keep: arms } } else { Outcome::Likely { arms } });
+    run
 }
 
 /// A directory that serves as home, state and place for temporary files.

@@ -149,20 +149,23 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
         environment: run.environment.iter().map(|(n, v)| (n.into(), v.into())).collect(),
         pagewise: pagewise.to_owned(),
         in_path: false,
-        program: program(&command, &directory),
+        program: program(&command, &directory)?,
         directory,
     };
     let list = plan::list(doses);
     Ok(Kept { run, arm, doses, list, command, here })
 }
 
-/// The file of the program: found as when the session started it.
-fn program(command: &[OsString], directory: &Path) -> PathBuf {
+/// The file of the program: found as when the session started it, which knew no wrapper.
+fn program(command: &[OsString], directory: &Path) -> Result<PathBuf, ApplyError> {
     let named = command.first().map(Path::new).filter(|path| path.components().count() > 1);
-    match named {
+    Ok(match named {
         Some(path) => directory.join(path),
-        None => Launch::experiment(command.to_vec()).file().unwrap_or_default(),
-    }
+        None => {
+            let wrappers = record::wrappers()?;
+            Launch::experiment(command.to_vec()).file_beyond(&wrappers).unwrap_or_default()
+        }
+    })
 }
 
 impl Kept<'_> {
@@ -255,7 +258,8 @@ fn wrapper(kept: &Kept<'_>, start: &Start<'_>, directory: &Path) -> Result<Chang
     let line = start.script(&kept.list, &all_of(kept.doses));
     let mut change = kept.change(&file, format!("#!/bin/sh\n{}exec {line}\n", kept.head()))?;
     change.mode = 0o755;
-    change.next = vec![format!("export PATH={}:\"$PATH\"", start.quoted(directory))];
+    let absolute = Path::new(&change.file).parent().unwrap_or(directory);
+    change.next = vec![format!("export PATH={}:\"$PATH\"", start.quoted(absolute))];
     Ok(change)
 }
 

@@ -44,16 +44,39 @@ fn record_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number}.json"))
 }
 
-/// The changes in effect, oldest first.
+/// The changes in effect, oldest first. Nothing is written.
 ///
 /// # Errors
 /// Where the records cannot be read.
 pub fn all() -> Result<Vec<Applied>, ApplyError> {
-    all_in(&records()?)
+    match dirs::find_state_dir()? {
+        Some(state) => all_in(&state.join("applied")),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// The wrappers in effect.
+///
+/// # Errors
+/// Where the records cannot be read.
+pub fn wrappers() -> Result<Vec<PathBuf>, ApplyError> {
+    let wrappers = all()?.into_iter().map(|one| one.change).filter(is_wrapper_still);
+    Ok(wrappers.map(|change| change.file.into()).collect())
+}
+
+/// The second line of a wrapper names its run. An edit leaves it; another program in its place does not have it.
+fn is_wrapper_still(change: &Change) -> bool {
+    let is_marked = |now: String| {
+        now.lines().nth(1).is_some_and(|line| change.content.lines().nth(1) == Some(line))
+    };
+    change.is_wrapper() && fs::read_to_string(&change.file).is_ok_and(is_marked)
 }
 
 fn all_in(directory: &Path) -> Result<Vec<Applied>, ApplyError> {
-    let entries = fs::read_dir(directory).map_err(failed("readdir", directory))?;
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed("readdir", directory))?,
+    };
     let paths = entries.flatten().map(|entry| entry.path());
     let mut found = Vec::new();
     for path in paths.filter(|path| path.extension().is_some_and(|kind| kind == "json")) {
@@ -290,6 +313,25 @@ mod tests {
     }
 
     #[test]
+    fn an_edited_wrapper_is_one_and_another_program_in_its_place_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("app");
+        let wrapper = change(&file, "#!/bin/sh\n# pagewise: run r\nexec app\n");
+        assert!(!is_wrapper_still(&wrapper), "there is no file");
+        for (now, is_one) in [
+            (wrapper.content.clone(), true),
+            (wrapper.content.replace("exec", "exec nice"), true),
+            ("#!/bin/sh\nexec app\n".to_owned(), false),
+            (String::new(), false),
+        ] {
+            fs::write(&file, &now).unwrap();
+            assert_eq!(is_wrapper_still(&wrapper), is_one, "{now}");
+        }
+        fs::write(&file, &wrapper.content).unwrap();
+        assert!(!is_wrapper_still(&Change { mode: 0o644, ..wrapper }));
+    }
+
+    #[test]
     fn a_record_without_its_file_is_forgotten() {
         let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let file = place.path().join("conf");
@@ -297,6 +339,7 @@ mod tests {
         fs::remove_file(&file).unwrap();
         assert_eq!(undo_in(records.path(), None, false).unwrap().1, Undone::Nothing);
         assert!(all_in(records.path()).unwrap().is_empty());
+        assert!(all_in(&records.path().join("never made")).unwrap().is_empty());
     }
 
     #[test]

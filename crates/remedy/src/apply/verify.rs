@@ -44,7 +44,7 @@ pub fn verify(change: &Change, of_user: bool) -> Result<Checked, ApplyError> {
     if let Some((unit, units)) = unit_of(change) {
         return drop_in(change, unit, installed(unit, units, of_user), of_user);
     }
-    if change.mode & 0o111 != 0 {
+    if change.is_wrapper() {
         return script(change);
     }
     Ok(Checked::Not { why: "this format has no reader that only checks" })

@@ -23,6 +23,8 @@ use pagewise_model::usage::{Ended, Usage};
 pub struct Recorded {
     /// How the program ended.
     pub ended: Ended,
+    /// This process was asked to end meanwhile (SIGINT, SIGTERM, SIGHUP).
+    pub interrupted: bool,
     /// What its faults came to, or why that is not known.
     pub report: Result<FaultReport, RecordError>,
     /// What it read of files, by path, where that was asked for.
@@ -53,6 +55,7 @@ pub fn record_through(
         true => live_traced(child, &mut caught)?,
         false => live(child, &mut caught, wanted)?,
     };
+    let interrupted = caught.asked_to_end();
     // From here on a signal is for us: what follows may take as long as the list is.
     drop(caught);
     let Lived { usage, followed, exact, reads } = lived;
@@ -60,7 +63,7 @@ pub fn record_through(
     let ending = Ending::of_started(usage, followed.exec, followed.calls);
     let report = recorder.conclude(ending, take).map_err(RecordError::Died);
     let report = report.map(|report| FaultReport { exact, ..report });
-    Ok(Recorded { ended, report, reads })
+    Ok(Recorded { ended, interrupted, report, reads })
 }
 
 /// What is known of a program that has lived.
