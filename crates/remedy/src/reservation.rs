@@ -368,7 +368,9 @@ mod tests {
         let why = ensure(more, None, &mut None).unwrap_err();
         assert!(why.contains("use --system as root"), "{why}");
         let odd = PoolNeed { page_bytes: PageSize::BASE_4K, ..more };
-        assert!(ensure(odd, None, &mut None).unwrap_err().contains("the default huge page size is"));
+        assert!(
+            ensure(odd, None, &mut None).unwrap_err().contains("the default huge page size is")
+        );
         assert_eq!(facts(None).known().map(|pool| pool.addable_pages), Some(0));
     }
 
