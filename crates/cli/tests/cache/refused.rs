@@ -91,8 +91,10 @@ fn what_cannot_be_done_without_a_call_changes_nothing() {
         assert_eq!(done.status.code(), Some(2), "{call}: {error}");
         assert!(error.contains(name) && error.contains("help: "), "{call}: {error}");
         let (left, _) = cache(&place, "show", &path);
-        let expected = (Fact::Known(SIZE), Fact::Known(Bytes(0)));
-        assert_eq!((left.before.cached_bytes, left.before.huge_bytes), expected, "{call}");
+        assert_eq!(left.before.huge_bytes, Fact::Known(Bytes(0)), "{call}");
+        // The machine may take a page of it back meanwhile, but not most of them.
+        let cached = left.before.cached_bytes.known().copied();
+        assert!(cached.is_some_and(|bytes| bytes.0 > SIZE.0 / 2), "{call}: {cached:?}");
         assert!(std::fs::read(&path).unwrap() == content(), "{call}: a byte has changed");
     }
 }
