@@ -320,6 +320,7 @@ pub fn ensure(
 mod tests {
     use super::*;
     use pagewise_model::Bytes;
+    use std::sync::{Mutex, PoisonError};
 
     fn record(before_pages: u64, most_pages: u64) -> Record {
         let (boot_id, page_bytes) = (boot().unwrap(), hugetlb::usual().unwrap());
@@ -338,8 +339,12 @@ mod tests {
         assert!(record(10, 3).added(1).is_err(), "no range at all");
     }
 
+    /// Held by tests that change the machine's pool, or for which it must not change.
+    static POOL: Mutex<()> = Mutex::new(());
+
     #[test]
     fn what_was_left_is_settled_and_what_cannot_be_is_reported() {
+        let _pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
         let same = record(now(), now());
@@ -376,6 +381,7 @@ mod tests {
 
     #[test]
     fn pages_are_added_and_given_back() {
+        let _pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
         let permit = Permit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
