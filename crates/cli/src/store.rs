@@ -49,10 +49,13 @@ fn no_state(error: DirError) -> Failure {
 pub(crate) fn save(run: &mut Run) -> Result<(), Failure> {
     let directory = directory()?;
     let saved = save_in(&directory, run);
+    let names = names(&directory);
     // While the records cannot be read, any run may be one of theirs.
-    if let Ok(applied) = record::all() {
+    if names.len() > KEPT
+        && let Ok(applied) = record::all()
+    {
         let applied = applied.into_iter().map(|one| one.change.run).collect();
-        for name in too_old(names(&directory), &applied) {
+        for name in too_old(names, &applied) {
             let _gone = fs::remove_file(directory.join(format!("{name}.json")));
         }
     }
