@@ -1,7 +1,10 @@
 use super::*;
+use crate::guards;
+use crate::race::{Block, Counter, Entrant, Goal, Policy, Terms, Unit};
 use crate::stats::Rng;
-use pagewise_model::Bytes;
-use pagewise_model::service::{Latency, Load, Mode};
+use pagewise_model::service::{Holding, Latency, Load, Mode, Pair};
+use pagewise_model::trial::{Verdict, Word};
+use pagewise_model::{Bytes, Nanos};
 
 /// One side with two windows: so much CPU per request, such a p99 and so much memory.
 fn side(cpu_us: f64, p99_ms: f64, mebibytes: u64, errors: f64) -> Side {
@@ -31,9 +34,34 @@ fn pair(plain: Side, other: Side) -> Pair {
     Pair { arm: "arm".to_owned(), mode: Mode::Duet, plain, other }
 }
 
-fn standings(guards: &[Guard]) -> Standings {
-    let arms = [("arm".to_owned(), Shows::Nothing)];
-    Standings::new(Quantity::CpuPerRequest, guards, &arms)
+fn block(plain: Side, other: Side) -> Block {
+    Block::Pair(pair(plain, other))
+}
+
+fn policy(unit: Unit, guards: &[Guard], arms: &[(&str, Counter)]) -> Policy {
+    let terms = Terms {
+        quantity: Quantity::CpuPerRequest,
+        guards: guards.to_vec(),
+        goal: Goal::Gain,
+        unit,
+        control: "plain".to_owned(),
+        seed: 1,
+        budget: Nanos::secs(300),
+    };
+    let entrant = |(name, counter): &(&str, Counter)| Entrant {
+        name: (*name).to_owned(),
+        counter: *counter,
+        barred: None,
+    };
+    Policy::new(terms, arms.iter().map(entrant).collect(), Vec::new())
+}
+
+fn standings(guards: &[Guard]) -> Policy {
+    policy(Unit::Pair, guards, &[("arm", Counter::None)])
+}
+
+fn verdict(all: &Policy) -> Verdict {
+    all.verdict(0, None, 5e9)
 }
 
 /// A session with an arm of such a true effect on CPU per request and on p99, and the pairs it took.
@@ -46,12 +74,12 @@ fn session(rng: &mut Rng, cpu: f64, p99: f64, most: usize) -> (Verdict, usize) {
         let tail = |rng: &mut Rng| (0.2 * rng.normal() / 2.0_f64.sqrt()).exp();
         let plain = side(10.0 * start(rng), tail(rng), 100, 0.0);
         let other = side(10.0 * cpu * start(rng), p99 * tail(rng), 100, 0.0);
-        all.add(pair(plain, other));
-        if all.is_decided(Nanos::secs(10)) {
+        all.add(block(plain, other));
+        if all.is_decided() {
             break;
         }
     }
-    (all.verdict(0, Nanos::secs(10)), all.pairs().len())
+    (verdict(&all), all.blocks().len())
 }
 
 #[test]
@@ -139,12 +167,12 @@ fn spiked(rng: &mut Rng, cpu: f64, most: usize) -> Verdict {
                 level * spike * (0.03 * rng.normal()).exp()
             }))
         };
-        all.add(pair(start(1.0), start(cpu)));
-        if all.is_decided(Nanos::secs(10)) {
+        all.add(block(start(1.0), start(cpu)));
+        if all.is_decided() {
             break;
         }
     }
-    all.verdict(0, Nanos::secs(10))
+    verdict(&all)
 }
 
 #[test]
@@ -167,36 +195,42 @@ fn a_gain_that_other_windows_pay_for_is_not_kept() {
         let mut noise = |cost: f64| cost * (0.005 * rng.normal()).exp();
         let plain = windows_of([10.0; 8].map(&mut noise));
         let other = [9.4, 9.4, 9.4, 20.0, 9.4, 9.4, 9.4, 9.4].map(&mut noise);
-        all.add(pair(plain, windows_of(other)));
+        all.add(block(plain, windows_of(other)));
     }
-    let verdict = all.verdict(0, Nanos::secs(10));
+    let verdict = verdict(&all);
     assert_eq!(verdict.word, Word::CannotTell);
     assert!(verdict.why.starts_with("typical runs of the load"), "{}", verdict.why);
 }
 
 #[test]
 fn one_pair_does_not_leave_an_arm_behind() {
-    let arms = ["arm", "other"].map(|name| (name.to_owned(), Shows::Nothing));
-    let mut all = Standings::new(Quantity::CpuPerRequest, &[], &arms);
+    let arms = ["arm", "other"].map(|name| (name, Counter::None));
+    let mut all = policy(Unit::Pair, &[], &arms);
     let plain = || side(10.0, 1.0, 100, 0.0);
     for _ in 0..3 {
-        all.add(pair(plain(), side(5.0, 1.0, 100, 0.0)));
+        all.add(block(plain(), side(5.0, 1.0, 100, 0.0)));
     }
     for left in [vec![0, 1], vec![0]] {
-        all.add(Pair { arm: "other".to_owned(), ..pair(plain(), side(9.9, 1.0, 100, 0.0)) });
+        all.add(Block::Pair(Pair {
+            arm: "other".to_owned(),
+            ..pair(plain(), side(9.9, 1.0, 100, 0.0))
+        }));
         assert_eq!(all.racing(), left);
     }
 }
 
 #[test]
 fn an_arm_that_may_break_a_guard_leaves_none_behind() {
-    let arms = ["arm", "other"].map(|name| (name.to_owned(), Shows::Nothing));
+    let arms = ["arm", "other"].map(|name| (name, Counter::None));
     for (tails, left) in [([1.0, 1.0], vec![0]), ([1.5, 0.95], vec![0, 1])] {
-        let mut all = Standings::new(Quantity::CpuPerRequest, &USUAL_GUARDS, &arms);
+        let mut all = policy(Unit::Pair, &USUAL_GUARDS, &arms);
         for round in 0..6 {
             let plain = || side(10.0, 1.0, 100, 0.0);
-            all.add(pair(plain(), side(5.0, tails[round % 2], 100, 0.0)));
-            all.add(Pair { arm: "other".to_owned(), ..pair(plain(), side(9.0, 1.0, 100, 0.0)) });
+            all.add(block(plain(), side(5.0, tails[round % 2], 100, 0.0)));
+            all.add(Block::Pair(Pair {
+                arm: "other".to_owned(),
+                ..pair(plain(), side(9.0, 1.0, 100, 0.0))
+            }));
         }
         assert_eq!(all.racing(), left);
     }
@@ -204,22 +238,25 @@ fn an_arm_that_may_break_a_guard_leaves_none_behind() {
 
 #[test]
 fn a_rejected_arm_leaves_none_behind_and_decides_nothing() {
-    let arms = ["arm", "other"].map(|name| (name.to_owned(), Shows::Nothing));
-    let mut all = Standings::new(Quantity::CpuPerRequest, &[], &arms);
+    let arms = ["arm", "other"].map(|name| (name, Counter::None));
+    let mut all = policy(Unit::Pair, &[], &arms);
     for round in 0..4 {
         let plain = || side(10.0, 1.0, 100, 0.0);
-        all.add(pair(plain(), side(5.0, 1.0, 100, 0.0)));
+        all.add(block(plain(), side(5.0, 1.0, 100, 0.0)));
         let cost = [9.5, 10.2][round % 2];
-        all.add(Pair { arm: "other".to_owned(), ..pair(plain(), side(cost, 1.0, 100, 0.0)) });
+        all.add(Block::Pair(Pair {
+            arm: "other".to_owned(),
+            ..pair(plain(), side(cost, 1.0, 100, 0.0))
+        }));
     }
     assert_eq!(all.racing(), [0]);
-    all.reject(0, "the server ended under load".to_owned());
+    all.fail(0, "the server ended under load".to_owned());
     assert_eq!(all.racing(), [1]);
-    assert!(!all.is_decided(Nanos::secs(1)));
-    let verdict = all.verdict(0, Nanos::secs(1));
+    assert!(!all.is_decided());
+    let verdict = verdict(&all);
     assert_eq!((verdict.word, &verdict.why[..]), (Word::Reject, "the server ended under load"));
-    all.reject(1, "it did, too".to_owned());
-    assert!(all.racing().is_empty() && all.is_decided(Nanos::secs(1)));
+    all.fail(1, "it did, too".to_owned());
+    assert!(all.racing().is_empty() && all.is_decided());
 }
 
 #[test]
@@ -236,8 +273,8 @@ fn a_loss_in_p99_breaks_its_guard() {
 #[test]
 fn a_failed_request_rejects_the_arm() {
     let mut all = standings(&USUAL_GUARDS);
-    all.add(pair(side(10.0, 1.0, 100, 0.0), side(5.0, 1.0, 100, 3.0)));
-    let verdict = all.verdict(0, Nanos::secs(1));
+    all.add(block(side(10.0, 1.0, 100, 0.0), side(5.0, 1.0, 100, 3.0)));
+    let verdict = verdict(&all);
     assert_eq!(verdict.word, Word::Reject);
     assert!(verdict.why.contains("6 requests failed"), "{}", verdict.why);
     assert!(all.racing().is_empty());
@@ -251,9 +288,9 @@ fn memory_beyond_its_guard_is_not_kept() {
     for _ in 0..12 {
         let mut noise = || (0.01 * rng.normal()).exp();
         let plain = side(10.0 * noise(), 1.0, 1000, 0.0);
-        all.add(pair(plain, side(8.0 * noise(), 1.0, 1300, 0.0)));
+        all.add(block(plain, side(8.0 * noise(), 1.0, 1300, 0.0)));
     }
-    let verdict = all.verdict(0, Nanos::secs(1));
+    let verdict = verdict(&all);
     assert_eq!(verdict.word, Word::Reject, "{}", verdict.why);
     assert!(verdict.why.contains("30% more memory"), "{}", verdict.why);
 }
@@ -266,28 +303,28 @@ fn a_gain_near_a_guard_is_likely() {
         for round in 0..6 {
             let mut noise = || (0.01 * rng.normal()).exp();
             let plain = side(10.0 * noise(), 1.0, 100, 0.0);
-            all.add(pair(plain, side(8.0 * noise(), tails[round % 2], 100, 0.0)));
+            all.add(block(plain, side(8.0 * noise(), tails[round % 2], 100, 0.0)));
         }
-        let verdict = all.verdict(0, Nanos::secs(1));
+        let verdict = verdict(&all);
         assert_eq!(verdict.word, word, "{}", verdict.why);
         assert_eq!(verdict.why.contains("guard p99<+20% may be broken"), word == Word::Likely);
-        assert_eq!(all.is_decided(Nanos::secs(1)), word == Word::Keep);
+        assert_eq!(all.is_decided(), word == Word::Keep);
     }
 }
 
 #[test]
 fn a_gain_without_its_mechanism_at_the_end_is_not_kept() {
-    let arms = [("arm".to_owned(), Shows::AnonHuge)];
-    let mut all = Standings::new(Quantity::CpuPerRequest, &[], &arms);
+    let arms = [("arm", Counter::AnonHuge)];
+    let mut all = policy(Unit::Pair, &[], &arms);
     let mut rng = Rng::new(6);
     for _ in 0..12 {
         let mut noise = || (0.01 * rng.normal()).exp();
         let plain = side(10.0 * noise(), 1.0, 100, 0.0);
         let mut other = side(8.0 * noise(), 1.0, 100, 0.0);
         other.at_first.anon_huge_bytes = Bytes::mib(80);
-        all.add(pair(plain, other));
+        all.add(block(plain, other));
     }
-    let verdict = all.verdict(0, Nanos::secs(1));
+    let verdict = verdict(&all);
     assert_eq!(verdict.word, Word::CannotTell, "huge pages were gone at the end");
 }
 
@@ -295,7 +332,7 @@ fn a_gain_without_its_mechanism_at_the_end_is_not_kept() {
 /// first. A window's noise is 10% with strays, on a level that wanders by 3% a window.
 /// Verdict, blocks, and what a guard broke at once.
 fn toggled(rng: &mut Rng, cpu: f64, p99: f64, most: usize) -> (Verdict, usize, Option<String>) {
-    let mut all = standings(&USUAL_GUARDS).watched();
+    let mut all = policy(Unit::WatchedPair, &USUAL_GUARDS, &[("arm", Counter::None)]);
     let mut level = 0.0;
     let mut window = |rng: &mut Rng, is_on: bool| {
         level += 0.03 * rng.normal();
@@ -318,16 +355,16 @@ fn toggled(rng: &mut Rng, cpu: f64, p99: f64, most: usize) -> (Verdict, usize, O
                 continue;
             }
             if let Some(broken) = watch.add_on(0, &seen) {
-                return (all.verdict(0, Nanos::secs(10)), all.pairs().len(), Some(broken));
+                return (verdict(&all), all.blocks().len(), Some(broken));
             }
             on.windows.push(seen);
         }
-        all.add(Pair { mode: Mode::Toggle, ..pair(off, on) });
-        if all.is_decided(Nanos::secs(10)) {
+        all.add(Block::Pair(Pair { mode: Mode::Toggle, ..pair(off, on) }));
+        if all.is_decided() {
             break;
         }
     }
-    (all.verdict(0, Nanos::secs(10)), all.pairs().len(), None)
+    (verdict(&all), all.blocks().len(), None)
 }
 
 #[test]

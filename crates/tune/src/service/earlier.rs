@@ -3,9 +3,10 @@
 //!
 //! An arm whose server failed stays rejected: a failure is not undone by a start without one.
 
-use super::{Entry, Request, Session, Standings};
+use super::{Entry, Request, Session};
 use crate::stop::Stop;
 use crate::world::Arm;
+use pagewise_judge::race::Policy;
 use pagewise_model::Nanos;
 use pagewise_model::run::Run;
 use pagewise_model::service::{Asked, Mode, Pair, Service, Side};
@@ -60,13 +61,13 @@ impl Session<'_> {
     pub(super) fn rejected_before(
         &self,
         entries: &[Entry],
-        standings: &Standings,
+        policy: &Policy,
     ) -> BTreeMap<usize, String> {
         let before = |(at, entry): (usize, &Entry)| {
             let verdicts = self.earlier.iter().flat_map(|experiment| &experiment.verdicts);
             let mut own = verdicts.filter(|verdict| verdict.arm == entry.arm.name);
             let verdict = own.find(|verdict| verdict.word == Word::Reject)?;
-            standings.broken(at).is_none().then(|| (at, verdict.why.clone()))
+            policy.broken(at).is_none().then(|| (at, verdict.why.clone()))
         };
         entries.iter().enumerate().filter_map(before).collect()
     }

@@ -10,14 +10,15 @@
 
 use super::answer::{self, Named};
 use super::subject::{Helpers, Subject, cpus_used};
-use super::{Terms, answer::BUDGET, watched};
+use super::{Terms, watched};
 use crate::choose;
 use crate::live::Listener;
+use crate::race::{self, BlockRun, Time};
 use crate::request::Request as Base;
 use crate::stop::Stop;
 use crate::world::Event;
-use pagewise_judge::service::{Shows, Standings, Watch};
-use pagewise_judge::stats::Rng;
+use pagewise_judge::race::{Block as RaceBlock, Counter, Policy, Unit};
+use pagewise_judge::service::Watch;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::plan::{Dose, Receipt};
@@ -80,6 +81,21 @@ struct Arm {
     dose: Dose,
     name: String,
     change: Change,
+}
+
+impl Named for Arm {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn doses(&self) -> &[Dose] {
+        std::slice::from_ref(&self.dose)
+    }
+    fn counter(&self) -> Counter {
+        match self.change {
+            Change::HeapHuge => Counter::AnonHuge,
+            Change::Cpus { .. } => Counter::None,
+        }
+    }
 }
 
 /// Windows of one block.
@@ -167,71 +183,31 @@ impl Session<'_> {
             run.outcome = Some(Outcome::NothingToGain { why: answer::nothing_fits(run) });
             return Ok(());
         }
-        let terms = &self.request.terms;
-        let shows = |arm: &Arm| match arm.change {
-            Change::HeapHuge => Shows::AnonHuge,
-            Change::Cpus { .. } => Shows::Nothing,
-        };
-        let named: Vec<_> = arms.iter().map(|arm| (arm.name.clone(), shows(arm))).collect();
-        let mut standings = Standings::new(terms.goal, &terms.guards, &named).watched();
-        let mut watch = Watch::new(&terms.guards, first.to_vec());
+        let (base, terms) = (&self.request.base, &self.request.terms);
+        let mut policy = answer::policy(base, terms, Unit::WatchedPair, arms, run);
         let usual =
             first.iter().map(|window| window.wall_ns.0).sum::<u64>() / first.len().max(1) as u64;
         let runs = (PART.0 / usual.max(1)).clamp(1, u64::from(MOST)) as u32;
-        // Four parts, and three runs that do not count.
-        let mut cost = Nanos(usual * u64::from(4 * runs + 3));
-        let mut race = Race { arms, runs, standings: &mut standings, watch: &mut watch };
-        let end = self.blocks(&mut race, &mut cost);
-        let named = arms.iter().map(|arm| {
-            let doses = std::slice::from_ref(&arm.dose);
-            Named { name: &arm.name, doses, cost }
-        });
-        let named: Vec<Named<'_>> = named.collect();
-        let cut = end.is_err() && self.subject.is_interrupted();
-        let base = &self.request.base;
-        let best = answer::conclude(run, base, terms, &named, &standings, cut);
+        let time = answer::time(base, self.since);
+        let mut switched = Switched {
+            session: self,
+            parts: Parts { arms, runs, watch: Watch::new(&terms.guards, first.to_vec()) },
+            // Four parts, and three runs that do not count.
+            cost: Nanos(usual * u64::from(4 * runs + 3)),
+            stop: None,
+        };
+        let halt = race::drive(&mut switched, &mut policy, &time, 0).err();
+        let (cost, stop) = (switched.cost, switched.stop.take());
+        let best =
+            answer::conclude(run, policy, halt.as_ref(), arms, &|arm| arm.map_or(0, |_| cost.0));
         run.receipt = best.and_then(|arm| self.receipt(arms, &arm));
-        end
-    }
-
-    /// Blocks in turn, until the answer is clear or the time is over.
-    fn blocks(&mut self, race: &mut Race<'_, '_>, cost: &mut Nanos) -> Result<(), Stop> {
-        let base = &self.request.base;
-        let mut rng = Rng::new(base.seed);
-        let end = self.since + base.budget.unwrap_or(BUDGET);
-        let names: Vec<&str> = race.arms.iter().map(|arm| &arm.name[..]).collect();
-        loop {
-            let mut turn = race.standings.racing();
-            rng.shuffle(&mut turn);
-            if turn.is_empty() {
-                return Ok(());
-            }
-            for at in turn {
-                let left = Nanos(end.0.saturating_sub(clock::now().0));
-                if *cost > left {
-                    return Ok(());
-                }
-                answer::show(self.listener, &names, at, left, race.standings);
-                let begun = clock::now();
-                let (block, broken) = self.block(race, at, rng.below(2) == 0)?;
-                *cost = Nanos(clock::now().0.saturating_sub(begun.0));
-                if let Some(why) = broken {
-                    race.standings.reject(at, why);
-                }
-                let arm = race.arms[at].name.clone();
-                let (mode, plain, other) = (Mode::Toggle, block.off, block.on);
-                race.standings.add(Pair { arm, mode, plain, other });
-                if race.standings.is_decided(*cost) {
-                    return Ok(());
-                }
-            }
-        }
+        answer::end(halt.as_ref(), stop)
     }
 
     /// One block of an arm, and why it is not to be tried again, if so. Nothing is on afterwards.
     fn block(
         &mut self,
-        race: &mut Race<'_, '_>,
+        race: &mut Parts<'_, '_>,
         at: usize,
         is_on_first: bool,
     ) -> Result<(Block, Option<String>), Stop> {
@@ -251,7 +227,7 @@ impl Session<'_> {
     /// Runs of the load with the remedy on, or off. Why it is to be undone, if so.
     fn part(
         &mut self,
-        race: &mut Race<'_, '_>,
+        race: &mut Parts<'_, '_>,
         block: &mut Block,
         at: usize,
         is_on: bool,
@@ -294,7 +270,7 @@ impl Session<'_> {
     /// Switches; why the arm cannot be on, if so.
     fn switch(
         &mut self,
-        race: &Race<'_, '_>,
+        race: &Parts<'_, '_>,
         at: usize,
         is_on: bool,
     ) -> Result<Option<String>, Stop> {
@@ -347,13 +323,58 @@ impl Session<'_> {
     }
 }
 
-/// What a race is made of.
-struct Race<'a, 'w> {
+/// A service that is switched, as the subject of a race.
+struct Switched<'a, 's> {
+    session: &'a mut Session<'s>,
+    parts: Parts<'a, 's>,
+    /// What a block took last.
+    cost: Nanos,
+    /// Why the session ends.
+    stop: Option<Stop>,
+}
+
+/// What the parts of a block are made of.
+struct Parts<'a, 'w> {
     arms: &'a [Arm],
     /// Of the load in a part of a block.
     runs: u32,
-    standings: &'a mut Standings,
-    watch: &'a mut Watch<'w>,
+    watch: Watch<'w>,
+}
+
+impl race::Subject for Switched<'_, '_> {
+    fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun {
+        let mut done = BlockRun { block: None, failed: Vec::new(), end: Ok(()) };
+        let Some(at) = order.iter().find_map(|arm| *arm) else { return done };
+        answer::show(self.session.listener, policy, at, time);
+        let begun = clock::now();
+        let is_on_first = order.first().is_some_and(Option::is_some);
+        match self.session.block(&mut self.parts, at, is_on_first) {
+            Ok((block, broken)) => {
+                self.cost = Nanos(clock::now().0.saturating_sub(begun.0));
+                done.failed.extend(broken.map(|why| (at, why)));
+                let arm = self.parts.arms[at].name.clone();
+                let (mode, plain, other) = (Mode::Toggle, block.off, block.on);
+                done.block = Some(RaceBlock::Pair(Pair { arm, mode, plain, other }));
+            }
+            Err(stop) => {
+                done.end = Err(answer::halt(&stop));
+                self.stop = Some(stop);
+            }
+        }
+        done
+    }
+
+    fn cost_ns(&self, arm: Option<usize>) -> u64 {
+        arm.map_or(0, |_| self.cost.0)
+    }
+
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.session.subject.is_interrupted()
+    }
 }
 
 /// What fits and can be switched, or was asked for.

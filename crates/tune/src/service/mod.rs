@@ -29,12 +29,13 @@ pub use subject::Helpers;
 use crate::choose;
 use crate::conditions;
 use crate::live::Listener;
+use crate::race::{self, BlockRun, Subject as _, Time};
 use crate::request::Request as Base;
 use crate::stop::Stop;
 use crate::world::{Arm, Event};
 use answer::Named;
+use pagewise_judge::race::{Block, Counter, Policy, Unit};
 use pagewise_judge::service::load::Metric;
-use pagewise_judge::service::{Shows, Standings};
 use pagewise_judge::stats::Rng;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
@@ -163,8 +164,73 @@ struct Session<'a> {
 /// An arm with what shows that it acts and how it is paired.
 struct Entry {
     arm: Arm,
-    shows: Shows,
+    counter: Counter,
     mode: Mode,
+}
+
+impl Named for Entry {
+    fn name(&self) -> &str {
+        &self.arm.name
+    }
+    fn doses(&self) -> &[Dose] {
+        &self.arm.doses
+    }
+    fn counter(&self) -> Counter {
+        self.counter
+    }
+}
+
+/// Servers that are started for each pair, as the subject of a race.
+struct Servers<'a, 's> {
+    stage: &'a mut Stage<'s>,
+    plain: Arm,
+    entries: &'a [Entry],
+    /// Of each server in a pair.
+    windows: u32,
+    /// What a pair took last, by mode.
+    cost: &'a mut BTreeMap<&'static str, Nanos>,
+    rng: Rng,
+    /// Why the session ends.
+    stop: Option<Stop>,
+}
+
+impl race::Subject for Servers<'_, '_> {
+    fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun {
+        let mut done = BlockRun { block: None, failed: Vec::new(), end: Ok(()) };
+        let Some(at) = order.iter().find_map(|arm| *arm) else { return done };
+        let entry = &self.entries[at];
+        answer::show(&mut |event| self.stage.tell(event), policy, at, time);
+        let shape = Shape { windows: self.windows, slot: self.rng.below(2) as u32 };
+        let arm_first = order.first().is_some_and(Option::is_some);
+        let pairing = Pairing { mode: entry.mode, shape, arm_first };
+        let begun = clock::now();
+        match self.stage.pair(&self.plain, &entry.arm, &pairing) {
+            Ok(pair) => {
+                let took = Nanos(clock::now().0.saturating_sub(begun.0));
+                self.cost.insert(entry.mode.name(), took);
+                done.block = Some(Block::Pair(pair));
+            }
+            Err(Failure::Session(stop)) => {
+                done.end = Err(answer::halt(&stop));
+                self.stop = Some(stop);
+            }
+            Err(Failure::Arm(why)) => done.failed.push((at, why)),
+        }
+        done
+    }
+
+    fn cost_ns(&self, arm: Option<usize>) -> u64 {
+        let mode = arm.map(|arm| self.entries[arm].mode.name());
+        mode.and_then(|mode| self.cost.get(mode)).map_or(0, |took| took.0)
+    }
+
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.stage.is_interrupted()
+    }
 }
 
 impl Session<'_> {
@@ -240,18 +306,18 @@ impl Session<'_> {
         let doses = choose::doses(&self.request.base, &run.candidates);
         let of_dose = |dose: Dose| {
             let arm = choose::arm(&self.request.base, std::slice::from_ref(&dose));
-            let shows = match arm.mechanism.first() {
-                Some(Mechanism::HugeFaults) => Shows::AnonHuge,
-                Some(Mechanism::TextHuge) => Shows::FileHuge,
-                _ => Shows::Nothing,
+            let counter = match arm.mechanism.first() {
+                Some(Mechanism::HugeFaults) => Counter::AnonHuge,
+                Some(Mechanism::TextHuge) => Counter::FileHuge,
+                _ => Counter::None,
             };
             // Two servers of one machine share the page cache.
             let mode = if arm.settings.huge_files.is_empty() { mode } else { Mode::Restart };
-            Entry { arm, shows, mode }
+            Entry { arm, counter, mode }
         };
         let own = self.request.base.own_arms.iter().map(|own| Entry {
             arm: Arm::own(own),
-            shows: Shows::Nothing,
+            counter: Counter::None,
             mode,
         });
         let mut all: Vec<Entry> = doses.into_iter().map(of_dose).chain(own).collect();
@@ -274,93 +340,31 @@ impl Session<'_> {
             run.outcome = Some(Outcome::NothingToGain { why });
             return Ok(());
         }
-        let arms: Vec<(String, Shows)> =
-            entries.iter().map(|entry| (entry.arm.name.clone(), entry.shows)).collect();
-        let terms = &self.request.terms;
-        let mut standings = Standings::new(terms.goal, &terms.guards, &arms);
-        let so_far = run.service.iter().flat_map(|service| service.pairs.clone());
-        so_far.for_each(|pair| standings.add(pair));
-        for (at, why) in self.rejected_before(&entries, &standings) {
-            standings.reject(at, why);
-        }
-        let mut plain = plain.clone();
-        let files = entries.iter().flat_map(|entry| &entry.arm.settings.huge_files);
-        plain.natural_files = files.map(|file| file.path.clone()).collect();
-        let room = Nanos(self.left().0 / (PAIRS * entries.len() as u64));
-        let first = run.service.as_ref().and_then(|service| service.first.as_ref());
-        let windows = first.map_or(WINDOWS.0, |side| windows_for(side, room));
-        let end = self.pairs(&plain, &entries, windows, &mut standings);
-        self.conclude(run, &entries, &standings, end.is_err());
-        end
-    }
-
-    /// Pairs in turn, until the answer is clear or the time is over.
-    fn pairs(
-        &mut self,
-        plain: &Arm,
-        entries: &[Entry],
-        windows: u32,
-        standings: &mut Standings,
-    ) -> Result<(), Stop> {
-        let mut rng = Rng::new(self.request.base.seed);
-        loop {
-            let mut turn = standings.racing();
-            rng.shuffle(&mut turn);
-            let mut any = false;
-            for at in turn {
-                let Some(entry) = entries.get(at) else { continue };
-                let left = self.left();
-                if self.cost(entry.mode) > left {
-                    continue;
-                }
-                any = true;
-                let names: Vec<&str> = entries.iter().map(|entry| &entry.arm.name[..]).collect();
-                let mut tell = |event: &Event<'_>| self.stage.tell(event);
-                answer::show(&mut tell, &names, at, left, standings);
-                let shape = Shape { windows, slot: rng.below(2) as u32 };
-                let pairing = Pairing { mode: entry.mode, shape, arm_first: rng.below(2) == 0 };
-                let begun = clock::now();
-                let done = self.stage.pair(plain, &entry.arm, &pairing);
-                let took = Nanos(clock::now().0.saturating_sub(begun.0));
-                match done {
-                    Ok(pair) => {
-                        self.cost.insert(entry.mode.name(), took);
-                        standings.add(pair);
-                    }
-                    Err(Failure::Session(stop)) => return Err(stop),
-                    Err(Failure::Arm(why)) => standings.reject(at, why),
-                }
-                if standings.is_decided(took) {
-                    return Ok(());
-                }
-            }
-            if !any {
-                return Ok(());
-            }
-        }
-    }
-
-    /// What is left of the budget.
-    fn left(&self) -> Nanos {
-        let end = self.since + self.request.base.budget.unwrap_or(answer::BUDGET);
-        Nanos(end.0.saturating_sub(clock::now().0))
-    }
-
-    fn cost(&self, mode: Mode) -> Nanos {
-        self.cost.get(mode.name()).copied().unwrap_or_default()
-    }
-
-    fn conclude(&self, run: &mut Run, entries: &[Entry], standings: &Standings, is_cut: bool) {
-        let arms = entries.iter().map(|entry| Named {
-            name: &entry.arm.name,
-            doses: &entry.arm.doses,
-            cost: self.cost(entry.mode),
-        });
-        let arms: Vec<Named<'_>> = arms.collect();
         let (base, terms) = (&self.request.base, &self.request.terms);
-        let interrupted = is_cut && self.stage.is_interrupted();
-        let best = answer::conclude(run, base, terms, &arms, standings, interrupted);
+        let mut policy = answer::policy(base, terms, Unit::Pair, &entries, run);
+        for (at, why) in self.rejected_before(&entries, &policy) {
+            policy.fail(at, why);
+        }
+        let files = entries.iter().flat_map(|entry| &entry.arm.settings.huge_files);
+        let natural_files = files.map(|file| file.path.clone()).collect();
+        let time = answer::time(base, self.since);
+        let room = Nanos(time.left.0 / (PAIRS * entries.len() as u64));
+        let first = run.service.as_ref().and_then(|service| service.first.as_ref());
+        let mut servers = Servers {
+            stage: &mut self.stage,
+            plain: Arm { natural_files, ..plain.clone() },
+            entries: &entries,
+            windows: first.map_or(WINDOWS.0, |side| windows_for(side, room)),
+            cost: &mut self.cost,
+            rng: Rng::new(base.seed),
+            stop: None,
+        };
+        let halt = race::drive(&mut servers, &mut policy, &time, 0).err();
+        let end = servers.stop.take();
+        let best =
+            answer::conclude(run, policy, halt.as_ref(), &entries, &|arm| servers.cost_ns(arm));
         run.receipt = best.and_then(|arm| self.receipt(run, &arm));
+        answer::end(halt.as_ref(), end)
     }
 
     fn receipt(&self, run: &Run, arm: &str) -> Option<Receipt> {

@@ -119,7 +119,7 @@ fn usage(wall_ns: Nanos, status: i32) -> Usage {
 }
 
 impl Lab for Machine {
-    fn run(&mut self, arm: &Arm) -> Result<Point, RunFailure> {
+    fn run(&mut self, arm: &Arm, _: &[Arm]) -> Result<Point, RunFailure> {
         let name = arm.name.as_str();
         self.order.push(name.to_owned());
         if self.order.len() > self.breaks_at {
@@ -188,7 +188,7 @@ impl Lab for Machine {
     fn host_ns(&mut self, _: &Point) -> Nanos {
         self.hit
     }
-    fn combine(&mut self, arms: &[&Arm]) -> Result<Option<Arm>, RunFailure> {
+    fn combine(&mut self, arms: &[&Arm], _: &[Arm]) -> Result<Option<Arm>, RunFailure> {
         let mut names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         names.sort_unstable();
         if names != ["b", "c"] {
