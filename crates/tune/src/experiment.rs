@@ -8,7 +8,7 @@ use crate::choose;
 use crate::expectation::{Expectation, Work};
 use crate::look;
 use crate::output::{Baseline, Captured, NoBaseline};
-use crate::race::{self, Goal, Lab, Plan, Progress, RunFailure, WeatherMark};
+use crate::race::{self, Clock, Goal, Lab, Plan, Progress, RunFailure, WeatherMark};
 use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
@@ -268,6 +268,16 @@ impl WorldLab<'_, '_> {
     }
 }
 
+impl Clock for WorldLab<'_, '_> {
+    fn now(&self) -> Nanos {
+        self.world.now()
+    }
+
+    fn interrupted(&self) -> bool {
+        self.world.interrupted()
+    }
+}
+
 impl Lab for WorldLab<'_, '_> {
     fn run(&mut self, arm: &Arm, arms: &[Arm]) -> Result<Point, RunFailure> {
         let run = self.timed(arm)?;
@@ -293,14 +303,6 @@ impl Lab for WorldLab<'_, '_> {
 
     fn weather(&mut self) -> WeatherMark {
         self.world.weather()
-    }
-
-    fn now(&self) -> Nanos {
-        self.world.now()
-    }
-
-    fn interrupted(&self) -> bool {
-        self.world.interrupted()
     }
 
     fn progress(&mut self, progress: &Progress<'_>) {

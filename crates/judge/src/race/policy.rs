@@ -222,6 +222,12 @@ impl Policy {
         arm.map_or(&self.terms.control, |arm| &self.arms[arm].entrant.name)
     }
 
+    /// The number of the arm of this name.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<usize> {
+        self.arms.iter().position(|arm| arm.entrant.name == name)
+    }
+
     const fn race(&self) -> &Race {
         &self.readings.decisive
     }

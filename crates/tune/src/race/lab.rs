@@ -1,5 +1,6 @@
 //! What the engine asks of the outside world: run an arm, tell the time, read the weather.
 
+use super::Clock;
 use crate::world::Arm;
 use pagewise_model::Nanos;
 use pagewise_model::trial::{Point, Ratio};
@@ -52,7 +53,7 @@ impl std::fmt::Debug for Progress<'_> {
 
 /// Runs arms. Everything the engine sees of the world comes through here, so that an experiment
 /// can be simulated.
-pub trait Lab {
+pub trait Lab: Clock {
     /// Prepares the machine (memory that the host has ready), runs `arm` once in a fresh process
     /// and reports what it used, with the counters of all `arms` in a run of the control. The race names the
     /// point.
@@ -63,12 +64,6 @@ pub trait Lab {
 
     /// Reads the totals.
     fn weather(&mut self) -> WeatherMark;
-
-    /// Time of a monotonic clock.
-    fn now(&self) -> Nanos;
-
-    /// The user asked to stop.
-    fn interrupted(&self) -> bool;
 
     /// Told before each run.
     fn progress(&mut self, progress: &Progress<'_>);

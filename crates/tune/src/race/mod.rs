@@ -14,7 +14,7 @@ mod plan;
 mod programs;
 
 pub use lab::{Lab, Progress, RunFailure, WeatherMark};
-pub use pagewise_judge::race::Goal;
+pub use pagewise_judge::race::{Goal, Terms};
 pub use plan::{Plan, default_budget};
 pub use programs::run;
 
@@ -62,16 +62,20 @@ pub struct BlockRun {
     pub end: Result<(), Halt>,
 }
 
+/// The clock of whoever runs something, and the user beside it.
+pub trait Clock {
+    /// Time of a monotonic clock.
+    fn now(&self) -> Nanos;
+    /// The user asked to stop.
+    fn interrupted(&self) -> bool;
+}
+
 /// What is compared: a program that ends, a server that is started for each pair, or a process that runs.
-pub trait Subject {
+pub trait Subject: Clock {
     /// Runs the arms of these numbers, none for the control, in this order or side by side.
     fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun;
     /// What one run of an arm takes, or of the control; of a pair, what both sides take.
     fn cost_ns(&self, arm: Option<usize>) -> u64;
-    /// Time of a monotonic clock.
-    fn now(&self) -> Nanos;
-    /// The user asked to stop.
-    fn is_interrupted(&self) -> bool;
     /// Compares what an arm puts out with what the control does; why it is rejected, if they differ.
     ///
     /// # Errors
@@ -124,8 +128,8 @@ pub fn drive(
 }
 
 /// Stops for the user and when the time is over.
-fn check(subject: &dyn Subject, time: &Time) -> Result<(), Halt> {
-    if subject.is_interrupted() {
+fn check(subject: &(impl Clock + ?Sized), time: &Time) -> Result<(), Halt> {
+    if subject.interrupted() {
         return Err(Halt::Interrupted);
     }
     time.check(subject.now())

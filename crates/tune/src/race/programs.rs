@@ -3,7 +3,7 @@
 
 use super::lab::{Lab, Progress, RunFailure, WeatherMark};
 use super::plan::Plan;
-use super::{BlockRun, Subject, Time, drive, ours};
+use super::{BlockRun, Clock, Subject, Time, drive, ours};
 use crate::world::Arm;
 use pagewise_judge::race::{Block, Counter, Entrant, Halt, Policy, Terms, Unit};
 use pagewise_model::Nanos;
@@ -142,6 +142,16 @@ impl<L: Lab> Programs<'_, L> {
     }
 }
 
+impl<L: Lab> Clock for Programs<'_, L> {
+    fn now(&self) -> Nanos {
+        self.lab.now()
+    }
+
+    fn interrupted(&self) -> bool {
+        self.lab.interrupted()
+    }
+}
+
 impl<L: Lab> Subject for Programs<'_, L> {
     fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun {
         let mut block = trial::Block { points: vec![], weather: Weather::default(), dropped: None };
@@ -172,14 +182,6 @@ impl<L: Lab> Subject for Programs<'_, L> {
     fn cost_ns(&self, arm: Option<usize>) -> u64 {
         let known = self.clock.get(&arm).or_else(|| self.clock.get(&None));
         known.map_or(self.run_ns, |(sum, runs)| sum / runs)
-    }
-
-    fn now(&self) -> Nanos {
-        self.lab.now()
-    }
-
-    fn is_interrupted(&self) -> bool {
-        self.lab.interrupted()
     }
 
     fn compare_output(&mut self, arm: usize) -> Result<Option<String>, RunFailure> {

@@ -7,23 +7,26 @@
 use super::load::{Generator, Loaded, Volley};
 use super::place::Place;
 use super::server::{Server, await_ready};
+use super::servers::ServerWorld;
 use super::shell::{AROUND, run_shell};
 use super::tree::{Counts, ServerTree};
 use super::watched::Watched;
 use super::{Pairing, Request, Shape};
 use crate::folios::Folios;
-use crate::live::Listener;
-use crate::race::RunFailure;
+use crate::live::{self, Listener};
+use crate::race::{Clock, RunFailure};
 use crate::scratch::Scratch;
 use crate::stop::Stop;
-use crate::world::{Arm, Event};
+use crate::world::{Arm, Event, Surroundings};
 use pagewise_judge::service::is_settled;
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::{affinity, clock, limits, topology};
-use pagewise_model::Bytes;
 use pagewise_model::look::Traced;
+use pagewise_model::machine::Machine;
+use pagewise_model::price::Prices;
 use pagewise_model::service::{Holding, Mode, Pair, Side, Window};
 use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::trace::Running;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::supervise::Supervisor;
@@ -65,7 +68,7 @@ pub(super) struct Stage<'a> {
     listener: Listener<'a>,
     starts: u32,
     /// What the user must know, each once.
-    pub(super) notes: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// A server and what has been seen of it.
@@ -100,68 +103,6 @@ impl<'a> Stage<'a> {
             starts: 0,
             notes: Vec::new(),
         })
-    }
-
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn stop(&self) -> &AtomicBool {
-        &self.stop
-    }
-
-    pub(super) fn tell(&mut self, event: &Event<'_>) {
-        (self.listener)(event);
-    }
-
-    /// CPUs for two servers at once.
-    pub(super) const fn has_halves(&self) -> bool {
-        self.halves.is_some()
-    }
-
-    /// One start of the plain server, looked at under load.
-    pub(super) fn look(&mut self, plain: &Arm) -> Result<Seen, Stop> {
-        let shape = Shape { windows: 2, slot: 0 };
-        let mut watched = Watched::default();
-        let mut sides =
-            self.play(&[plain], &shape, Some(&mut watched)).map_err(|(_, stop)| stop)?;
-        let side = sides.pop().ok_or_else(|| Stop::Broken("no server was started".to_owned()))?;
-        let usage = watched.usage(&side);
-        let traced = watched.running.finish(Ended::Exited(0));
-        Ok(Seen { side, usage, traced })
-    }
-
-    /// A pair of fresh starts.
-    pub(super) fn pair(
-        &mut self,
-        plain: &Arm,
-        arm: &Arm,
-        pairing: &Pairing,
-    ) -> Result<Pair, Failure> {
-        let shape = &pairing.shape;
-        let both = if pairing.arm_first { [arm, plain] } else { [plain, arm] };
-        let is_arm = |at: usize| (at == 0) == pairing.arm_first;
-        let mut sides = Vec::new();
-        match pairing.mode {
-            Mode::Duet => {
-                let done = self.play(&both, shape, None);
-                sides = done.map_err(|(at, stop)| whose(is_arm(at), stop))?;
-            }
-            Mode::Restart | Mode::Toggle => {
-                for (at, one) in both.into_iter().enumerate() {
-                    let done = self.play(&[one], shape, None);
-                    sides.extend(done.map_err(|(_, stop)| whose(is_arm(at), stop))?);
-                }
-            }
-        }
-        if pairing.arm_first {
-            sides.reverse();
-        }
-        let mut sides = sides.into_iter();
-        let (Some(plain), Some(other)) = (sides.next(), sides.next()) else {
-            return Err(Failure::Session(Stop::Broken("a server left no figures".to_owned())));
-        };
-        Ok(Pair { arm: arm.name.clone(), mode: pairing.mode, plain, other })
     }
 
     /// Starts `arms` at once, loads and ends them. An error with the position of whose it is.
@@ -266,12 +207,6 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
-    }
-
     /// Runs the load until its cost has settled. The first runs may fail: a server that has just started
     /// may answer nothing in their time.
     fn warm_up(&mut self, acts: &mut [Act], shape: &Shape) -> Result<(), (usize, Stop)> {
@@ -324,11 +259,89 @@ impl<'a> Stage<'a> {
             let lost = || Err(Stop::Broken("the thread of a generator is gone".to_owned()));
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
         });
-        if self.is_interrupted() {
+        if self.interrupted() {
             return Err((0, Stop::Interrupted));
         }
         let numbered = runs.into_iter().enumerate();
         numbered.map(|(at, run)| run.map_err(|stop| (at, stop))).collect()
+    }
+}
+
+impl Clock for Stage<'_> {
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Surroundings for Stage<'_> {
+    fn machine(&mut self) -> Machine {
+        pagewise_kernel::machine::machine()
+    }
+
+    fn prices(&mut self) -> Result<Prices, Stop> {
+        live::prices(&self.stop)
+    }
+
+    fn tell(&mut self, event: &Event<'_>) {
+        (self.listener)(event);
+    }
+}
+
+impl ServerWorld for Stage<'_> {
+    fn has_halves(&self) -> bool {
+        self.halves.is_some()
+    }
+
+    fn look(&mut self, plain: &Arm) -> Result<Seen, Stop> {
+        let shape = Shape { windows: 2, slot: 0 };
+        let mut watched = Watched::default();
+        let mut sides =
+            self.play(&[plain], &shape, Some(&mut watched)).map_err(|(_, stop)| stop)?;
+        let side = sides.pop().ok_or_else(|| Stop::Broken("no server was started".to_owned()))?;
+        let usage = watched.usage(&side);
+        let traced = watched.running.finish(Ended::Exited(0));
+        Ok(Seen { side, usage, traced })
+    }
+
+    fn pair(&mut self, plain: &Arm, arm: &Arm, pairing: &Pairing) -> Result<Pair, Failure> {
+        let shape = &pairing.shape;
+        let both = if pairing.arm_first { [arm, plain] } else { [plain, arm] };
+        let is_arm = |at: usize| (at == 0) == pairing.arm_first;
+        let mut sides = Vec::new();
+        match pairing.mode {
+            Mode::Duet => {
+                let done = self.play(&both, shape, None);
+                sides = done.map_err(|(at, stop)| whose(is_arm(at), stop))?;
+            }
+            Mode::Restart | Mode::Toggle => {
+                for (at, one) in both.into_iter().enumerate() {
+                    let done = self.play(&[one], shape, None);
+                    sides.extend(done.map_err(|(_, stop)| whose(is_arm(at), stop))?);
+                }
+            }
+        }
+        if pairing.arm_first {
+            sides.reverse();
+        }
+        let mut sides = sides.into_iter();
+        let (Some(plain), Some(other)) = (sides.next(), sides.next()) else {
+            return Err(Failure::Session(Stop::Broken("a server left no figures".to_owned())));
+        };
+        Ok(Pair { arm: arm.name.clone(), mode: pairing.mode, plain, other })
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 }
 

@@ -13,8 +13,8 @@ use pagewise_remedy::receipt::Here;
 use pagewise_remedy::warmth::TextNow;
 use pagewise_tracee::launch::{Input, LaunchError};
 use pagewise_tune::output::{Captured, Stream};
-use pagewise_tune::race::WeatherMark;
-use pagewise_tune::world::{Arm, Event, Limits, Timed, Timing, World};
+use pagewise_tune::race::{Clock, WeatherMark};
+use pagewise_tune::world::{Arm, Event, Limits, Surroundings, Timed, Timing, World};
 use pagewise_tune::{Request, StdoutTo, Stop};
 use std::cell::Cell;
 
@@ -177,18 +177,19 @@ fn measured(median: f64) -> Measured {
     Measured { median, min: median, max: median, n: 5 }
 }
 
-impl World for Fake {
-    fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow> {
-        let huge_bytes = if self.is_warm { Bytes::mib(4) } else { Bytes(0) };
-        files.iter().map(|_| TextNow { huge_bytes, text_bytes: Bytes::mib(5) }).collect()
+impl Clock for Fake {
+    fn now(&self) -> Nanos {
+        Nanos(self.clock.get())
     }
 
+    fn interrupted(&self) -> bool {
+        self.all_runs() >= self.interrupt_after
+    }
+}
+
+impl Surroundings for Fake {
     fn machine(&mut self) -> Machine {
         constructed::machine()
-    }
-
-    fn pool(&mut self) -> Fact<HugePool> {
-        Fact::Known(self.pool)
     }
 
     fn prices(&mut self) -> Result<Prices, Stop> {
@@ -225,6 +226,19 @@ impl World for Fake {
             host_fault_extra_ns: Fact::missing("no guest"),
             prior: false,
         })
+    }
+
+    fn tell(&mut self, _event: &Event<'_>) {}
+}
+
+impl World for Fake {
+    fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow> {
+        let huge_bytes = if self.is_warm { Bytes::mib(4) } else { Bytes(0) };
+        files.iter().map(|_| TextNow { huge_bytes, text_bytes: Bytes::mib(5) }).collect()
+    }
+
+    fn pool(&mut self) -> Fact<HugePool> {
+        Fact::Known(self.pool)
     }
 
     fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop> {
@@ -352,14 +366,4 @@ impl World for Fake {
     fn weather(&mut self) -> WeatherMark {
         WeatherMark::default()
     }
-
-    fn now(&self) -> Nanos {
-        Nanos(self.clock.get())
-    }
-
-    fn interrupted(&self) -> bool {
-        self.all_runs() >= self.interrupt_after
-    }
-
-    fn tell(&mut self, _event: &Event<'_>) {}
 }
