@@ -13,6 +13,7 @@ pub mod holders;
 pub mod io;
 pub mod maps;
 pub mod meminfo;
+pub mod net;
 pub mod pagetypeinfo;
 pub mod pressure;
 pub mod smaps;
