@@ -12,6 +12,7 @@ mod earlier;
 mod live;
 mod load;
 mod place;
+mod reach;
 mod ready;
 mod server;
 mod shell;
@@ -70,6 +71,19 @@ pub struct Request {
     /// How servers are compared; none: what fits.
     pub mode: Option<Mode>,
     pub terms: Terms,
+}
+
+impl Request {
+    /// All commands that may name a placeholder, a line each.
+    fn commands(&self) -> String {
+        let (base, ways) = (&self.base, &self.ways);
+        let optional = [&ways.stop, &base.prepare, &base.cleanup];
+        let mut all = vec![self.serve.clone(), ways.ready.to_string(), self.terms.load.clone()];
+        all.extend(optional.into_iter().flatten().cloned());
+        let words = base.own_arms.iter().flat_map(|arm| &arm.command);
+        all.extend(words.map(|word| word.to_string_lossy().into_owned()));
+        all.join("\n")
+    }
 }
 
 /// The load on a service, and what decides.

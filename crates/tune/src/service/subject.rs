@@ -2,6 +2,7 @@
 
 use super::Live;
 use super::load::{Generator, Loaded, Volley};
+use super::reach::Reach;
 use super::tree::ServerTree;
 use super::watched::Watched;
 use crate::scratch::Scratch;
@@ -15,7 +16,6 @@ use pagewise_model::usage::{Ended, Usage};
 use pagewise_observe::trace::Running;
 use pagewise_remedy::live::{Applied, Change, Switch, SwitchError};
 use pagewise_tracee::supervise::Supervisor;
-use pagewise_tracee::target::Target;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,17 +40,20 @@ pub struct Helpers {
 }
 
 /// A process as the load sees it.
-struct Process<'a>(&'a Target);
+struct Process<'a>(&'a Live);
 
 impl Loaded for Process<'_> {
     fn tree(&self) -> ServerTree {
-        ServerTree::From(self.0.pid())
+        ServerTree::From(self.0.target.pid())
+    }
+    fn reach(&self) -> Result<Option<String>, Stop> {
+        Reach::of_running(&self.0.terms.load).check(self.tree())
     }
     fn has_ended(&self) -> bool {
-        self.0.has_ended()
+        self.0.target.has_ended()
     }
     fn ended_early(&mut self, when: &str) -> Stop {
-        Stop::Service(format!("process {} ended {when}", self.0.pid()))
+        Stop::Service(format!("process {} ended {when}", self.0.target.pid()))
     }
 }
 
@@ -98,7 +101,7 @@ impl<'a> Subject<'a> {
     }
 
     pub(super) fn tree(&self) -> ServerTree {
-        Process(&self.request.target).tree()
+        Process(self.request).tree()
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -118,7 +121,7 @@ impl<'a> Subject<'a> {
         let (terms, dir) = (&self.request.terms, self.scratch.path());
         let generator = Generator { terms, dir, stop: &self.stop };
         let volley = Volley { command: terms.load.clone(), cpus: None, at: 0 };
-        let seen = generator.fire(&volley, &mut self.generator, &mut Process(&self.request.target));
+        let seen = generator.fire(&volley, &mut self.generator, &mut Process(self.request));
         if self.is_interrupted() {
             return Err(Stop::Interrupted);
         }
@@ -130,6 +133,7 @@ impl<'a> Subject<'a> {
     pub(super) fn look(&mut self, notes: &mut Vec<String>) -> Result<(Side, Usage, Traced), Stop> {
         let deadline = clock::now() + self.request.terms.warm_up;
         let mut warm_ups = Vec::new();
+        notes.extend(Process(self.request).reach()?);
         while !is_settled(&warm_ups) && clock::now() < deadline || warm_ups.is_empty() {
             warm_ups.push(self.window()?);
         }
