@@ -10,6 +10,7 @@ pub mod cpuinfo;
 pub mod fd;
 pub mod held;
 pub mod holders;
+pub mod image;
 pub mod io;
 pub mod maps;
 pub mod meminfo;

@@ -187,7 +187,9 @@ impl<'a> Subject<'a> {
             }
         };
         let stop = &self.stop;
-        match switch.on(self.request.target.pid(), change, &|| stop.load(Ordering::Relaxed)) {
+        let root = self.request.target.birth();
+        let root = root.map_err(|_| Process(self.request).ended_early("meanwhile"))?;
+        match switch.on(root, change, &|| stop.load(Ordering::Relaxed)) {
             Ok(applied) => Ok(Ok(applied)),
             Err(SwitchError::Refused(why)) => Ok(Err(why)),
             Err(SwitchError::Interrupted) => Err(Stop::Interrupted),
