@@ -12,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Files that are followed.
-const MOST: usize = 4096;
+const MOST: usize = 4000;
 
 #[derive(Debug, Default)]
 pub(super) struct Written {
