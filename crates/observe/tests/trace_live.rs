@@ -313,7 +313,7 @@ fn files_that_are_written_and_stay_are_reported() {
     let scratch = vec![root];
     let options = TraceOptions { scratch, ..TraceOptions::default() };
     let own = traced_run(&Launch { stdout: Sink::Null, ..shell(dir.path(), script) }, &options);
-    assert!(own.unwrap().written.is_empty(), "what lies in a directory of ours is ours");
+    assert!(own.unwrap().written.is_empty(), "scratch files are no results");
 }
 
 fn bytes_through_calls_are_each_images_own() {

@@ -156,7 +156,7 @@ pub fn below(root: i32, parents: &BTreeMap<i32, i32>) -> Vec<i32> {
 /// Repeated scans for the processes below one root, cheap enough for polling.
 ///
 /// A process once found outside the tree is never read again while its id is in use, and one found
-/// inside stays inside, whoever adopts it, until it ends: another that has its id by then started at
+/// inside stays inside, whichever process adopts it, until it ends: another that has its id by then started at
 /// another time. Not seen: a process inside that has the id of one outside which ended between two scans.
 #[derive(Debug)]
 pub struct Scanner {
@@ -207,7 +207,7 @@ mod tests {
         let mut scanner = Scanner::new(own_pid());
         assert!(scanner.scan().unwrap().contains(&pid));
         assert!(scanner.scan().unwrap().contains(&pid), "it is still there");
-        // As if a child of ours had had the number of our own parent.
+        // As if an ended child had had the number that our parent has.
         let stranger = stat::read(own_pid()).unwrap().ppid;
         scanner.parents.insert(stranger, own_pid());
         let its_start = stat::read(stranger).unwrap().start_ticks;
