@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Where all keys are shown.
-const KEYS: &str = "pagewise check --help shows an example with every key";
+pub(crate) const KEYS: &str = "pagewise check --help shows an example with every key";
 
 /// Where it is looked for when no other file is named: in the working directory.
 pub(crate) const NAME: &str = "pagewise.toml";
@@ -94,6 +94,13 @@ pub(crate) struct Named {
     pub(crate) limits: CheckLimits,
     /// What its time is compared with.
     pub(crate) baseline: Option<Baseline>,
+}
+
+impl Named {
+    /// It allows everything: nothing can break it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.limits == CheckLimits::default() && self.baseline.is_none()
+    }
 }
 
 /// A command that another must not be much slower than.

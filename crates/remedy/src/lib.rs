@@ -22,6 +22,7 @@ mod heap_huge;
 mod heap_mthp;
 mod heap_small;
 pub mod hugetext;
+mod idle;
 pub mod live;
 mod malloc_keep;
 mod pipe_grow;
@@ -45,6 +46,7 @@ pub mod watch;
 mod working_set;
 
 pub use heap_mthp::NAME as HEAP_MTHP;
+pub use idle::idle;
 pub use pool::NAME as POOL;
 pub use registry::{RemedyError, all, clash, find, misfit, parse_list, unseen};
 pub use remedy::{Evidence, Mechanism, Remedy};

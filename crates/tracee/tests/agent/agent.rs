@@ -101,6 +101,7 @@ fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> 
         effects: scratch.iter().map(effect).collect(),
         files: Vec::new(),
         pattern: Fact::missing("not stepped"),
+        written: Vec::new(),
         footprint: Fact::missing("not followed"),
         descriptor_kinds: kinds.collect::<BTreeMap<_, _>>(),
         ended,

@@ -14,6 +14,10 @@ use pagewise_remedy::receipt::Start;
 pub(super) const BUDGET: Nanos = Nanos::secs(300);
 /// The generator may use so many times the CPU time of the server before that is reported.
 const GENERATOR: f64 = 2.0;
+/// A server that answers uses more than this for a request, in nanoseconds, or more than this share of what the
+/// generator uses.
+const LEAST_FOR_REQUEST: f64 = 1_000.0;
+const LEAST_OF_GENERATOR: f64 = 0.05;
 
 /// What has to hold of the plain server before anything is compared with it; what to know besides.
 pub(super) fn check(terms: &Terms, side: &Side) -> Result<Option<String>, Stop> {
@@ -42,16 +46,27 @@ pub(super) fn check(terms: &Terms, side: &Side) -> Result<Option<String>, Stop> 
              select one with --metric regex:PATTERN or json:PATH"
         )));
     }
-    let sum = |of: fn(&Window) -> Nanos| -> f64 {
-        side.windows.iter().map(|window| of(window).0 as f64).sum()
-    };
-    let (server, generator) = (sum(|window| window.cpu_ns), sum(|window| window.generator_cpu_ns));
-    Ok((generator > GENERATOR * server).then(|| {
+    Ok(doubts(side))
+}
+
+/// What the CPU times of the server and the generator say against the figures, if anything.
+fn doubts(side: &Side) -> Option<String> {
+    let sum = |of: fn(&Window) -> f64| side.windows.iter().map(of).sum::<f64>();
+    let server = sum(|window| window.cpu_ns.0 as f64);
+    let generator = sum(|window| window.generator_cpu_ns.0 as f64);
+    let requests = sum(|window| window.load.requests);
+    if server < LEAST_FOR_REQUEST * requests && server < LEAST_OF_GENERATOR * generator {
+        let used = Nanos(server as u64);
+        return Some(format!(
+            "the server used {used} of CPU time for {requests:.0} requests: the load may reach another server"
+        ));
+    }
+    (generator > GENERATOR * server).then(|| {
         format!(
             "the load generator used {:.1} times the CPU time of the server: rates and latencies measure the generator",
             generator / server.max(1.0)
         )
-    }))
+    })
 }
 
 /// Page costs are all there is to gain, and nothing can be tried.
@@ -68,4 +83,36 @@ pub(super) fn receipt(doses: &[Dose], start: &Start<'_>) -> Receipt {
         Err(why) => receipt.notes.push(format!("no lines for containers: {why}")),
     }
     receipt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::service::{Holding, Load};
+
+    #[test]
+    fn a_server_that_uses_no_time_for_its_requests_is_named() {
+        let said = |server: u64, generator: u64, requests: f64| {
+            let window = Window {
+                cpu_ns: Nanos(server),
+                wall_ns: Nanos::secs(1),
+                generator_cpu_ns: Nanos(generator),
+                load: Load { requests, ..Load::default() },
+            };
+            let held = Holding::default();
+            doubts(&Side {
+                ready_ns: Nanos(0),
+                warm_ups: 1,
+                windows: vec![window.clone(), window],
+                at_first: held,
+                at_last: held,
+            })
+        };
+        let idle = said(250_000, 400_000_000, 3000.0).unwrap();
+        assert!(idle.contains("for 6000 requests: the load may reach another"), "{idle}");
+        let slow = said(90_000_000, 400_000_000, 3000.0).unwrap();
+        assert!(slow.contains("the load generator used 4.4 times"), "{slow}");
+        // A pipelined server needs less than a microsecond, but as much as its generator.
+        assert_eq!(said(600_000_000, 500_000_000, 1e6), None);
+    }
 }

@@ -10,6 +10,7 @@ mod answer;
 mod live;
 mod load;
 mod place;
+mod reach;
 mod ready;
 mod server;
 mod servers;
@@ -73,6 +74,17 @@ impl Request {
             warm_up_ns: self.terms.warm_up,
             mode: self.mode,
         }
+    }
+
+    /// All commands that may name a placeholder, a line each.
+    fn commands(&self) -> String {
+        let (base, ways) = (&self.base, &self.ways);
+        let optional = [&ways.stop, &base.prepare, &base.cleanup];
+        let mut all = vec![self.serve.clone(), ways.ready.to_string(), self.terms.load.clone()];
+        all.extend(optional.into_iter().flatten().cloned());
+        let words = base.own_arms.iter().flat_map(|arm| &arm.command);
+        all.extend(words.map(|word| word.to_string_lossy().into_owned()));
+        all.join("\n")
     }
 }
 

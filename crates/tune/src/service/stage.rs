@@ -5,7 +5,8 @@
 //! both. In a restart a server has the stage to itself, its generator on the other half.
 
 use super::load::{Generator, Loaded, Volley};
-use super::place::Place;
+use super::place::{Place, refuse_odd};
+use super::reach::Reach;
 use super::server::{Server, await_ready};
 use super::servers::ServerWorld;
 use super::shell::{AROUND, run_shell};
@@ -87,8 +88,10 @@ impl<'a> Stage<'a> {
         stop: Arc<AtomicBool>,
         listener: Listener<'a>,
     ) -> Result<Self, Stop> {
-        let scratch = Scratch::create(&std::env::temp_dir())
+        let scratch = std::path::absolute(std::env::temp_dir())
+            .and_then(|parent| Scratch::create(&parent))
             .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
+        refuse_odd(scratch.path(), &request.commands())?;
         Ok(Self {
             request,
             exe,
@@ -137,6 +140,10 @@ impl<'a> Stage<'a> {
         }
         let mut servers: Vec<&mut Server> = acts.iter_mut().map(|act| &mut act.server).collect();
         await_ready(&mut servers, &self.request.ways, &self.stop)?;
+        for (at, act) in acts.iter().enumerate() {
+            let doubt = act.server.reach().map_err(|stop| (at, stop))?;
+            doubt.into_iter().for_each(|doubt| self.note(doubt));
+        }
         for (at, arm) in arms.iter().enumerate() {
             let settled = self.folios.settle(&arm.natural_files, &mut self.keeper);
             settled.map_err(|why| (at, Stop::Broken(why)))?;
@@ -174,7 +181,8 @@ impl<'a> Stage<'a> {
         let (generator, supervisor) = (self.supervisor()?, self.supervisor()?);
         self.starts += 1;
         let place = Place::new(self.scratch.path(), &format!("server-{}", self.starts))?;
-        let server = Server::new(place, supervisor);
+        let reach = Reach::of(&self.request.ways.ready, &self.request.terms.load, &place);
+        let server = Server::new(place, reach, supervisor);
         Ok(Act { server, generator, warm_ups: Vec::new(), windows: Vec::new() })
     }
 

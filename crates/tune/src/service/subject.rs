@@ -3,6 +3,7 @@
 use super::Live;
 use super::live::ProcessWorld;
 use super::load::{Generator, Loaded, Volley};
+use super::reach::Reach;
 use super::stage::Seen;
 use super::tree::ServerTree;
 use super::watched::Watched;
@@ -21,7 +22,6 @@ use pagewise_model::usage::Ended;
 use pagewise_observe::trace::Running;
 use pagewise_remedy::live::{Applied, Change, Switch, SwitchError};
 use pagewise_tracee::supervise::Supervisor;
-use pagewise_tracee::target::Target;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,17 +46,20 @@ pub struct Helpers {
 }
 
 /// A process as the load sees it.
-struct Process<'a>(&'a Target);
+struct Process<'a>(&'a Live);
 
 impl Loaded for Process<'_> {
     fn tree(&self) -> ServerTree {
-        ServerTree::From(self.0.pid())
+        ServerTree::From(self.0.target.pid())
+    }
+    fn reach(&self) -> Result<Option<String>, Stop> {
+        Reach::of_running(&self.0.terms.load).check(self.tree())
     }
     fn has_ended(&self) -> bool {
-        self.0.has_ended()
+        self.0.target.has_ended()
     }
     fn ended_early(&mut self, when: &str) -> Stop {
-        Stop::Service(format!("process {} ended {when}", self.0.pid()))
+        Stop::Service(format!("process {} ended {when}", self.0.target.pid()))
     }
 }
 
@@ -99,7 +102,7 @@ impl<'a> Subject<'a> {
     }
 
     fn tree(&self) -> ServerTree {
-        Process(&self.request.target).tree()
+        Process(self.request).tree()
     }
 
     /// CPU time over wall time while nothing of ours asks for anything.
@@ -168,7 +171,7 @@ impl ProcessWorld for Subject<'_> {
         let (terms, dir) = (&self.request.terms, self.scratch.path());
         let generator = Generator { terms, dir, stop: &self.stop };
         let volley = Volley { command: terms.load.clone(), cpus: None, at: 0 };
-        let seen = generator.fire(&volley, &mut self.generator, &mut Process(&self.request.target));
+        let seen = generator.fire(&volley, &mut self.generator, &mut Process(self.request));
         if self.interrupted() {
             return Err(Stop::Interrupted);
         }
@@ -179,6 +182,7 @@ impl ProcessWorld for Subject<'_> {
     fn look(&mut self, notes: &mut Vec<String>) -> Result<Seen, Stop> {
         let deadline = clock::now() + self.request.terms.warm_up;
         let mut warm_ups = Vec::new();
+        notes.extend(Process(self.request).reach()?);
         while !is_settled(&warm_ups) && clock::now() < deadline || warm_ups.is_empty() {
             warm_ups.push(self.window()?);
         }
@@ -223,7 +227,9 @@ impl ProcessWorld for Subject<'_> {
             }
         };
         let stop = &self.stop;
-        match switch.on(self.request.target.pid(), change, &|| stop.load(Ordering::Relaxed)) {
+        let root = self.request.target.birth();
+        let root = root.map_err(|_| Process(self.request).ended_early("meanwhile"))?;
+        match switch.on(root, change, &|| stop.load(Ordering::Relaxed)) {
             Ok(applied) => Ok(Ok(applied)),
             Err(SwitchError::Refused(why)) => Ok(Err(why)),
             Err(SwitchError::Interrupted) => Err(Stop::Interrupted),

@@ -60,6 +60,7 @@ pub(crate) struct Fake {
     pub(crate) anon: Bytes,
     /// What it does to the outside.
     pub(crate) effects: Vec<SideEffect>,
+    pub(crate) written: Vec<String>,
     /// How it ends.
     pub(crate) ended: Ended,
     /// The user stops it after this many runs.
@@ -113,6 +114,7 @@ impl Default for Fake {
             faults: 100_000,
             anon: Bytes(100_000 * 4096),
             effects: Vec::new(),
+            written: Vec::new(),
             ended: Ended::Exited(0),
             interrupt_after: u32::MAX,
             captured_ended: None,
@@ -265,6 +267,7 @@ impl World for Fake {
             effects: self.effects.clone(),
             files: Vec::new(),
             pattern: Fact::missing("not stepped"),
+            written: self.written.clone(),
             footprint: Fact::missing("not followed"),
             descriptor_kinds: Default::default(),
             ended: self.ended,
