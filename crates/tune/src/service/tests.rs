@@ -128,7 +128,7 @@ impl ServerWorld for Simulated {
         Err(Stop::Broken("not looked at".to_owned()))
     }
     fn pair(&mut self, _: &Arm, arm: &Arm, pairing: &Pairing) -> Result<Pair, Failure> {
-        self.clock = self.clock + PAIR;
+        self.clock += PAIR;
         let (plain, other) = (self.side(false), self.side(true));
         Ok(Pair { arm: arm.name.clone(), mode: pairing.mode, plain, other })
     }
@@ -168,7 +168,7 @@ impl ProcessWorld for Simulated {
         Err(Stop::Broken("not looked at".to_owned()))
     }
     fn window(&mut self) -> Result<Window, Stop> {
-        self.clock = self.clock + WINDOW;
+        self.clock += WINDOW;
         self.is_washed = true;
         self.level += self.noise.start * self.rng.normal();
         Ok(self.window_of(self.is_on, Rng::heavy_tailed))
