@@ -7,7 +7,7 @@
 //! sends to us alone is handed on (`signals`). Variables by which a service manager names its
 //! process (`LISTEN_PID`, `WATCHDOG_PID`) name the program when they named us. When the program
 //! stops, we stop, so that the shell sees its job stopped. The program dies with us; what it leaves
-//! in the background lives on.
+//! in the background lives on. As process 1 of a container, or as a subreaper, we reap orphans as init does.
 
 mod first_calls;
 mod peak;
@@ -107,6 +107,7 @@ pub fn profile_through(launch: &Launch, walker: Option<Walker>) -> Result<Finish
     let child = launch::spawn_with(launch, &[], before)?;
     let observers = Observers::attach(child.pid(), &launch.observe, walker);
     let recording = Recording::beside(&launch.recorder, child.pid());
+    caught.spare(recording.pid());
     let starts = Starts::of(&launch.settings)?;
     let huge_before = run::HugeCounts::now();
     let running = child.release()?;
