@@ -8,8 +8,10 @@ use super::trap::Traps;
 use super::{FindStarts, FirstCall, FirstCalls, Mapped};
 use crate::elf::{self, Key};
 use crate::follow::{Newborn, Work, ignore_gone};
+use crate::mapped_file;
 use crate::ptrace::{Regs, read_memory, request};
 use pagewise_kernel::clock;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::proc::maps::{self, Mapping};
 use pagewise_model::Nanos;
 use std::cell::RefCell;
@@ -102,23 +104,14 @@ impl<'a, 'b> Recorder<'a, 'b> {
             let inside = memory.start < mapping.end && mapping.start < memory.end;
             inside && mapping.is_file() && mapping.perms.exec && !mapping.perms.shared
         };
-        let exe = PathBuf::from(format!("/proc/{pid}/exe"));
-        let exe_inode = fs::metadata(&exe).map_or(0, |meta| meta.ino());
+        let key = |meta: &fs::Metadata| (meta.dev(), meta.ino());
+        let exe = fs::metadata(format!("/proc/{pid}/exe")).ok().as_ref().map(key);
         for mapping in maps.iter().filter(is_code) {
-            let inside = PathBuf::from(&mapping.path);
-            let is_executable = mapping.inode == exe_inode;
-            let open = match is_executable {
-                true => exe.clone(),
-                false => {
-                    let below = inside.strip_prefix("/").unwrap_or(&inside);
-                    Path::new(&format!("/proc/{pid}/root")).join(below)
-                }
-            };
-            if let Some(file) = open_regular(&open, Some(mapping.inode)) {
-                let memory = mapping.start..mapping.end;
-                let offset = mapping.offset;
-                what(self, Code { file: &file, path: &inside, is_executable, memory, offset });
-            }
+            let Ok(file) = mapped_file::open(pid, mapping) else { continue };
+            let is_executable = exe.is_some() && file.metadata().ok().as_ref().map(key) == exe;
+            let (memory, offset) = (mapping.start..mapping.end, mapping.offset);
+            let path = Path::new(&mapping.path);
+            what(self, Code { file: &file, path, is_executable, memory, offset });
         }
     }
 
@@ -188,7 +181,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
             return;
         }
         let link = PathBuf::from(format!("/proc/{pid}/fd/{}", regs.r8 as i32));
-        if let (Some(file), Ok(path)) = (open_regular(&link, None), fs::read_link(&link)) {
+        if let (Ok((file, _)), Ok(path)) = (open_regular(&link), fs::read_link(&link)) {
             let (file, path) = (&file, path.as_path());
             let code = Code { file, path, is_executable: false, memory, offset: regs.r9 };
             self.arm(&space, code);
@@ -337,12 +330,4 @@ fn meant(regs: &Regs, caller: i32) -> i32 {
         0 => caller,
         other => other,
     }
-}
-
-/// A regular file; where an inode is given, this one.
-fn open_regular(path: &Path, inode: Option<u64>) -> Option<File> {
-    // Opening anything else could have effects.
-    let meta = fs::metadata(path).ok()?;
-    let is_meant = meta.is_file() && inode.is_none_or(|inode| inode == meta.ino());
-    is_meant.then(|| File::open(path).ok()).flatten()
 }
