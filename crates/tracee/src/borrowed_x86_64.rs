@@ -6,6 +6,7 @@ use crate::ptrace::{Regs, Stop, read_memory, request};
 use crate::vdso;
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::maps::Mapping;
+use std::cell::Cell;
 use std::sync::LazyLock;
 
 /// The instruction.
@@ -37,6 +38,8 @@ pub(crate) struct Borrowed {
     site: u64,
     regs: Regs,
     mask: u64,
+    /// The signal before whose delivery it stands; 0 for none.
+    waiting: Cell<i32>,
 }
 
 impl Borrowed {
@@ -50,22 +53,27 @@ impl Borrowed {
         let mask = request::get_sigmask(tid)?;
         // Whatever is sent to it meanwhile waits.
         request::set_sigmask(tid, u64::MAX)?;
-        Ok(Some(Self { tid, site, regs, mask }))
+        Ok(Some(Self { tid, site, regs, mask, waiting: Cell::new(0) }))
+    }
+
+    /// It stands before the delivery of `signal`, which goes back into its queue: everything is blocked.
+    pub(crate) fn stands_before(&self, signal: i32) {
+        self.waiting.set(signal);
     }
 
     /// Has it make `call`; what the kernel answers.
     pub(crate) fn call(&self, call: Call) -> Result<i64, SysError> {
         request::set_regs(self.tid, &call_regs(&self.regs, self.site, self.regs.rsp, call))?;
-        self.pass(call.name)?;
-        self.pass(call.name)?;
+        self.pass(call.name, self.waiting.take())?;
+        self.pass(call.name, 0)?;
         Ok(request::get_regs(self.tid)?.rax as i64)
     }
 
     /// Runs into a call or out of it.
-    fn pass(&self, call: &'static str) -> Result<(), SysError> {
+    fn pass(&self, call: &'static str, mut signal: i32) -> Result<(), SysError> {
         let gone = || SysError::new(call, format!("thread {}", self.tid), rustix::io::Errno::SRCH);
         for _ in 0..PATIENCE {
-            request::syscall(self.tid, 0)?;
+            request::syscall(self.tid, std::mem::take(&mut signal))?;
             match request::wait_stop(self.tid)? {
                 Stop::Syscall => return Ok(()),
                 stop if stop.is_end() => return Err(gone()),

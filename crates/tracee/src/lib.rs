@@ -52,6 +52,7 @@ pub mod target;
 mod tool_links;
 mod touch;
 pub mod tree;
+pub mod untraced;
 pub mod vdso;
 pub mod wait;
 #[cfg(test)]
