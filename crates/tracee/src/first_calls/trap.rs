@@ -148,7 +148,9 @@ impl Traps {
         }
         let at = regs.rsp.wrapping_sub(BELOW_STACK) & !15;
         let mut before = DEFAULT;
-        read_memory(pid, at, &mut before)?;
+        if read_memory(pid, at, &mut before)? != before.len() {
+            return Ok(pending);
+        }
         let site = borrowed_x86_64::site(pid, &maps::read(pid)?);
         let borrowed = site.map(|site| Borrowed::new(tid, site)).transpose()?.flatten();
         let Some(thread) = borrowed else { return Ok(pending) };
