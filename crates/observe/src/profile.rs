@@ -6,19 +6,26 @@
 
 use crate::faults::Images;
 use crate::made_code::{MadeCode, interpreter};
-use pagewise_model::fault::{Interpreter, MadeFunction, SourceLine};
+use pagewise_model::fault::{Interpreter, MadeFunction, SourceLine, UnnamedFile};
 use pagewise_model::profile::StackSamples;
+use pagewise_tracee::mapped_file::MappedFiles;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Looks the functions of all user frames up; those of made code in `made`.
-pub fn name_functions(samples: &mut StackSamples, made: &mut MadeCode) {
-    let mut images = Images::default();
+/// Looks the functions of all user frames up in `files`; those of made code in `made`. The files that could not be
+/// opened.
+pub fn name_functions(
+    samples: &mut StackSamples,
+    files: &MappedFiles,
+    made: &mut MadeCode,
+) -> Vec<UnnamedFile> {
+    let mut images = Images::new(files.clone(), false);
     for frame in samples.stacks.iter_mut().flat_map(|stack| &mut stack.user) {
         frame.function = match frame.maker {
             Some(pid) => made.function(pid, frame.offset_bytes.0).map(|made| named(made).into()),
             None => images.function(&frame.path, frame.offset_bytes.0).map(Into::into),
         };
     }
+    images.unnamed()
 }
 
 /// A function of a script with the line where it begins: a frame has nothing else to name it by.

@@ -39,6 +39,14 @@ pub fn own_pid() -> i32 {
     std::process::id().cast_signed()
 }
 
+/// The process group of the calling process; 0 where its leader is outside of our process namespace, for
+/// which `rustix::process::getpgrp` has no value.
+#[must_use]
+pub fn own_group() -> i32 {
+    // SAFETY: getpgrp has no preconditions.
+    unsafe { libc::getpgrp() }
+}
+
 /// The whole of a file, which the kernel writes at the moment it is read.
 pub fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>, SysError> {
     let path = path.as_ref();

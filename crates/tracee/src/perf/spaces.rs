@@ -136,6 +136,7 @@ mod tests {
             is_executable: true,
             is_shared: false,
             path: path.to_owned(),
+            file: None,
         }
     }
 

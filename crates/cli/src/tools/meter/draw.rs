@@ -7,6 +7,7 @@ use super::cost::Cost;
 use super::cursor::Place;
 use super::gauge::{self, Moment};
 use super::options::{Form, Options, Unit};
+use pagewise_kernel::proc::own_group;
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -98,7 +99,7 @@ fn is_in_front() -> bool {
         return false;
     }
     match rustix::termios::tcgetpgrp(error.as_fd()) {
-        Ok(front) => front == rustix::process::getpgrp(),
+        Ok(front) => front.as_raw_nonzero().get() == own_group(),
         Err(_) => true,
     }
 }
