@@ -101,7 +101,10 @@ pub fn drive(
 ) -> Result<(), Halt> {
     // What an earlier session found likely.
     compare_outputs(subject, policy)?;
-    while !policy.is_decided() {
+    // Who continues a session that has its answer asks for more.
+    let mut asks_more = !policy.blocks().is_empty();
+    while asks_more || !policy.is_decided() {
+        asks_more = false;
         check(subject, time)?;
         let order = {
             let now = subject.now();

@@ -245,11 +245,8 @@ fn judged((run, end): (Run, Option<Stop>)) -> (Verdict, usize) {
     (verdict(&run), run.service.unwrap().pairs.len())
 }
 
-/// A session on servers that are started for each pair, with time for this many pairs.
-fn started(seed: u64, effect: (f64, f64), noise: Noise, pairs: u64, guards: &[Guard]) -> Verdict {
-    let windows = if noise.spikes > 0.0 { 8 } else { 2 };
-    let mut world = Simulated::new(seed, effect, noise, windows);
-    let request = Request {
+fn request(pairs: u64, seed: u64, guards: &[Guard]) -> Request {
+    Request {
         base: base(Nanos(PAIR.0 * pairs), seed),
         serve: "server {port}".to_owned(),
         ways: Ways {
@@ -260,7 +257,14 @@ fn started(seed: u64, effect: (f64, f64), noise: Noise, pairs: u64, guards: &[Gu
         },
         mode: None,
         terms: terms(guards),
-    };
+    }
+}
+
+/// A session on servers that are started for each pair, with time for this many pairs.
+fn started(seed: u64, effect: (f64, f64), noise: Noise, pairs: u64, guards: &[Guard]) -> Verdict {
+    let windows = if noise.spikes > 0.0 { 8 } else { 2 };
+    let mut world = Simulated::new(seed, effect, noise, windows);
+    let request = request(pairs, seed, guards);
     let run = looked(Mode::Duet, world.side(false));
     let since = world.clock;
     judged(session::run(run, since, Ok(Servers::new(&request, world)))).0
@@ -364,21 +368,9 @@ fn harm_is_seen_within_the_block_or_the_session() {
 #[test]
 fn a_session_goes_on_from_its_pairs_and_keeps_its_budget() {
     let noise = Noise { start: 0.03, window: 0.02, p99: 0.1, spikes: 0.0 };
-    let request = |pairs, seed| Request {
-        base: base(Nanos(PAIR.0 * pairs), seed),
-        serve: "server {port}".to_owned(),
-        ways: Ways {
-            ready: Ready::parse("tcp:{port}").unwrap(),
-            ready_within: PAIR,
-            stop: None,
-            stop_within: PAIR,
-        },
-        mode: None,
-        terms: terms(&USUAL_GUARDS),
-    };
     let mut world = Simulated::new(3, (0.97, 1.0), noise, 2);
     let run = looked(Mode::Duet, world.side(false));
-    let (short, long) = (request(3, 3), request(60, 4));
+    let (short, long) = (request(3, 3, &USUAL_GUARDS), request(60, 4, &USUAL_GUARDS));
     let since = world.clock;
     let (run, end) = session::run(run, since, Ok(Servers::new(&short, world)));
     assert!(end.is_none() && run.took_ns <= Nanos(PAIR.0 * 4), "{}", run.took_ns);
@@ -394,4 +386,22 @@ fn a_session_goes_on_from_its_pairs_and_keeps_its_budget() {
     let all = later.service.as_ref().unwrap().pairs.clone();
     assert!(all.len() > pairs.len() && all[..pairs.len()] == pairs[..]);
     assert_eq!(verdict(&later).effect.unwrap().runs as usize, all.len());
+}
+
+#[test]
+fn a_session_that_has_its_answer_takes_more_pairs() {
+    let request = request(60, 3, &USUAL_GUARDS);
+    let session = |run: Run| {
+        let world = Simulated::new(3, (0.8, 1.0), PROBED, 2);
+        let since = world.clock;
+        let (run, end) = session::run(run, since, Ok(Servers::new(&request, world)));
+        assert!(end.is_none() && verdict(&run).word == Word::Keep, "{:?}", verdict(&run));
+        run
+    };
+    let first = Simulated::new(3, (0.8, 1.0), PROBED, 2).side(false);
+    let done = session(looked(Mode::Duet, first));
+    let pairs = done.service.as_ref().unwrap().pairs.len();
+    let fresh = Run::new(RunKind::Tune, "later".to_owned(), 0, vec!["server".to_owned()]);
+    let later = session(super::resumed(fresh, done));
+    assert!(later.service.unwrap().pairs.len() > pairs);
 }
