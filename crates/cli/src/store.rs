@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use pagewise_kernel::dirs::{self, DirError};
 use pagewise_kernel::{SysError, part_file};
 use pagewise_model::recheck::Recheck;
-use pagewise_model::run::Run;
+use pagewise_model::run::{Run, is_id};
 use pagewise_remedy::apply::record;
 use pagewise_report::number::counted;
 use std::collections::BTreeSet;
@@ -138,6 +138,9 @@ pub(crate) fn save_page(id: &str, page: &str) -> Result<PathBuf, Failure> {
 
 /// Keeps what became of a gain, in the place of what was known before.
 pub(crate) fn save_recheck(one: &Recheck) -> Result<(), Failure> {
+    if !is_id(&one.run) {
+        return Err(Failure::usage(format!("{:?} is not the identifier of a run", one.run)));
+    }
     let path = own_directory("rechecked")?.join(format!("{}.json", one.run));
     let failed = |e: String| Failure::usage(format!("cannot save `{}`: {e}", path.display()));
     let text = serde_json::to_vec(one).map_err(|e| failed(e.to_string()))?;

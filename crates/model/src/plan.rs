@@ -79,7 +79,8 @@ impl HugeFile {
     /// A file by its absolute path; none where that cannot stand in a list of remedies.
     #[must_use]
     pub fn of(path: &Path, kind: FileKind) -> Option<Self> {
-        let text = path.to_str().filter(|text| !text.contains([',', Self::SEPARATOR]))?;
+        let is_odd = |c: char| c.is_control() || [',', Self::SEPARATOR].contains(&c);
+        let text = path.to_str().filter(|text| !text.contains(is_odd))?;
         path.is_absolute().then(|| Self { path: text.to_owned(), kind })
     }
 }

@@ -79,6 +79,28 @@ pub enum RemedyError {
     Twice(String),
 }
 
+/// Doses of a saved run, made again from their names: what a file says that they set is not used.
+///
+/// # Errors
+/// Names the first dose that this program does not make.
+pub fn derived(saved: &[Dose], machine: &Machine) -> Result<Vec<Dose>, RemedyError> {
+    saved.iter().map(|dose| named(&dose.remedy, machine, |_| dose.parameter.clone())).collect()
+}
+
+/// The dose of a remedy by its name, with the parameter that is chosen for it.
+fn named(
+    name: &str,
+    machine: &Machine,
+    parameter: impl Fn(&dyn Remedy) -> String,
+) -> Result<Dose, RemedyError> {
+    let remedy = find(name).ok_or_else(|| RemedyError::Unknown {
+        name: name.to_owned(),
+        known: ALL.iter().map(|r| r.name()).collect::<Vec<_>>().join(", "),
+    })?;
+    let dose = remedy.dose(&parameter(remedy), machine);
+    dose.map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })
+}
+
 /// Doses from a comma-separated list `name[=parameter],...`; an empty list is no dose. `target` is
 /// asked only where a parameter that was not typed depends on the program.
 ///
@@ -92,15 +114,10 @@ pub fn parse_list(
     let mut doses: Vec<Dose> = Vec::new();
     for entry in list.split(',').map(str::trim).filter(|e| !e.is_empty()) {
         let (name, parameter) = entry.split_once('=').unwrap_or((entry, ""));
-        let remedy = find(name).ok_or_else(|| RemedyError::Unknown {
-            name: name.to_owned(),
-            known: ALL.iter().map(|r| r.name()).collect::<Vec<_>>().join(", "),
+        let dose = named(name, machine, |remedy| match parameter {
+            "" => remedy.parameter_for(target),
+            typed => typed.to_owned(),
         })?;
-        let chosen = || remedy.parameter_for(target);
-        let parameter = if parameter.is_empty() { chosen() } else { parameter.to_owned() };
-        let dose = remedy
-            .dose(&parameter, machine)
-            .map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })?;
         if doses.iter().any(|d| d.spec() == dose.spec()) {
             return Err(RemedyError::Twice(dose.spec()));
         }
@@ -137,6 +154,19 @@ mod tests {
     use super::*;
     use pagewise_model::constructed::machine;
     use pagewise_model::look::Allocator;
+
+    #[test]
+    fn what_a_saved_dose_sets_is_not_believed() {
+        let own = parse("malloc-keep=64M,heap-huge=inject").unwrap();
+        let mut forged = own.clone();
+        forged[0].settings.env.clear();
+        forged[1].settings.jvm_options.push("-javaagent:x".to_owned());
+        assert_eq!(derived(&forged, &machine()).unwrap(), own);
+        forged[0].parameter = "64M\nLD_PRELOAD=x".to_owned();
+        assert!(matches!(derived(&forged, &machine()), Err(RemedyError::Parameter { .. })));
+        forged[0].remedy = "preload".to_owned();
+        assert!(matches!(derived(&forged, &machine()), Err(RemedyError::Unknown { .. })));
+    }
 
     #[test]
     fn lists_are_parsed_and_refused_by_name() {

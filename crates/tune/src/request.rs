@@ -74,6 +74,9 @@ pub fn unfit_name<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> 
     if name.trim().is_empty() {
         return Some("a name is empty".to_owned());
     }
+    if name.contains(char::is_control) {
+        return Some(format!("{name:?} has a control character"));
+    }
     let twice = others.into_iter().any(|other| other == name);
     twice.then(|| format!("two arms have the name `{name}`"))
 }

@@ -143,7 +143,7 @@ fn session(saved: &Run, args: &args::Recheck, one: &mut Recheck) -> Result<Run, 
     one.change = conditions::changed(saved, &conditions, &machine(), &request.here.program);
     match saved.doses_of(&one.arm) {
         Some(doses) => {
-            request.only = Some(doses.to_vec());
+            request.only = Some(super::run::derived(doses)?);
             request.own_arms = Vec::new();
         }
         None => {

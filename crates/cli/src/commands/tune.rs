@@ -125,11 +125,14 @@ fn fresh(args: &Tune) -> Result<Request, Failure> {
 /// The request of a saved session, and the session. Refused where runs made now cannot be compared with
 /// its own.
 fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failure> {
-    let saved = store::load(Some(which))?;
+    let mut saved = store::load(Some(which))?;
     let refused = |why: &str| {
         Failure::usage(format!("cannot continue `{which}`: {why}"))
             .with_help("start a new session: pagewise tune -- CMD")
     };
+    for (_, doses) in &mut saved.doses {
+        *doses = super::run::derived(doses).map_err(|why| refused(&why.message))?;
+    }
     let is_halted = saved.experiment.as_ref().is_none_or(|e| e.halted.is_some());
     if saved.kind != RunKind::Tune || is_halted || saved.look.is_none() {
         return Err(refused("it is not a `tune` session with an arm"));

@@ -83,7 +83,7 @@ impl ApplyError {
 struct Kept<'a> {
     run: &'a Run,
     arm: &'a str,
-    doses: &'a [Dose],
+    doses: Vec<Dose>,
     list: String,
     command: Vec<OsString>,
     here: Here,
@@ -140,6 +140,8 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
     let doses = run
         .doses_of(arm)
         .ok_or_else(|| nothing("its best arm is a command of yours, no remedy"))?;
+    let doses = crate::derived(doses, &pagewise_kernel::machine::machine())
+        .map_err(|error| nothing(&error.to_string()))?;
     let command: Vec<OsString> = run.command.iter().map(OsString::from).collect();
     let directory = match &run.conditions {
         Some(conditions) => PathBuf::from(&conditions.directory),
@@ -152,7 +154,7 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
         program: program(&command, &directory)?,
         directory,
     };
-    let list = plan::list(doses);
+    let list = plan::list(&doses);
     Ok(Kept { run, arm, doses, list, command, here })
 }
 
@@ -205,7 +207,7 @@ fn drop_in(
     of_user: bool,
 ) -> Result<Change, ApplyError> {
     let unit = unit_name(unit)?;
-    let receipt = receipt::write(kept.doses, start);
+    let receipt = receipt::write(&kept.doses, start);
     if receipt.systemd.is_empty() {
         let why = receipt.notes.iter().find(|note| note.starts_with("no systemd drop-in"));
         let why = why.map_or("this receipt has no systemd drop-in", String::as_str);
@@ -245,7 +247,7 @@ fn wrapper(kept: &Kept<'_>, start: &Start<'_>, directory: &Path) -> Result<Chang
     if SHELLS.iter().any(|shell| name == *shell) {
         return Err(ApplyError::refused(
             format!("a wrapper called {} would change every script", name.display()),
-            format!("use the line in your script: {}", receipt::write(kept.doses, start).command),
+            format!("use the line in your script: {}", receipt::write(&kept.doses, start).command),
         ));
     }
     let file = directory.join(name);
@@ -255,7 +257,7 @@ fn wrapper(kept: &Kept<'_>, start: &Start<'_>, directory: &Path) -> Result<Chang
             "give a directory that comes before it in PATH",
         ));
     }
-    let line = start.script(&kept.list, &all_of(kept.doses));
+    let line = start.script(&kept.list, &all_of(&kept.doses));
     let mut change = kept.change(&file, format!("#!/bin/sh\n{}exec {line}\n", kept.head()))?;
     change.mode = 0o755;
     let absolute = Path::new(&change.file).parent().unwrap_or(directory);
@@ -268,7 +270,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
 }
 
 fn environment_file(kept: &Kept<'_>, start: &Start<'_>, file: &Path) -> Result<Change, ApplyError> {
-    let settings = all_of(kept.doses);
+    let settings = all_of(&kept.doses);
     if !environment_alone(&settings) {
         return Err(ApplyError::refused(
             format!("environment variables are not enough for {}", kept.list),
@@ -312,7 +314,7 @@ fn container_lines(
         let help = "give it as your Compose file or pod names it";
         return Err(ApplyError::refused(format!("`{name}` is not the name of a container"), help));
     }
-    containers::lines(kept.doses, start).map_err(|why| {
+    containers::lines(&kept.doses, start).map_err(|why| {
         ApplyError::refused(format!("no lines for containers: {why}"), "use --wrapper in the image")
     })
 }
