@@ -62,7 +62,7 @@ How to show it:
   -k, --si                 units of 1000   -l, --line-mode     lines
   -0, --null               lines end in a null byte (implies -l)
   -i, --interval SEC       time between updates (default 1, at least 0.1)
-  -m, --average-rate-window SEC            window for -a
+  -m, --average-rate-window SEC            window for -a and -e (default 30)
   -W, --wait               start the clock at the first byte
   -D, --delay-start SEC    show nothing before SEC
   -w, --width NUM          width of the line
