@@ -8,6 +8,7 @@ mod helper;
 use helper::{NOBODY, PROGRAM, Place, install, is_root, only_turn, said};
 use pagewise_model::profile::{Clock, Profile, Sorted, What, Why};
 use pagewise_model::run::Run;
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -327,4 +328,72 @@ fn what_perf_recorded_is_sorted_and_goes_out_to_pprof() {
     let numbers =
         counts.filter_map(|(values, _)| values.split_whitespace().next()?.parse::<u64>().ok());
     assert_eq!(numbers.sum::<u64>(), 58, "{text}");
+}
+
+/// Imports what is written to standard input, slowly.
+fn imported_from_pipe(place: &Place, bytes: &[u8]) -> std::process::Output {
+    let mut command = place.pagewise(&["profile", "--import", "-", "--format", "folded"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut to = child.stdin.take().unwrap();
+    for piece in [&bytes[..5], &bytes[5..]] {
+        // A refusal may come before the end.
+        let _closed = to.write_all(piece);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    drop(to);
+    child.wait_with_output().unwrap()
+}
+
+const RECORDED: &[u8] = include_bytes!("../../observe/fixtures/perf.data");
+
+#[test]
+fn what_perf_recorded_may_come_from_a_pipe() {
+    let place = Place::new();
+    let out = imported_from_pipe(&place, RECORDED);
+    let count = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
+    assert_eq!(said(&out.stdout).lines().map(count).sum::<u64>(), 58, "{}", said(&out.stderr));
+    // The file has no name.
+    assert_eq!(
+        std::fs::read_dir(place.path())
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.path().is_file())
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_recording_of_another_byte_order_is_named_as_such() {
+    let place = Place::new();
+    let file = place.path().join("swapped.data");
+    let mut swapped = RECORDED.to_vec();
+    swapped[..8].reverse();
+    std::fs::write(&file, &swapped).unwrap();
+    let of_file =
+        place.pagewise(&["profile", "--import", file.to_str().unwrap()]).output().unwrap();
+    for out in [of_file, imported_from_pipe(&place, &swapped)] {
+        let text = said(&out.stderr);
+        assert_eq!(out.status.code(), Some(2));
+        assert!(
+            text.contains("another byte order")
+                && text.contains("help: on its machine: perf script"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_fifo_that_nobody_writes_to_is_empty() {
+    let place = Place::new();
+    let fifo = place.path().join("run.json");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let out = place.pagewise(&["profile", "--import", fifo.to_str().unwrap()]).output().unwrap();
+    let text = said(&out.stderr);
+    assert!(out.status.code() == Some(2) && text.contains("it is empty"), "{text}");
 }

@@ -7,9 +7,10 @@
 use crate::faults::Images;
 use crate::made_code::{MadeCode, interpreter};
 use pagewise_model::fault::{Interpreter, MadeFunction, SourceLine, UnnamedFile};
-use pagewise_model::profile::StackSamples;
+use pagewise_model::profile::{StackSamples, UserFrame};
 use pagewise_tracee::mapped_file::MappedFiles;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// Looks the functions of all user frames up in `files`; those of made code in `made`. The files that could not be
 /// opened.
@@ -19,11 +20,17 @@ pub fn name_functions(
     made: &mut MadeCode,
 ) -> Vec<UnnamedFile> {
     let mut images = Images::new(files.clone(), false);
+    // Stacks share their frames before and after.
+    let mut known: HashMap<Arc<UserFrame>, Arc<UserFrame>> = HashMap::new();
     for frame in samples.stacks.iter_mut().flat_map(|stack| &mut stack.user) {
-        frame.function = match frame.maker {
-            Some(pid) => made.function(pid, frame.offset_bytes.0).map(|made| named(made).into()),
-            None => images.function(&frame.path, frame.offset_bytes.0).map(Into::into),
-        };
+        let with_function = known.entry(Arc::clone(frame)).or_insert_with(|| {
+            let function = match frame.maker {
+                Some(pid) => made.function(pid, frame.offset_bytes.0).map(named),
+                None => images.function(&frame.path, frame.offset_bytes.0),
+            };
+            Arc::new(UserFrame { function: function.map(Into::into), ..UserFrame::clone(frame) })
+        });
+        *frame = Arc::clone(with_function);
     }
     images.unnamed()
 }
@@ -63,15 +70,13 @@ pub fn interpreters(samples: &StackSamples) -> Vec<Interpreter> {
 mod tests {
     use super::*;
     use pagewise_model::Bytes;
-    use pagewise_model::profile::{ProfiledStack, UserFrame};
+    use pagewise_model::profile::ProfiledStack;
 
     #[test]
     fn functions_count_for_the_interpreter_of_their_stack() {
-        let frame = |path: &str, function: Option<&str>, maker| UserFrame {
-            path: path.into(),
-            offset_bytes: Bytes(1),
-            function: function.map(Into::into),
-            maker,
+        let frame = |path: &str, function: Option<&str>, maker| {
+            let (path, function) = (path.into(), function.map(Into::into));
+            Arc::new(UserFrame { path, offset_bytes: Bytes(1), function, maker })
         };
         let stack = |user| ProfiledStack { process: "p".into(), kernel: vec![], user, count: 1 };
         let python = || frame("/usr/bin/python3.13", Some("_PyEval_EvalFrameDefault"), None);

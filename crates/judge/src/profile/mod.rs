@@ -108,7 +108,7 @@ pub fn sort(samples: &StackSamples) -> Sorted {
             samples: of(&stacks),
             cpu_ns: Nanos(of(&stacks).saturating_mul(samples.period_ns.0)),
             time_share: share(of(&stacks), total),
-            graph: Graph::from_stacks(&stacks).lines(),
+            graph: graph(&stacks),
         })
         .filter(|bucket| bucket.samples > 0)
         .collect();
@@ -283,106 +283,73 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// Stacks that begin alike: what they have at the next depth is to be told.
 #[derive(Debug)]
-struct Node<'a> {
-    frame: Frame<'a>,
-    samples: u64,
-    /// By the order in which they came.
-    callees: Vec<u32>,
+struct Group<'a> {
+    depth: u32,
+    line: Option<GraphLine>,
+    stacks: Vec<&'a ProfiledStack>,
 }
 
-/// A tree of callers; the first node stands for all of them.
-#[derive(Debug)]
-struct Graph<'a> {
-    nodes: Vec<Node<'a>>,
-    found: FxHashMap<(u32, Frame<'a>), u32>,
-}
-
-impl<'a> Graph<'a> {
-    fn from_stacks(stacks: &[&'a ProfiledStack]) -> Self {
-        let mut graph = Self { nodes: Vec::new(), found: FxHashMap::default() };
-        graph.node(Frame::Named(""));
-        for stack in stacks {
-            graph.add(stack);
-        }
-        graph
-    }
-
-    fn node(&mut self, frame: Frame<'a>) {
-        self.nodes.push(Node { frame, samples: 0, callees: Vec::new() });
-    }
-
-    fn add(&mut self, stack: &'a ProfiledStack) {
-        let process = std::iter::once(Frame::Named(&stack.process));
-        let user = stack.user.iter().rev().map(Frame::of_code);
-        let kernel = stack.kernel.iter().rev().map(|symbol| Frame::Named(symbol));
-        let mut at = 0;
-        self.count(at, stack.count);
-        for frame in process.chain(user).chain(kernel) {
-            at = self.callee(at, frame);
-            self.count(at, stack.count);
-        }
-    }
-
-    fn count(&mut self, at: u32, samples: u64) {
-        self.nodes[at as usize].samples += samples;
-    }
-
-    fn callee(&mut self, caller: u32, frame: Frame<'a>) -> u32 {
-        let new = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
-        let at = *self.found.entry((caller, frame)).or_insert(new);
-        if at == new {
-            self.node(frame);
-            self.nodes[caller as usize].callees.push(new);
-        }
-        at
-    }
-
-    /// The graph from the outermost callers on.
-    fn lines(&self) -> Vec<GraphLine> {
-        let mut lines = Vec::new();
-        // Stacks may be deep: what is left to tell, the next last.
-        let mut left: Vec<(u32, Entry)> = self.entries(0, 0);
-        while let Some((depth, entry)) = left.pop() {
-            match entry {
-                Entry::Node(at) => {
-                    let node = self.of(at);
-                    let name = node.frame.text();
-                    lines.push(GraphLine { depth, name, samples: node.samples, folded: 0 });
-                    left.extend(self.entries(at, depth + 1));
-                }
-                Entry::Folded { callees, samples } => {
-                    lines.push(GraphLine { depth, name: String::new(), samples, folded: callees });
-                }
-            }
-        }
-        lines
-    }
-
-    fn of(&self, at: u32) -> &Node<'a> {
-        &self.nodes[at as usize]
-    }
-
-    /// The callees of a node, the most frequent last.
-    fn entries(&self, at: u32, depth: u32) -> Vec<(u32, Entry)> {
-        let all = self.of(0).samples;
-        let is_listed = |callee: &u32| self.of(*callee).samples.saturating_mul(FOLDED_BELOW) >= all;
-        let (mut listed, folded): (Vec<u32>, Vec<u32>) =
-            self.of(at).callees.iter().copied().partition(is_listed);
-        listed.sort_by(|a, b| {
-            let (a, b) = (self.of(*a), self.of(*b));
-            a.samples.cmp(&b.samples).then_with(|| b.frame.text().cmp(&a.frame.text()))
-        });
-        let samples = folded.iter().map(|callee| self.of(*callee).samples).sum();
-        let rest = Entry::Folded { callees: folded.len() as u64, samples };
-        let rest = (samples > 0).then_some(rest);
-        let entries = rest.into_iter().chain(listed.into_iter().map(Entry::Node));
-        entries.map(|entry| (depth, entry)).collect()
+/// The frame of a stack that is so many below its process.
+fn frame(stack: &ProfiledStack, depth: u32) -> Option<Frame<'_>> {
+    let Some(below) = (depth as usize).checked_sub(1) else {
+        return Some(Frame::Named(&stack.process));
+    };
+    match below.checked_sub(stack.user.len()) {
+        None => stack.user.iter().rev().nth(below).map(|frame| Frame::of_code(frame)),
+        Some(inside) => stack.kernel.iter().rev().nth(inside).map(|name| Frame::Named(name)),
     }
 }
 
-#[derive(Debug)]
-enum Entry {
-    Node(u32),
-    Folded { callees: u64, samples: u64 },
+/// The graph from the outermost callers on. What is left to tell are lists of stacks, each stack in one of
+/// them: memory depends on how many stacks there are, not on how deep they are.
+fn graph(stacks: &[&ProfiledStack]) -> Vec<GraphLine> {
+    let all = stacks.iter().map(|stack| stack.count).sum();
+    let mut lines = Vec::new();
+    // The next last.
+    let mut left = callees(0, stacks, all);
+    while let Some(Group { depth, line, stacks }) = left.pop() {
+        lines.extend(line);
+        left.extend(callees(depth, &stacks, all));
+    }
+    lines
+}
+
+/// Stacks that are alike up to `depth`, by what they have there, the most frequent last.
+fn callees<'a>(depth: u32, stacks: &[&'a ProfiledStack], all: u64) -> Vec<Group<'a>> {
+    let mut samples: FxHashMap<Frame<'a>, u64> = FxHashMap::default();
+    for stack in stacks {
+        if let Some(frame) = frame(stack, depth) {
+            *samples.entry(frame).or_default() += stack.count;
+        }
+    }
+    let (mut folded, mut of_folded) = (0, 0);
+    samples.retain(|_, samples| {
+        let is_listed = samples.saturating_mul(FOLDED_BELOW) >= all;
+        if !is_listed {
+            (folded, of_folded) = (folded + 1, of_folded + *samples);
+        }
+        is_listed
+    });
+    let mut listed: Vec<(Frame<'a>, u64)> = samples.into_iter().collect();
+    listed.sort_by(|(a, of_a), (b, of_b)| of_a.cmp(of_b).then_with(|| b.text().cmp(&a.text())));
+    let at: FxHashMap<Frame<'a>, usize> =
+        listed.iter().enumerate().map(|(at, (frame, _))| (*frame, at)).collect();
+    let group = |(frame, samples): &(Frame<'a>, u64)| {
+        let line = GraphLine { depth, name: frame.text(), samples: *samples, folded: 0 };
+        Group { depth: depth + 1, line: Some(line), stacks: Vec::new() }
+    };
+    let mut groups: Vec<Group<'a>> = listed.iter().map(group).collect();
+    for stack in stacks {
+        if let Some(at) = frame(stack, depth).and_then(|frame| at.get(&frame)) {
+            groups[*at].stacks.push(stack);
+        }
+    }
+    if of_folded > 0 {
+        let (name, samples) = (String::new(), of_folded);
+        let line = Some(GraphLine { depth, name, samples, folded });
+        groups.insert(0, Group { depth, line, stacks: Vec::new() });
+    }
+    groups
 }

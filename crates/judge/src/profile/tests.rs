@@ -63,7 +63,8 @@ fn a_graph_opens_from_the_process_to_the_leaf() {
         maker: None,
     };
     let unnamed = UserFrame { path: "/lib/libc.so.6".into(), function: None, ..main.clone() };
-    let from_main = ProfiledStack { user: vec![unnamed, main], ..stack("cat", &READ, 60) };
+    let from_main =
+        ProfiledStack { user: vec![unnamed.into(), main.into()], ..stack("cat", &READ, 60) };
     let deeper = ["memcpy", READ[0], READ[1], READ[2]];
     let sorted = sort(&samples(vec![from_main, stack("wc", &deeper, 40)]));
     let [bucket] = &sorted.buckets[..] else { panic!("{sorted:?}") };

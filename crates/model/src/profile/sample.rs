@@ -24,7 +24,7 @@ pub struct UserFrame {
     pub maker: Option<i32>,
 }
 
-/// Equal stacks of one program. Names are shared: a profile of another machine may have 100,000 stacks.
+/// Equal stacks of one program. Names and frames are shared: a profile of another machine may have 100,000 stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledStack {
     /// Name of the process as the kernel has it.
@@ -32,7 +32,7 @@ pub struct ProfiledStack {
     /// Functions of the kernel, leaf first; empty in user mode.
     pub kernel: Vec<Arc<str>>,
     /// Code of the program, innermost first, as far as frame pointers lead.
-    pub user: Vec<UserFrame>,
+    pub user: Vec<Arc<UserFrame>>,
     /// Samples with this stack.
     pub count: u64,
 }

@@ -10,8 +10,13 @@ const OTHERS: [&str; 3] = ["_[i]", "_[j]", "_[u]"];
 
 /// Process, its frames and the count of a line.
 fn parts(line: &str) -> Option<(&str, impl Iterator<Item = &str>, u64)> {
-    let (stack, count) = line.trim().rsplit_once(' ')?;
-    let count = count.parse().ok()?;
+    let (stack, count) = line.trim_ascii_end().rsplit_once(' ')?;
+    let count =
+        count.parse().ok().filter(|_| count.starts_with(|digit: char| digit.is_ascii_digit()))?;
+    // Other tables have columns.
+    if stack.starts_with(char::is_whitespace) || stack.ends_with(char::is_whitespace) {
+        return None;
+    }
     let mut frames = stack.split(';');
     let process = frames.next().filter(|name| !name.is_empty())?;
     Some((process, frames, count))
@@ -41,15 +46,16 @@ enum Part {
 }
 
 impl Folded {
-    /// Adds the stack of a line.
-    pub(super) fn line(&mut self, line: &str, to: &mut Stacks) {
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.names.kept_bytes()
+    }
+
+    /// Adds the stack of a line; whether it is one, or nothing.
+    pub(super) fn line(&mut self, line: &str, to: &mut Stacks) -> bool {
         if line.trim().is_empty() || line.starts_with('#') {
-            return;
+            return true;
         }
-        let Some((process, frames, count)) = parts(line) else {
-            to.unknown_lines += 1;
-            return;
-        };
+        let Some((process, frames, count)) = parts(line) else { return false };
         let stack = &mut self.stack;
         stack.begin(to.texts.number(process));
         let mut is_kernel = false;
@@ -67,6 +73,7 @@ impl Folded {
         stack.kernel.reverse();
         stack.user.reverse();
         to.add(stack, count);
+        true
     }
 }
 

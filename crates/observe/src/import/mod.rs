@@ -2,21 +2,28 @@
 //!
 //! What comes out are samples as our own recorder takes them, so that the same buckets and pages are made of
 //! them. Frames of the kernel are known by their mark (`perf record`), by their file (`perf script`), by the mark
-//! `_[k]` (folded by stackcollapse-perf), or by the function through which the kernel is entered. Lines of another
-//! form are counted and reported, not guessed at. Samples of idle CPUs are left out: nobody's time went there.
-//! Cost: one pass over text, two over a file of `perf record`; equal stacks are kept once.
+//! `_[k]` (folded by stackcollapse-perf), or by the function through which the kernel is entered. Of several events the
+//! one is taken that counts time, else cycles. Lines of another form are counted and reported, not guessed at.
+//! Samples of idle CPUs are left out: nobody's time went there.
+//!
+//! All of a text is of one form, or it is refused: each line of folded stacks is one, and of the output of `perf
+//! script` more than half of the lines are understood.
+//!
+//! Cost: one pass over text, two over a file of `perf record`, which is copied first where it comes from a pipe. Equal
+//! stacks are kept once. Memory is bounded whatever the input holds: 64 MiB and 4 times its length at most
+//! ([`stacks`]); a profile whose stacks take more is refused.
 
 mod folded;
 mod perf_data;
 mod script;
+mod spool;
 mod stacks;
-
-pub use perf_data::read_perf_data;
 
 use pagewise_model::Nanos;
 use pagewise_model::profile::StackSamples;
 use stacks::Stacks;
-use std::io::{BufRead, Read};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
 
 /// What a profile that was read holds.
 #[derive(Debug, Default)]
@@ -30,9 +37,22 @@ pub struct Imported {
     pub notes: Vec<String>,
 }
 
-/// The form of a profile.
+/// Why a profile is not read, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub why: String,
+    pub help: Option<&'static str>,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self { why, help: None }
+    }
+}
+
+/// The form of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+enum Form {
     /// What `perf script` prints.
     PerfScript,
     /// `process;root;...;leaf COUNT`.
@@ -41,49 +61,95 @@ pub enum Form {
 
 /// Longest line that is read as one.
 const LONGEST_LINE: u64 = 1 << 20;
+/// What is read before the form is known, and at once.
+const HEAD: usize = 64 << 10;
+const BUFFER: usize = 1 << 20;
+/// The fields that are used, for perf script.
+const FIELDS: &str = "perf script -F comm,tid,time,period,event,ip,sym,dso -i perf.data | pagewise profile --import - \
+                      (leave out what perf says was not recorded)";
+const ON_ITS_MACHINE: &str = "on its machine: perf script -i FILE | pagewise profile --import -";
 
-/// Reads the text of a profile; its first lines show its form. `period` is what a sample stands for where
-/// the profile does not say it.
+/// Reads a profile of any form. `period` is what a sample stands for where the profile does not say it.
 ///
 /// # Errors
-/// A sentence: it cannot be read, or is of no known form.
-pub fn read(mut from: impl BufRead, period: Nanos) -> Result<Imported, String> {
-    let head = from.fill_buf().map_err(|e| e.to_string())?;
-    let form = form(head).ok_or(
-        "it is neither a file of perf record, nor output of perf script, nor folded stacks",
-    )?;
+/// It cannot be read, is of no known form, or is too large.
+pub fn read(file: &File, period: Nanos) -> Result<Imported, Refusal> {
+    let mut head = Vec::new();
+    let mut from = BufReader::with_capacity(BUFFER, file);
+    let got = from.by_ref().take(HEAD as u64).read_to_end(&mut head);
+    got.map_err(|error| error.to_string())?;
+    if head.is_empty() {
+        return Err("it is empty".to_owned().into());
+    }
+    if !is_perf_data(&head) {
+        return read_text(&head[..], from, period);
+    }
+    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+    let refused = |why| Refusal { why, help: Some(ON_ITS_MACHINE) };
+    match is_file {
+        true => perf_data::read(file, period).map_err(refused),
+        false => perf_data::read(&spool::spool(head.chain(from))?, period).map_err(refused),
+    }
+}
+
+/// Reads a text, of which `head` was read before.
+fn read_text(head: &[u8], rest: impl BufRead, period: Nanos) -> Result<Imported, Refusal> {
+    let form = form(head).ok_or_else(|| Refusal {
+        why: "it is neither a file of perf record, nor output of perf script, nor folded stacks"
+            .to_owned(),
+        help: Some(FIELDS),
+    })?;
+    let mut from = head.chain(rest);
     let mut stacks = Stacks::default();
     let mut line = Vec::new();
     let mut reader = Reader::new(form);
+    let (mut number, mut read) = (0_u64, 0_u64);
     loop {
         line.clear();
         let mut piece = from.by_ref().take(LONGEST_LINE);
-        match piece.read_until(b'\n', &mut line).map_err(|e| e.to_string())? {
+        match piece.read_until(b'\n', &mut line).map_err(|error| error.to_string())? {
             0 => break,
-            _ => reader.line(&String::from_utf8_lossy(line.trim_ascii_end()), &mut stacks),
+            length => read += length as u64,
         }
+        number += 1;
+        reader.line(number, &String::from_utf8_lossy(line.trim_ascii_end()), &mut stacks)?;
+        stacks::check(stacks.kept_bytes() + reader.kept_bytes(), read)?;
     }
-    reader.end(&mut stacks);
+    reader.finish(number, &mut stacks)?;
     Ok(stacks.finish(period))
 }
 
-/// `PERFILE2` begins the files of `perf record`.
-const PERF_DATA: &[u8] = b"PERFILE2";
+/// `PERFILE2` begins the files of `perf record`, in the byte order of their machine.
+const PERF_DATA: [&[u8]; 2] = [b"PERFILE2", b"2ELIFREP"];
 
-fn form(head: &[u8]) -> Option<Form> {
-    let text = String::from_utf8_lossy(&head[..head.len().min(64 << 10)]);
-    let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-    let first = lines.next()?;
-    if folded::is_stack(first) {
-        return Some(Form::Folded);
-    }
-    script::is_header(first).then_some(Form::PerfScript)
+/// Whether a profile is a file of `perf record`, of whatever byte order.
+fn is_perf_data(head: &[u8]) -> bool {
+    PERF_DATA.iter().any(|mark| head.starts_with(mark))
 }
 
-/// Whether a profile is a file of `perf record`, for [`read_perf_data`].
-#[must_use]
-pub fn is_perf_data(head: &[u8]) -> bool {
-    head.starts_with(PERF_DATA)
+/// The form that the lines of a text have.
+fn form(head: &[u8]) -> Option<Form> {
+    // The last line may be cut off.
+    let whole = match head.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) if head.len() == HEAD => &head[..end],
+        _ => head,
+    };
+    let text = String::from_utf8_lossy(whole);
+    let mut lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let is_folded = |line: &str| folded::is_stack(line) && line.contains(';');
+    let mut is_any_folded = false;
+    if lines.clone().all(|line| {
+        is_any_folded |= is_folded(line);
+        folded::is_stack(line)
+    }) && is_any_folded
+    {
+        return Some(Form::Folded);
+    }
+    if lines.any(script::is_like) {
+        return Some(Form::PerfScript);
+    }
+    // Refused at the line that is none.
+    text.lines().any(is_folded).then_some(Form::Folded)
 }
 
 enum Reader {
@@ -99,16 +165,36 @@ impl Reader {
         }
     }
 
-    fn line(&mut self, line: &str, to: &mut Stacks) {
+    fn line(&mut self, number: u64, line: &str, to: &mut Stacks) -> Result<(), Refusal> {
         match self {
             Self::Script(script) => script.line(line, to),
-            Self::Folded(folded) => folded.line(line, to),
+            Self::Folded(folded) => {
+                if folded.line(line, to) {
+                    return Ok(());
+                }
+                return Err(format!("line {number} is no folded stack, but others are").into());
+            }
+        }
+        Ok(())
+    }
+
+    fn kept_bytes(&self) -> u64 {
+        match self {
+            Self::Script(script) => script.kept_bytes(),
+            Self::Folded(folded) => folded.kept_bytes(),
         }
     }
 
-    fn end(&mut self, to: &mut Stacks) {
-        if let Self::Script(script) = self {
-            script.end(to);
+    fn finish(&mut self, lines: u64, to: &mut Stacks) -> Result<(), Refusal> {
+        let Self::Script(script) = self else { return Ok(()) };
+        let refused = |why| Refusal { why, help: Some(FIELDS) };
+        script.finish(to).map_err(refused)?;
+        match to.unknown_lines * 2 > lines {
+            false => Ok(()),
+            true => Err(refused(format!(
+                "{} of its {lines} lines are not those of perf script",
+                to.unknown_lines
+            ))),
         }
     }
 }

@@ -6,36 +6,88 @@ use pagewise_model::profile::{Clock, ProfiledStack, StackSamples, UserFrame};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::perf::texts::Texts;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// What is counted at most: no sum of samples or of their times overflows.
 const MOST_SAMPLES: u64 = 1 << 48;
 /// What perf calls the process of a CPU that has nothing to do; bpftrace adds the CPU.
 const IDLE: &str = "swapper";
 
+/// Frames of a stack that are kept, from the leaf on: the kernel's limit (perf_event_max_stack) is usually 127.
+const MOST_FRAMES: usize = 1024;
+
+/// What is kept in memory of a profile: so much, and so many times what was read of it.
+const KEPT_ALWAYS: u64 = 16 << 20;
+const KEPT_TIMES: u64 = 2;
+/// What a frame takes while it has a number and once it is one of the model.
+const FRAME_BYTES: u64 = 256;
+/// The same of a stack, beside its rows of numbers.
+const STACK_BYTES: u64 = 192;
+const USER_BYTES: u64 = 4 + size_of::<Arc<UserFrame>>() as u64;
+const KERNEL_BYTES: u64 = 4 + size_of::<Arc<str>>() as u64;
+/// What an entry of a map of numbers or short texts takes while the map grows.
+pub(super) const ENTRY_BYTES: u64 = 128;
+
+/// Whether a profile of which `read_bytes` were read may keep `kept_bytes`.
+pub(super) fn check(kept_bytes: u64, read_bytes: u64) -> Result<(), String> {
+    if kept_bytes <= KEPT_ALWAYS + KEPT_TIMES * read_bytes {
+        return Ok(());
+    }
+    Err(format!(
+        "its stacks and names differ so much that they take more than {KEPT_TIMES} times its length in memory"
+    ))
+}
+
 /// What is remembered of frames' texts at most.
 const MOST_SEEN: usize = 1 << 16;
 
 /// What texts of frames are, so that the frequent ones are taken apart once.
 #[derive(Debug)]
-pub(super) struct Seen<T>(FxHashMap<Box<str>, T>);
+pub(super) struct Seen<T> {
+    all: FxHashMap<Box<str>, T>,
+    length: u64,
+}
 
 impl<T> Default for Seen<T> {
     fn default() -> Self {
-        Self(FxHashMap::default())
+        Self { all: FxHashMap::default(), length: 0 }
     }
 }
 
 impl<T: Copy> Seen<T> {
     /// What this text is, as `look` finds at the first time.
     pub(super) fn get(&mut self, text: &str, look: impl FnOnce() -> T) -> T {
-        if let Some(known) = self.0.get(text) {
+        if let Some(known) = self.all.get(text) {
             return *known;
         }
         let found = look();
-        if self.0.len() < MOST_SEEN {
-            self.0.insert(text.into(), found);
+        if self.all.len() < MOST_SEEN {
+            self.length += text.len() as u64;
+            self.all.insert(text.into(), found);
         }
         found
+    }
+
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.all.len() as u64 * ENTRY_BYTES + self.length
+    }
+}
+
+/// What an event counts: the better, the smaller.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Counts {
+    /// Nanoseconds of CPU time, or what is not said.
+    #[default]
+    Time,
+    Cycles,
+    Other,
+}
+
+impl Counts {
+    /// What is to be said where these samples are the best that there are.
+    pub(super) fn note(self) -> Option<&'static str> {
+        let text = "no event of it counts time or cycles: shares are of samples";
+        (self == Self::Other).then_some(text)
     }
 }
 
@@ -52,6 +104,7 @@ pub(super) struct Frame {
 #[derive(Debug, Default)]
 pub(super) struct Stack {
     pub(super) process: u32,
+    pub(super) counts: Counts,
     /// Texts, leaf first.
     pub(super) kernel: Vec<u32>,
     /// Frames, innermost first.
@@ -73,10 +126,16 @@ pub(super) struct Stacks {
     pub(super) texts: Texts,
     frames: Vec<Frame>,
     numbers: FxHashMap<Frame, u32>,
-    /// Process, how many texts of the kernel, these, then the frames.
+    /// Process, what is counted, how many texts of the kernel, these, then the frames.
     counts: FxHashMap<Box<[u32]>, u64>,
     row: Vec<u32>,
+    /// What the different stacks take.
+    kept_bytes: u64,
     total: u64,
+    /// The best that samples count.
+    taken: Option<Counts>,
+    /// Samples of which the outermost frames were left out.
+    cut: u64,
     pub(super) unknown_lines: u64,
     /// Of an event that counts nanoseconds: their sum, and its samples.
     pub(super) nanos: u64,
@@ -99,17 +158,33 @@ impl Stacks {
         self.timed += 1;
     }
 
+    /// What all this takes in memory until its end.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.kept_bytes + self.texts.kept_bytes() + self.frames.len() as u64 * FRAME_BYTES
+    }
+
     pub(super) fn add(&mut self, stack: &Stack, count: u64) {
         let count = count.min(MOST_SAMPLES - self.total);
         self.total += count;
+        let kernel = &stack.kernel[..stack.kernel.len().min(MOST_FRAMES)];
+        let user = &stack.user[..stack.user.len().min(MOST_FRAMES - kernel.len())];
+        if kernel.len() + user.len() < stack.kernel.len() + stack.user.len() {
+            self.cut += count;
+        }
         self.row.clear();
         self.row.push(stack.process);
-        self.row.push(u32::try_from(stack.kernel.len()).unwrap_or(u32::MAX));
-        self.row.extend(&stack.kernel);
-        self.row.extend(&stack.user);
+        self.row.push(stack.counts as u32);
+        self.taken = self.taken.map_or(Some(stack.counts), |taken| Some(taken.min(stack.counts)));
+        self.row.push(u32::try_from(kernel.len()).unwrap_or(u32::MAX));
+        self.row.extend(kernel);
+        self.row.extend(user);
         match self.counts.get_mut(self.row.as_slice()) {
             Some(counted) => *counted += count,
-            None => drop(self.counts.insert(self.row.as_slice().into(), count)),
+            None => {
+                self.counts.insert(self.row.as_slice().into(), count);
+                let frames = KERNEL_BYTES * kernel.len() as u64 + USER_BYTES * user.len() as u64;
+                self.kept_bytes += STACK_BYTES + frames;
+            }
         }
     }
 
@@ -118,48 +193,63 @@ impl Stacks {
         let has_period = self.timed > 0;
         let period_ns = if has_period { Nanos(self.nanos / self.timed) } else { period };
         let counts = std::mem::take(&mut self.counts);
-        let mut idle = 0;
+        self.numbers = FxHashMap::default();
+        let frames: Vec<Arc<UserFrame>> =
+            self.frames.iter().map(|frame| Arc::new(self.user(*frame))).collect();
+        let taken = self.taken.unwrap_or_default();
+        let (mut idle, mut of_others) = (0, 0);
         let mut stacks: Vec<ProfiledStack> = Vec::with_capacity(counts.len());
         for (row, count) in counts {
-            let stack = self.stack(&row, count);
+            if row[1] != taken as u32 {
+                of_others += count;
+                continue;
+            }
+            let stack = self.stack(&frames, &row, count);
             match stack.process.starts_with(IDLE) {
                 true => idle += count,
                 false => stacks.push(stack),
             }
         }
-        stacks.sort_by(|a, b| {
+        stacks.sort_unstable_by(|a, b| {
             let by_name = || (&a.process, &a.kernel).cmp(&(&b.process, &b.kernel));
             b.count.cmp(&a.count).then_with(by_name)
         });
         let clock = Clock::Tasks { why: "the profile was imported".to_owned() };
         let samples = StackSamples { stacks, period_ns, clock, ..Default::default() };
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = taken.note().map(str::to_owned).into_iter().collect();
+        if of_others > 0 {
+            notes.push(format!("{of_others} samples of other events are left out"));
+        }
         if idle > 0 {
             notes.push(format!("{idle} samples of idle CPUs ({IDLE}) are left out"));
+        }
+        if self.cut > 0 {
+            notes.push(format!(
+                "{} samples have their {MOST_FRAMES} innermost frames alone",
+                self.cut
+            ));
         }
         Imported { samples, unknown_lines: self.unknown_lines, has_period, notes }
     }
 
-    fn stack(&self, row: &[u32], count: u64) -> ProfiledStack {
-        let (head, rest) = row.split_at(2);
-        let (kernel, user) = rest.split_at(head[1] as usize);
-        let mut frames = Vec::with_capacity(user.len());
-        frames.extend(user.iter().filter_map(|frame| self.user(*frame)));
+    fn stack(&self, frames: &[Arc<UserFrame>], row: &[u32], count: u64) -> ProfiledStack {
+        let (head, rest) = row.split_at(3);
+        let (kernel, user) = rest.split_at(head[2] as usize);
+        let user = user.iter().map(|frame| Arc::clone(&frames[*frame as usize])).collect();
         ProfiledStack {
             process: self.texts.get(head[0]),
             kernel: kernel.iter().map(|text| self.texts.get(*text)).collect(),
-            user: frames,
+            user,
             count,
         }
     }
 
-    fn user(&self, frame: u32) -> Option<UserFrame> {
-        let frame = self.frames.get(frame as usize)?;
-        Some(UserFrame {
+    fn user(&self, frame: Frame) -> UserFrame {
+        UserFrame {
             path: self.texts.get(frame.path),
             offset_bytes: Bytes(frame.offset),
             function: frame.function.map(|text| self.texts.get(text)),
             maker: None,
-        })
+        }
     }
 }

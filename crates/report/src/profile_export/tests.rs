@@ -18,7 +18,7 @@ fn samples() -> StackSamples {
     let stack = |kernel: &[&str], count| ProfiledStack {
         process: "app".into(),
         kernel: kernel.iter().map(|name| (*name).into()).collect(),
-        user: vec![frame(None), frame(Some("main"))],
+        user: vec![frame(None).into(), frame(Some("main")).into()],
         count,
     };
     let stacks = vec![stack(&["clear_page_erms", "asm_exc_page_fault"], 7), stack(&[], 3)];

@@ -41,7 +41,13 @@ struct Process {
 pub struct Spaces {
     processes: HashMap<i32, Process>,
     texts: Texts,
+    /// Of all processes, those that a child has in common with its parent once.
+    ranges: u64,
 }
+
+/// What a mapping takes in a tree that is half full, and a process in the map while it grows.
+const RANGE_BYTES: u64 = 96;
+const PROCESS_BYTES: u64 = 128;
 
 impl Spaces {
     fn process(&mut self, pid: i32) -> &mut Process {
@@ -51,13 +57,26 @@ impl Spaces {
             .or_insert_with(|| Process { name: texts.number(NAMELESS), code: Arc::default() })
     }
 
+    /// Bytes of memory that all this takes, at most.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        let processes = self.processes.len() as u64 * PROCESS_BYTES;
+        processes + self.ranges * RANGE_BYTES + self.texts.kept_bytes()
+    }
+
+    /// Code that nobody has any more is no longer counted.
+    fn uncount(&mut self, code: Arc<BTreeMap<u64, Range>>) {
+        self.ranges -= Arc::into_inner(code).map_or(0, |code| code.len() as u64);
+    }
+
     /// Process `pid` has this name; it is another program if it has executed one.
     pub fn name(&mut self, pid: i32, name: &str, is_exec: bool) {
         let number = self.texts.number(name);
         let process = self.process(pid);
         process.name = number;
         if is_exec {
-            process.code = Arc::default();
+            let former = std::mem::take(&mut process.code);
+            self.uncount(former);
         }
     }
 
@@ -72,16 +91,21 @@ impl Spaces {
         let path = self.texts.number(if is_named { &map.path } else { "" });
         let offset = if is_named { map.offset_bytes.0 } else { map.start_address };
         let end = map.start_address.saturating_add(map.size_bytes.0);
-        let code = Arc::make_mut(&mut self.process(map.pid).code);
         let maker = if is_named { 0 } else { map.pid };
-        code.insert(map.start_address, Range { end, offset, path, maker });
+        let code = &mut self.process(map.pid).code;
+        let copied = if Arc::strong_count(code) > 1 { code.len() as u64 } else { 0 };
+        let range = Range { end, offset, path, maker };
+        let is_new = Arc::make_mut(code).insert(map.start_address, range).is_none();
+        self.ranges += copied + u64::from(is_new);
     }
 
     /// Process `parent_pid` has made process `pid`, or a thread of its own.
     pub fn fork(&mut self, pid: i32, parent_pid: i32) {
         if pid != parent_pid {
             let parent = self.process(parent_pid).clone();
-            self.processes.insert(pid, parent);
+            if let Some(former) = self.processes.insert(pid, parent) {
+                self.uncount(former.code);
+            }
         }
     }
 
@@ -158,6 +182,26 @@ mod tests {
         assert_eq!((found(&spaces, 2, 0x5010), found(&spaces, 1, 0x5010)), (None, in_shell));
         let (first, second) = (spaces.name_of(1), spaces.name_of(2));
         assert_eq!((&*spaces.text(first), &*spaces.text(second)), ("sh", "cat"));
+    }
+
+    #[test]
+    fn a_mapping_counts_once_until_it_is_copied() {
+        let mut spaces = Spaces::default();
+        spaces.map(&map(1, 0x5000, "/bin/sh"));
+        spaces.map(&map(1, 0x5000, "/bin/sh"));
+        for pid in 2..10 {
+            spaces.fork(pid, 1);
+        }
+        assert_eq!(spaces.ranges, 1);
+        spaces.map(&map(2, 0x9000, "/lib/own"));
+        assert_eq!(spaces.ranges, 1 + 2);
+        spaces.name(2, "cat", true);
+        assert_eq!(spaces.ranges, 1);
+        spaces.fork(2, 3);
+        for pid in 1..10 {
+            spaces.name(pid, "cat", true);
+        }
+        assert_eq!(spaces.ranges, 0);
     }
 
     #[test]

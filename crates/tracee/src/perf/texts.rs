@@ -8,7 +8,11 @@ use std::sync::Arc;
 pub struct Texts {
     all: Vec<Arc<str>>,
     numbers: FxHashMap<Arc<str>, u32>,
+    length: u64,
 }
+
+/// What a text takes beside its bytes: its counts, its places in the list and in the map while they grow.
+const BESIDE: u64 = 144;
 
 impl Texts {
     /// The number of `text`, which it gets now if it has none.
@@ -17,6 +21,7 @@ impl Texts {
             return *number;
         }
         let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        self.length += text.len() as u64;
         let text: Arc<str> = Arc::from(text);
         self.all.push(Arc::clone(&text));
         self.numbers.insert(text, number);
@@ -33,6 +38,12 @@ impl Texts {
     #[must_use]
     pub fn get(&self, number: u32) -> Arc<str> {
         self.all.get(number as usize).cloned().unwrap_or_default()
+    }
+
+    /// Bytes of memory that they take, at most.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        self.all.len() as u64 * BESIDE + self.length
     }
 
     /// The one copy of `text`.

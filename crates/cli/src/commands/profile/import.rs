@@ -9,16 +9,13 @@ use pagewise_judge::profile::Facts;
 use pagewise_kernel::clock;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
-use pagewise_observe::import::{Imported, is_perf_data, read, read_perf_data};
+use pagewise_observe::import::{Imported, Refusal, read};
 use pagewise_tune::request::run_of;
+use rustix::fs::{Mode, OFlags};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
-
-/// Bytes read at once.
-const BUFFER: usize = 1 << 20;
 
 /// Sorts the samples of another tool, or another machine, into buckets.
 pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
@@ -43,21 +40,26 @@ pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
     saved.map(|()| ExitCode::SUCCESS)
 }
 
+/// A file, or what somebody writes to a FIFO; one that nobody writes to is empty.
+fn open(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
+    Ok(File::from(file))
+}
+
 fn import(file: &Path, period: Nanos) -> Result<Imported, Failure> {
     let shown = file.display();
     let cannot = |e: std::io::Error| Failure::usage(format!("cannot read `{shown}`: {e}"));
     let refused = |why: String| Failure::usage(format!("`{shown}`: {why}"));
     let from = match file.to_str() {
         Some("-") => File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(cannot)?),
-        _ => File::open(file).map_err(cannot)?,
+        _ => open(file).map_err(cannot)?,
     };
-    let mut text = BufReader::with_capacity(BUFFER, &from);
-    let imported = if is_perf_data(text.fill_buf().map_err(cannot)?) {
-        let help = "on its machine: perf script -i FILE | pagewise profile --import -";
-        read_perf_data(&from, period).map_err(|why| refused(why).with_help(help))?
-    } else {
-        read(text, period).map_err(refused)?
-    };
+    let imported = read(&from, period).map_err(|Refusal { why, help }| Failure {
+        help: help.map(str::to_owned),
+        ..refused(why)
+    })?;
     match imported.samples.stacks.is_empty() {
         true => Err(refused("it holds no samples of programs".to_owned())),
         false => Ok(imported),

@@ -3,6 +3,7 @@
 //! `struct perf_event_attr` and the order of a sample's fields: perf_event_open(2). Only as far as the call
 //! chain; what follows it (registers, copies of stacks, weights) is not needed.
 
+use crate::import::stacks::Counts;
 use pagewise_kernel::perf::bindings as b;
 use pagewise_tracee::perf::words::{Words, halves, word};
 use rustc_hash::FxHashMap;
@@ -23,15 +24,6 @@ const TRAILER: [u32; 6] = [
 ];
 /// The most entries of a group that are read with a sample: no kernel has more events open in one.
 const MOST_OF_GROUP: u64 = 1 << 12;
-
-/// What an event counts: the better, the smaller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Counts {
-    /// Nanoseconds of CPU time.
-    Time,
-    Cycles,
-    Other,
-}
 
 /// One event.
 #[derive(Debug, Clone, Copy)]

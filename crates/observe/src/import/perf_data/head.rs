@@ -2,7 +2,8 @@
 //! identifiers of the files that ran (tools/perf/Documentation/perf.data-file-format.txt).
 
 use super::events::Event;
-use pagewise_tracee::perf::words::{halves, word};
+use pagewise_tracee::perf::words::{Words, halves, word};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,6 +15,11 @@ const HEAD: u64 = 104;
 const PIPE_HEAD: u64 = 16;
 /// A section beside the records is this long at most; those of big machines have some megabytes.
 const LONGEST_SECTION: u64 = 64 << 20;
+/// Events at most, and numbers of them: 512 CPUs with 512 events.
+const MOST_EVENTS: usize = 1 << 12;
+const MOST_NUMBERS: usize = 1 << 18;
+/// Build identifiers at most.
+const MOST_BUILD_IDS: usize = 1 << 16;
 /// Offset and length of a section.
 const SECTION: usize = 16;
 /// Number of the feature "build identifiers".
@@ -25,13 +31,42 @@ const SAYS_LENGTH: u16 = 1 << 15;
 const USUAL_LENGTH: usize = 20;
 
 /// The build identifiers of files by their paths, in hexadecimal digits.
-pub(super) type BuildIds = HashMap<String, String>;
+#[derive(Debug, Default)]
+pub(super) struct BuildIds(HashMap<String, String>);
+
+impl BuildIds {
+    /// The file at `path` has this identifier, unless it was told before.
+    pub(super) fn tell(&mut self, path: &str, id: &[u8]) {
+        if self.0.len() < MOST_BUILD_IDS && !self.0.contains_key(path) {
+            self.0.insert(path.to_owned(), digits(id));
+        }
+    }
+
+    pub(super) fn get(&self, path: &str) -> Option<&str> {
+        self.0.get(path).map(String::as_str)
+    }
+
+    /// Takes a record: type, misc, size, pid, 24 bytes of identifier, name.
+    pub(super) fn take(&mut self, record: &[u8]) -> Option<()> {
+        let misc = u16::from_ne_bytes(*record.get(4..)?.first_chunk()?);
+        let length = match misc & SAYS_LENGTH {
+            0 => USUAL_LENGTH,
+            _ => usize::from(*record.get(12 + USUAL_LENGTH)?).min(USUAL_LENGTH),
+        };
+        let id = record.get(12..12 + length)?;
+        self.tell(&pagewise_tracee::perf::side_band::name(record, BUILD_ID_HEAD)?, id);
+        Some(())
+    }
+}
+
+/// An event and the numbers that records call it by.
+pub(super) type Numbered = (Event, Vec<u64>);
 
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     /// Of what was written to a pipe they are among the records.
-    pub(super) events: Vec<(Event, Vec<u64>)>,
+    pub(super) events: Vec<Numbered>,
     pub(super) build_ids: BuildIds,
     /// Where the records begin and end.
     pub(super) begin: u64,
@@ -39,15 +74,20 @@ pub(super) struct Head {
     pub(super) was_piped: bool,
 }
 
-/// A file and how long it is.
-#[derive(Debug, Clone, Copy)]
+/// A file, how long it is, and how much of it may still be read as sections.
+#[derive(Debug)]
 pub(super) struct Source<'a> {
     pub(super) file: &'a File,
     pub(super) length: u64,
+    left: Cell<u64>,
 }
 
-impl Source<'_> {
-    /// The bytes of a part.
+impl<'a> Source<'a> {
+    pub(super) const fn new(file: &'a File, length: u64) -> Self {
+        Self { file, length, left: Cell::new(length) }
+    }
+
+    /// The bytes of a part. Whatever the file says, all parts together are no longer than the file.
     fn bytes(&self, offset: u64, length: u64, what: &str) -> Result<Vec<u8>, String> {
         let end = offset.checked_add(length).filter(|end| *end <= self.length);
         if end.is_none() {
@@ -56,6 +96,8 @@ impl Source<'_> {
         if length > LONGEST_SECTION {
             return Err(format!("its {what} is {length} bytes long"));
         }
+        let left = self.left.get().checked_sub(length);
+        self.left.set(left.ok_or_else(|| format!("its {what} overlaps other parts of it"))?);
         let mut bytes = vec![0; usize::try_from(length).map_err(|e| e.to_string())?];
         self.file.read_exact_at(&mut bytes, offset).map_err(|e| e.to_string())?;
         Ok(bytes)
@@ -68,8 +110,8 @@ fn section(bytes: &[u8], at: usize) -> Option<(u64, u64)> {
 }
 
 /// Reads what stands beside the records.
-pub(super) fn read(source: Source<'_>) -> Result<Head, String> {
-    let bytes = source.bytes(0, PIPE_HEAD, "head")?;
+pub(super) fn read(source: &Source<'_>) -> Result<Head, String> {
+    let mut bytes = source.bytes(0, PIPE_HEAD, "head")?;
     if word(&bytes, 0) != Some(MAGIC) {
         return Err("it was recorded on a machine of another byte order".to_owned());
     }
@@ -77,7 +119,7 @@ pub(super) fn read(source: Source<'_>) -> Result<Head, String> {
         let end = source.length;
         return Ok(Head { begin: PIPE_HEAD, end, was_piped: true, ..Head::default() });
     }
-    let bytes = source.bytes(0, HEAD, "head")?;
+    bytes.extend(source.bytes(PIPE_HEAD, HEAD - PIPE_HEAD, "head")?);
     let field = |at| section(&bytes, at).unwrap_or_default();
     let (begin, length) = field(40);
     if length == 0 {
@@ -93,39 +135,47 @@ pub(super) fn read(source: Source<'_>) -> Result<Head, String> {
 
 /// Attributes, each followed by where its numbers are.
 fn events(
-    source: Source<'_>,
+    source: &Source<'_>,
     each: u64,
     (offset, length): (u64, u64),
-) -> Result<Vec<(Event, Vec<u64>)>, String> {
+) -> Result<Vec<Numbered>, String> {
     let bytes = source.bytes(offset, length, "list of events")?;
     let each = usize::try_from(each).ok().filter(|each| *each > SECTION);
     let each = each.ok_or("its events have no size")?;
-    let one = |entry: &[u8]| {
+    let mut all = Vec::new();
+    for entry in bytes.chunks_exact(each) {
         let (attr, ids) = entry.split_at(each - SECTION);
         let event = Event::parse(attr).ok_or("an event of it is too short")?;
         let (offset, length) = section(ids, 0).unwrap_or_default();
         let bytes = source.bytes(offset, length, "list of event numbers")?;
-        Ok((event, numbers(&bytes)))
-    };
-    bytes.chunks_exact(each).map(one).collect()
+        add(&mut all, event, &bytes)?;
+    }
+    Ok(all)
 }
 
-/// All words of `bytes`.
-fn numbers(bytes: &[u8]) -> Vec<u64> {
-    pagewise_tracee::perf::words::Words(bytes).collect()
+/// Adds an event and its numbers.
+fn add(all: &mut Vec<Numbered>, event: Event, ids: &[u8]) -> Result<(), String> {
+    let known: usize = all.iter().map(|(_, numbers)| numbers.len()).sum();
+    if known + ids.len() / size_of::<u64>() > MOST_NUMBERS || all.len() >= MOST_EVENTS {
+        return Err("it names more events than a machine can count".to_owned());
+    }
+    all.push((event, Words(ids).collect()));
+    Ok(())
 }
 
-/// The event of a record that was written to a pipe: its attribute, then its numbers.
-pub(super) fn event(body: &[u8]) -> Option<(Event, Vec<u64>)> {
-    let size = usize::try_from(halves(word(body, 0)?).1).ok()?;
-    let (attr, ids) = body.split_at_checked(size)?;
-    Some((Event::parse(attr)?, numbers(ids)))
+/// Adds the event of a record that was written to a pipe: its attribute, then its numbers.
+pub(super) fn add_event(all: &mut Vec<Numbered>, body: &[u8]) -> Result<(), String> {
+    let size = word(body, 0).and_then(|word| usize::try_from(halves(word).1).ok());
+    let parts = size.and_then(|size| body.split_at_checked(size));
+    let event = parts.and_then(|(attr, ids)| Some((Event::parse(attr)?, ids)));
+    let (event, ids) = event.ok_or("an event of it is too short")?;
+    add(all, event, ids)
 }
 
 /// The section of build identifiers. Where each section is stands behind the records, in the order of the
 /// bits of `features`.
-fn build_ids(source: Source<'_>, behind: u64, features: u64) -> Result<BuildIds, String> {
-    let mut all = BuildIds::new();
+fn build_ids(source: &Source<'_>, behind: u64, features: u64) -> Result<BuildIds, String> {
+    let mut all = BuildIds::default();
     if features & 1 << BUILD_IDS == 0 {
         return Ok(all);
     }
@@ -138,22 +188,10 @@ fn build_ids(source: Source<'_>, behind: u64, features: u64) -> Result<BuildIds,
     while let Some(size) = left.get(6..8) {
         let size = usize::from(u16::from_ne_bytes([size[0], size[1]]));
         let Some((record, rest)) = left.split_at_checked(size).filter(|_| size > 0) else { break };
-        all.extend(build_id(record));
+        all.take(record);
         left = rest;
     }
     Ok(all)
-}
-
-/// Path and identifier of a record: type, misc, size, pid, 24 bytes of identifier, name.
-pub(super) fn build_id(record: &[u8]) -> Option<(String, String)> {
-    let misc = u16::from_ne_bytes(*record.get(4..)?.first_chunk()?);
-    let length = match misc & SAYS_LENGTH {
-        0 => USUAL_LENGTH,
-        _ => usize::from(*record.get(12 + USUAL_LENGTH)?).min(USUAL_LENGTH),
-    };
-    let id = record.get(12..12 + length)?;
-    let path = pagewise_tracee::perf::side_band::name(record, BUILD_ID_HEAD)?;
-    Some((path, digits(id)))
 }
 
 /// An identifier in hexadecimal digits.

@@ -6,7 +6,11 @@
 //! perf wrote it or written to a pipe and saved; nothing in it is trusted. Why no library reads it: decision 45.
 //!
 //! Not seen: callers that were recorded as copies of the stack (`--call-graph dwarf`), code that a compiler
-//! made at run time by name, compressed records (`-z`). Cost: two passes over the file, and 16 bytes a record.
+//! made at run time by name, compressed records (`-z`).
+//!
+//! Cost: two passes over the file. Memory is bounded, whatever the file says: some 50 MiB, once its length for where its
+//! records are (16 bytes for one of at least 16), and twice its length for what they tell ([`super::stacks`]). All
+//! sections together are no longer than the file.
 
 mod events;
 mod head;
@@ -16,8 +20,8 @@ mod symbols;
 mod tests;
 
 use super::Imported;
-use super::stacks::{Frame, Stack, Stacks};
-use events::{Counts, Event, Events, Sample};
+use super::stacks::{Counts, ENTRY_BYTES, Frame, Stack, Stacks, check};
+use events::{Event, Events, Sample};
 use head::Source;
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::fault::event::Map;
@@ -44,17 +48,16 @@ const MOST_PLACES: usize = 1 << 20;
 ///
 /// # Errors
 /// A sentence: it cannot be read, is damaged, or holds what is not understood.
-pub fn read_perf_data(file: &File, period: Nanos) -> Result<Imported, String> {
-    let meta = file.metadata().map_err(|e| e.to_string())?;
-    if !meta.is_file() {
-        return Err("a file of perf record is read twice, so it cannot come from a pipe".to_owned());
-    }
-    let source = Source { file, length: meta.len() };
-    let mut head = head::read(source)?;
-    let (mut records, events) = Records::find(source, &mut head)?;
+pub(super) fn read(file: &File, period: Nanos) -> Result<Imported, String> {
+    let length = file.metadata().map_err(|e| e.to_string())?.len();
+    let source = Source::new(file, length);
+    let mut head = head::read(&source)?;
+    let (mut records, events) = Records::find(&source, &mut head)?;
     let mut reading = Reading::new(&events, Symbols::new(head.build_ids));
+    reading.damaged = records.damaged;
     while let Some((header, record)) = records.next()? {
         reading.take(header, &record[HEADER_BYTES..]);
+        check(reading.kept_bytes(), source.length)?;
     }
     Ok(reading.finish(period))
 }
@@ -90,6 +93,13 @@ impl<'a> Reading<'a> {
             damaged: 0,
             lost: 0,
         }
+    }
+
+    /// What is in memory of the file, but for where its records are.
+    fn kept_bytes(&self) -> u64 {
+        let places = (self.frames.len() + self.functions.len()) as u64 * ENTRY_BYTES;
+        let (spaces, symbols) = (self.spaces.kept_bytes(), self.symbols.kept_bytes());
+        places + spaces + symbols + self.stacks.kept_bytes()
     }
 
     /// Takes a record; one that is too short for its kind is counted.
@@ -162,6 +172,7 @@ impl<'a> Reading<'a> {
         let mut sample = event.sample(body)?;
         let (kernel, user) = chain(event, misc, &mut sample)?;
         let name = self.spaces.name_of(sample.pid);
+        self.stack.counts = event.counts;
         self.stack.begin(self.stacks.texts.number(&self.spaces.text(name)));
         for (depth, address) in kernel.into_iter().enumerate() {
             let function = self.function(called_from(depth, address));
@@ -216,9 +227,6 @@ impl<'a> Reading<'a> {
         notes.extend(self.symbols.missing());
         if self.of_others > 0 {
             notes.push(format!("{} samples of other events are left out", self.of_others));
-        }
-        if self.events.taken == Counts::Other {
-            notes.push("no event of it counts time or cycles: shares are of samples".to_owned());
         }
         if first.is_some_and(Event::copies_stacks) {
             notes.push(

@@ -5,8 +5,8 @@
 //! again through blocks that are kept. So memory depends on the number of records, not on their
 //! length, and not on rounds that a writer may leave out.
 
-use super::events::{Event, Events};
-use super::head::{Head, Source, build_id, event};
+use super::events::Events;
+use super::head::{Head, Numbered, Source, add_event};
 use pagewise_kernel::perf::bindings as b;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -24,12 +24,17 @@ const LENGTH_BITS: u32 = 16;
 /// What is read before records.
 const BUFFER: usize = 1 << 20;
 
+/// No record that matters is shorter: its header and a word.
+const SHORTEST: u16 = 16;
+
 /// When a record was written, and where it is: its offset and its length.
 type Place = (u64, u64);
 
 /// All records that matter.
 #[derive(Debug)]
 pub(super) struct Records<'a> {
+    /// Records too short for their kind.
+    pub(super) damaged: u64,
     places: std::vec::IntoIter<Place>,
     blocks: Blocks<'a>,
 }
@@ -68,11 +73,11 @@ impl Header {
 
 impl<'a> Records<'a> {
     /// Finds them; of what was written to a pipe, also what `head` lacks.
-    pub(super) fn find(source: Source<'a>, head: &mut Head) -> Result<(Self, Events), String> {
+    pub(super) fn find(source: &Source<'a>, head: &mut Head) -> Result<(Self, Events), String> {
         let mut walk = Walk::start(source, head.begin, head.end)?;
         let mut events = None;
-        let mut places = Vec::new();
-        let mut found: Vec<(Event, Vec<u64>)> = std::mem::take(&mut head.events);
+        let (mut places, mut damaged) = (Vec::new(), 0);
+        let mut found: Vec<Numbered> = std::mem::take(&mut head.events);
         if !head.was_piped {
             events = Some(Events::new(std::mem::take(&mut found))?);
         }
@@ -82,8 +87,9 @@ impl<'a> Records<'a> {
                 kind if COMPRESSED.contains(&kind) => {
                     return Err("its records are compressed (perf record -z)".to_owned());
                 }
-                ATTRIBUTE => found.push(event(body).ok_or("an event of it is too short")?),
-                BUILD_ID => head.build_ids.extend(build_id(&walk.record)),
+                ATTRIBUTE => add_event(&mut found, body)?,
+                BUILD_ID => drop(head.build_ids.take(&walk.record)),
+                _ if header.matters() && header.size < SHORTEST => damaged += 1,
                 _ if header.matters() => {
                     if events.is_none() {
                         events = Some(Events::new(std::mem::take(&mut found))?);
@@ -98,7 +104,8 @@ impl<'a> Records<'a> {
         }
         places.sort_unstable();
         let events = events.ok_or("it holds no samples")?;
-        Ok((Self { places: places.into_iter(), blocks: Blocks::new(source.file) }, events))
+        let places = places.into_iter();
+        Ok((Self { damaged, places, blocks: Blocks::new(source.file) }, events))
     }
 
     /// The next one, header included.
@@ -121,7 +128,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn start(source: Source<'a>, begin: u64, end: u64) -> Result<Self, String> {
+    fn start(source: &Source<'a>, begin: u64, end: u64) -> Result<Self, String> {
         if end >> (u64::BITS - LENGTH_BITS) > 0 {
             return Err("it is too large".to_owned());
         }

@@ -8,6 +8,7 @@
 
 use super::head::{BuildIds, digits};
 use crate::faults::Images;
+use crate::import::stacks::ENTRY_BYTES;
 use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::fault::event::Map;
@@ -34,17 +35,27 @@ pub(super) struct Symbols {
     /// By path: whether there is a file that is the same.
     files: HashMap<String, bool>,
     kernel: Kernel,
+    /// Names told, and how long they are.
+    names: u64,
+    length: u64,
 }
 
 impl Symbols {
     pub(super) fn new(build_ids: BuildIds) -> Self {
         let kernel = Kernel::default();
-        Self { build_ids, images: Images::default(), files: HashMap::new(), kernel }
+        Self {
+            build_ids,
+            images: Images::default(),
+            files: HashMap::new(),
+            kernel,
+            names: 0,
+            length: 0,
+        }
     }
 
     /// A mapping says which file it is of.
     pub(super) fn identify(&mut self, path: &str, id: &[u8]) {
-        self.build_ids.entry(path.to_owned()).or_insert_with(|| digits(id));
+        self.build_ids.tell(path, id);
     }
 
     /// The function of a program at `offset` of the file at `path`.
@@ -55,23 +66,36 @@ impl Symbols {
             if let Some(file) = file {
                 self.images.files().put(path, file);
             }
+            self.length += path.len() as u64;
         }
         self.images.function(path, offset)
     }
 
+    /// Bytes of memory that what the recording told takes, at most; not the symbols of files that are here.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        (self.names + self.files.len() as u64) * ENTRY_BYTES + self.length
+    }
+
+    fn count(&mut self, name: &str) {
+        self.names += 1;
+        self.length += name.len() as u64;
+    }
+
     /// The kernel or a module of it is mapped.
     pub(super) fn map_kernel(&mut self, map: &Map) {
+        self.count(&map.path);
         self.kernel.map(map);
     }
 
     /// The kernel has made code: a program of BPF, a trampoline.
     pub(super) fn made(&mut self, address: u64, length: u64, name: String) {
+        self.count(&name);
         self.kernel.made.insert(address, (address.saturating_add(length), name));
     }
 
     /// The function of the kernel at `address`, or the name of its module in brackets.
     pub(super) fn of_kernel(&mut self, address: u64) -> &str {
-        let id = self.build_ids.get(KERNEL).map(String::as_str);
+        let id = self.build_ids.get(KERNEL);
         self.kernel.resolve(address, id)
     }
 

@@ -13,7 +13,7 @@ fn file(bytes: &[u8]) -> File {
 }
 
 fn read(bytes: &[u8]) -> Result<Imported, String> {
-    read_perf_data(&file(bytes), Nanos(7))
+    super::read(&file(bytes), Nanos(7))
 }
 
 fn words(words: &[u64]) -> Vec<u8> {
@@ -124,7 +124,7 @@ fn a_sample_is_named_by_what_held_at_its_time() {
         let (parent, path) = (of("cat"), "/none/cat".to_owned());
         assert!(all.samples.stacks.iter().all(|stack| &*stack.process == "cat"), "{all:?}");
         let in_user = all.samples.stacks.iter().find(|stack| stack.kernel.is_empty()).unwrap();
-        let frames: Vec<_> = in_user.user.iter().map(place).collect();
+        let frames: Vec<_> = in_user.user.iter().map(|frame| place(frame)).collect();
         assert_eq!(frames, [(path.clone(), 0x10), (path.clone(), 0x20)]);
         let in_kernel = all.samples.stacks.iter().find(|stack| !stack.kernel.is_empty()).unwrap();
         assert_eq!((&*in_kernel.kernel[0], place(&in_kernel.user[0])), ("bpf_prog", (path, 0x10)));
@@ -166,6 +166,36 @@ fn what_cannot_be_read_is_said_in_one_line() {
         let why = read(bytes).unwrap_err();
         assert!(why.contains(want) && !why.contains('\n'), "{why}, not {want}");
     }
+}
+
+/// Each section lies within the file; together they are more than it.
+#[test]
+fn sections_are_together_no_longer_than_the_file() {
+    let good = whole(&records());
+    let entry = [attribute(), words(&[0, good.len() as u64 / 2])].concat();
+    let mut bytes = good.clone();
+    bytes.extend(entry.repeat(100));
+    bytes[24..32].copy_from_slice(&(good.len() as u64).to_ne_bytes());
+    bytes[32..40].copy_from_slice(&(entry.len() as u64 * 100).to_ne_bytes());
+    let why = read(&bytes).unwrap_err();
+    assert!(why.contains("list of event numbers overlaps"), "{why}");
+}
+
+/// Each child copies its parent's mappings with its first own one.
+#[test]
+fn mappings_that_are_copied_count() {
+    let mut records: Vec<Vec<u8>> = (0..3000).map(|n| mapped(1, n << 12, "/none", n + 1)).collect();
+    records.push(sample(1, 3001, 2, &[USER, 0x1010]));
+    let good = read(&whole(&records)).map(|all| all.samples.stacks.len());
+    assert_eq!(good, Ok(1));
+    for pid in 2_i32..200 {
+        let at = 4000 + 2 * u64::from(pid.cast_unsigned());
+        let fork = words(&[pair(pid, 1), pair(pid, 1), at]);
+        records.push(trailed(b::PERF_RECORD_FORK, 0, &fork, at));
+        records.push(mapped(pid, 7 << 40, "/none", at + 1));
+    }
+    let why = read(&whole(&records)).unwrap_err();
+    assert!(why.contains("more than 2 times its length"), "{why}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::profile::{Clock, ProfiledStack, StackSamples, UserFrame};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A stack as it was seen.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -132,12 +133,16 @@ impl Counts {
             *named.entry((stack.process, names, stack.user.as_slice())).or_default() += count;
         }
         let mut names = Texts::default();
+        let mut frames: HashMap<Code, Arc<UserFrame>> = HashMap::new();
+        let mut frame = |code: &Code| {
+            Arc::clone(frames.entry(*code).or_insert_with(|| Arc::new(self.frame(*code))))
+        };
         let mut stacks: Vec<ProfiledStack> = named
             .into_iter()
             .map(|((process, kernel, user), count)| ProfiledStack {
                 process: self.spaces.text(process),
                 kernel: kernel.into_iter().map(|name| names.shared(name)).collect(),
-                user: user.iter().map(|code| self.frame(*code)).collect(),
+                user: user.iter().map(&mut frame).collect(),
                 count,
             })
             .collect();
@@ -165,7 +170,7 @@ impl Counts {
     }
 }
 
-fn place(frame: &UserFrame) -> (&str, Bytes) {
+fn place(frame: &Arc<UserFrame>) -> (&str, Bytes) {
     (&frame.path, frame.offset_bytes)
 }
 
@@ -223,18 +228,17 @@ mod tests {
             ],
         );
         let samples = all.resolve(&symbols, Nanos(500));
-        let frame = |offset| UserFrame {
-            path: "/bin/cat".into(),
-            offset_bytes: Bytes(offset),
-            function: None,
-            maker: None,
+        let frame = |offset| {
+            let (path, offset_bytes) = ("/bin/cat".into(), Bytes(offset));
+            Arc::new(UserFrame { path, offset_bytes, function: None, maker: None })
         };
-        let stack = |process: &str, kernel: &[&str], user: Vec<UserFrame>, count| ProfiledStack {
-            process: process.into(),
-            kernel: kernel.iter().map(|name| (*name).into()).collect(),
-            user,
-            count,
-        };
+        let stack =
+            |process: &str, kernel: &[&str], user: Vec<Arc<UserFrame>>, count| ProfiledStack {
+                process: process.into(),
+                kernel: kernel.iter().map(|name| (*name).into()).collect(),
+                user,
+                count,
+            };
         let want = [
             stack("cat", &["_copy_to_iter", "filemap_read"], vec![frame(0x10)], 2),
             stack("cat", &[], vec![frame(0x20), frame(0x30)], 1),
