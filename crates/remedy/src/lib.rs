@@ -46,7 +46,7 @@ mod working_set;
 
 pub use heap_mthp::NAME as HEAP_MTHP;
 pub use pool::NAME as POOL;
-pub use registry::{RemedyError, all, clash, find, misfit, parse_list, unseen};
+pub use registry::{RemedyError, all, clash, derived, find, misfit, parse_list, unseen};
 pub use remedy::{Evidence, Mechanism, Remedy};
 pub use target::Target;
 pub use text_huge::code_files;

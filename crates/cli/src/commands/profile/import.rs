@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::profile::Facts;
 use pagewise_kernel::clock;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
 use pagewise_observe::import::{Imported, is_perf_data, read, read_perf_data};
@@ -49,7 +50,7 @@ fn import(file: &Path, period: Nanos) -> Result<Imported, Failure> {
     let refused = |why: String| Failure::usage(format!("`{shown}`: {why}"));
     let from = match file.to_str() {
         Some("-") => File::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(cannot)?),
-        _ => File::open(file).map_err(cannot)?,
+        _ => open_regular(file).map_err(|error| cannot(error.source))?.0,
     };
     let mut text = BufReader::with_capacity(BUFFER, &from);
     let imported = if is_perf_data(text.fill_buf().map_err(cannot)?) {
