@@ -20,6 +20,7 @@
 
 use crate::args::Percent;
 use crate::failure::Failure;
+use pagewise_kernel::file_view::read_at_most;
 use pagewise_model::check::CheckLimits;
 use pagewise_model::fault::Budgets;
 use pagewise_model::{Bytes, Nanos};
@@ -30,6 +31,9 @@ use std::ffi::OsString;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+
+/// Largest file of budgets that is read.
+const LARGEST: Bytes = Bytes::mib(1);
 
 /// Where all keys are shown.
 pub(crate) const KEYS: &str = "pagewise check --help shows an example with every key";
@@ -127,10 +131,12 @@ where
 /// One line that names file, line and key.
 pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| {
-        Failure::usage(format!("cannot read budgets `{shown}`: {e}"))
+    let cannot = |why: String| {
+        Failure::usage(format!("cannot read budgets `{shown}`: {why}"))
             .with_help(format!("write {NAME} here, or name a file; {KEYS}"))
-    })?;
+    };
+    let text = read_at_most(path, LARGEST).map_err(|error| cannot(error.source.to_string()))?;
+    let text = String::from_utf8(text).map_err(|_| cannot("it is not UTF-8".to_owned()))?;
     let wrong = |why| Failure::usage(format!("`{shown}` {why}")).with_help(KEYS);
     let all = parse(&text).map_err(wrong)?;
     all.into_iter().map(|(name, entry)| named(name, entry).map_err(wrong)).collect()

@@ -3,6 +3,7 @@
 use crate::remedy::Remedy;
 use crate::target::Target;
 use pagewise_model::machine::Machine;
+use pagewise_model::name::is_in_line;
 use pagewise_model::plan::Dose;
 
 static ALL: [&dyn Remedy; 14] = [
@@ -74,31 +75,12 @@ pub enum RemedyError {
     /// A parameter that the remedy does not take.
     #[error("remedy `{remedy}`: {why}")]
     Parameter { remedy: &'static str, why: String },
+    /// A character that would end a line of a script.
+    #[error("the remedy {0:?} holds a control character")]
+    Control(String),
     /// The same remedy with the same parameter twice.
     #[error("`{0}` is named twice")]
     Twice(String),
-}
-
-/// Doses of a saved run, made again from their names: what a file says that they set is not used.
-///
-/// # Errors
-/// Names the first dose that this program does not make.
-pub fn derived(saved: &[Dose], machine: &Machine) -> Result<Vec<Dose>, RemedyError> {
-    saved.iter().map(|dose| named(&dose.remedy, machine, |_| dose.parameter.clone())).collect()
-}
-
-/// The dose of a remedy by its name, with the parameter that is chosen for it.
-fn named(
-    name: &str,
-    machine: &Machine,
-    parameter: impl Fn(&dyn Remedy) -> String,
-) -> Result<Dose, RemedyError> {
-    let remedy = find(name).ok_or_else(|| RemedyError::Unknown {
-        name: name.to_owned(),
-        known: ALL.iter().map(|r| r.name()).collect::<Vec<_>>().join(", "),
-    })?;
-    let dose = remedy.dose(&parameter(remedy), machine);
-    dose.map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })
 }
 
 /// Doses from a comma-separated list `name[=parameter],...`; an empty list is no dose. `target` is
@@ -114,16 +96,45 @@ pub fn parse_list(
     let mut doses: Vec<Dose> = Vec::new();
     for entry in list.split(',').map(str::trim).filter(|e| !e.is_empty()) {
         let (name, parameter) = entry.split_once('=').unwrap_or((entry, ""));
-        let dose = named(name, machine, |remedy| match parameter {
-            "" => remedy.parameter_for(target),
-            typed => typed.to_owned(),
-        })?;
+        let remedy = known(name)?;
+        let chosen = || remedy.parameter_for(target);
+        let parameter = if parameter.is_empty() { chosen() } else { parameter.to_owned() };
+        let dose = dose_of(remedy, &parameter, machine)?;
         if doses.iter().any(|d| d.spec() == dose.spec()) {
             return Err(RemedyError::Twice(dose.spec()));
         }
         doses.push(dose);
     }
     Ok(doses)
+}
+
+fn known(name: &str) -> Result<&'static dyn Remedy, RemedyError> {
+    find(name).ok_or_else(|| RemedyError::Unknown {
+        name: name.to_owned(),
+        known: ALL.iter().map(|r| r.name()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+fn dose_of(
+    remedy: &'static dyn Remedy,
+    parameter: &str,
+    machine: &Machine,
+) -> Result<Dose, RemedyError> {
+    if !is_in_line(parameter) {
+        return Err(RemedyError::Control(format!("{}={parameter}", remedy.name())));
+    }
+    let dose = remedy.dose(parameter, machine);
+    dose.map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })
+}
+
+/// The doses of a saved run as this pagewise makes them on this machine: by their remedies and parameters. What
+/// the file says that they do is not used.
+///
+/// # Errors
+/// Names the first that is not to be had here.
+pub fn derived(saved: &[Dose], machine: &Machine) -> Result<Vec<Dose>, RemedyError> {
+    let again = |dose: &Dose| dose_of(known(&dose.remedy)?, &dose.parameter, machine);
+    saved.iter().map(again).collect()
 }
 
 #[cfg(test)]
@@ -156,19 +167,6 @@ mod tests {
     use pagewise_model::look::Allocator;
 
     #[test]
-    fn what_a_saved_dose_sets_is_not_believed() {
-        let own = parse("malloc-keep=64M,heap-huge=inject").unwrap();
-        let mut forged = own.clone();
-        forged[0].settings.env.clear();
-        forged[1].settings.jvm_options.push("-javaagent:x".to_owned());
-        assert_eq!(derived(&forged, &machine()).unwrap(), own);
-        forged[0].parameter = "64M\nLD_PRELOAD=x".to_owned();
-        assert!(matches!(derived(&forged, &machine()), Err(RemedyError::Parameter { .. })));
-        forged[0].remedy = "preload".to_owned();
-        assert!(matches!(derived(&forged, &machine()), Err(RemedyError::Unknown { .. })));
-    }
-
-    #[test]
     fn lists_are_parsed_and_refused_by_name() {
         let doses = parse("pipe-grow=256K, heap-small").unwrap();
         assert_eq!(
@@ -181,6 +179,24 @@ mod tests {
         assert!(parse("heap-small=3").is_err());
         assert!(parse("place,place").is_err());
         assert!(parse("pipe-grow=3M").is_err());
+    }
+
+    #[test]
+    fn a_saved_dose_does_what_its_remedy_does() {
+        let honest = parse("malloc-keep=64M,pipe-grow").unwrap();
+        let mut saved = honest.clone();
+        saved[0].settings.env.clear();
+        saved[1].settings.cpus = Some(vec![7]);
+        saved[1].settings.env.clone_from(&honest[0].settings.env);
+        assert_eq!(derived(&saved, &machine()).unwrap(), honest);
+        let of = |remedy: &str, parameter: &str| {
+            let mut dose = honest[0].clone();
+            (dose.remedy, dose.parameter) = (remedy.to_owned(), parameter.to_owned());
+            derived(&[dose], &machine()).unwrap_err().to_string()
+        };
+        assert!(of("heap-hugo", "").starts_with("unknown remedy"));
+        assert!(of("malloc-keep", "64M,pipe-grow").starts_with("remedy `malloc-keep`"));
+        assert!(of("text-huge", "/a\n/b").ends_with("holds a control character"));
     }
 
     #[test]

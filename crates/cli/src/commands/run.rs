@@ -35,12 +35,6 @@ pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<Dose>, Failu
     )
 }
 
-/// Doses of a saved run, made again from their names.
-pub(super) fn derived(saved: &[Dose]) -> Result<Vec<Dose>, Failure> {
-    let machine = pagewise_kernel::machine::machine();
-    pagewise_remedy::derived(saved, &machine).map_err(|error| Failure::usage(error.to_string()))
-}
-
 /// Starts a program with remedies on.
 pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.list {

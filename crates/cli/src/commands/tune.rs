@@ -15,6 +15,7 @@ use pagewise_model::conditions::Conditions;
 use pagewise_model::guard::Guard;
 use pagewise_model::run::{Run, RunKind, StdoutTo};
 use pagewise_model::trial::Quantity;
+use pagewise_remedy::derived;
 use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::{Input, Launch};
 use pagewise_tune::live::Live;
@@ -130,9 +131,6 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
         Failure::usage(format!("cannot continue `{which}`: {why}"))
             .with_help("start a new session: pagewise tune -- CMD")
     };
-    for (_, doses) in &mut saved.doses {
-        *doses = super::run::derived(doses).map_err(|why| refused(&why.message))?;
-    }
     let is_halted = saved.experiment.as_ref().is_none_or(|e| e.halted.is_some());
     if saved.kind != RunKind::Tune || is_halted || saved.look.is_none() {
         return Err(refused("it is not a `tune` session with an arm"));
@@ -145,6 +143,9 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     }
     let request = saved_request(&saved, &then, args).map_err(|e| refused(&e.message))?;
     let machine = pagewise_kernel::machine::machine();
+    for (_, doses) in &mut saved.doses {
+        *doses = derived(doses, &machine).map_err(|error| refused(&error.to_string()))?;
+    }
     if let Some(why) = conditions::changed(&saved, &then, &machine, &request.here.program) {
         return Err(refused(&why));
     }
