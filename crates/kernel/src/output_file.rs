@@ -6,8 +6,8 @@
 //! gets a right to execute, nor a set-user-ID, set-group-ID or sticky bit: their content was another one. Where
 //! the owner cannot be kept, nothing is written.
 //!
-//! Files and FIFOs of others in sticky directories where every user may write are refused, and links of others
-//! are not followed by root: what `fs.protected_regular`, `protected_fifos` and `protected_symlinks` do
+//! Files of others in sticky directories where every user may write and FIFOs of others are refused, and links of
+//! others are not followed by root: what `fs.protected_regular`, `protected_fifos` and `protected_symlinks` do
 //! (proc_sys_fs(5)), on systems that have them off too. What is not a regular file, and our own output, are
 //! written to as they are.
 //!
@@ -36,8 +36,8 @@ pub enum OutputError {
     /// Only a link of another account leads there.
     #[error("{} {why}, so its link is not followed", .at.display())]
     Link { at: std::path::PathBuf, why: trusted_path::Doubt },
-    /// Another account made the file where every user may.
-    #[error("it belongs to another user (uid {0}), in a directory where every user may write")]
+    /// Another account made the file where every user may, or a FIFO anywhere.
+    #[error("it belongs to another user (uid {0}), who may have planted it")]
     Planted(u32),
     /// This account cannot give the new file to the owner of the old one.
     #[error("it belongs to another user (uid {0}), who cannot keep it")]
@@ -97,8 +97,16 @@ fn is_open_as(found: &Found, stream: impl AsFd) -> bool {
 /// Writes to what is there.
 fn over(found: Found, content: &[u8]) -> Result<(), OutputError> {
     let kind = FileType::from_raw_mode(found.stat.st_mode);
-    let is_plantable = matches!(kind, FileType::RegularFile | FileType::Fifo) && !found.is_magic;
-    if is_plantable && is_others_in_sticky(&found.above.stat()?, &found.stat) {
+    let is_planted = !found.is_magic
+        && match kind {
+            FileType::RegularFile => is_others_in_sticky(&found.above.stat()?, &found.stat),
+            // Its opening waits for a reader, perhaps for ever.
+            FileType::Fifo => {
+                ![0, rustix::process::geteuid().as_raw()].contains(&found.stat.st_uid)
+            }
+            _ => false,
+        };
+    if is_planted {
         return Err(OutputError::Planted(found.stat.st_uid));
     }
     if kind != FileType::RegularFile || found.is_magic {
@@ -218,6 +226,11 @@ mod tests {
         if !is_root("what_others_plant_in_shared_directories_is_refused") {
             return;
         }
+        let (_dir, own) = place(0o755);
+        let fifo = own.join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, 0o666.into(), 0).unwrap();
+        chown(&fifo, Some(STRANGER), None).unwrap();
+        assert!(refused(&fifo).contains("uid 65001"), "it would wait for a reader");
         for mode in [0o1777, 0o1775] {
             let (_dir, path) = place(mode);
             let theirs = path.join("file");

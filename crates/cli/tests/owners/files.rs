@@ -161,8 +161,7 @@ fn a_saved_run_names_no_other_file_and_writes_no_line_of_its_own() {
     // What a dose does is known here, whatever the file says.
     let mut run: serde_json::Value = serde_json::from_str(&text).unwrap();
     for dose in run["doses"].as_array_mut().unwrap() {
-        dose[1][0]["settings"]["env"] =
-            serde_json::json!([{"name": "LD_PRELOAD", "value": "/tmp/evil.so", "separator": ":"}]);
+        dose[1][0]["settings"]["env"] = serde_json::json!([{"name": "LD_PRELOAD", "separator": ":", "entries": ["/tmp/evil.so"]}]);
     }
     std::fs::write(&file, run.to_string()).unwrap();
     let shown = pagewise(at, &["apply", "run.json", "--env-file", "x.env", "--dry-run"]);

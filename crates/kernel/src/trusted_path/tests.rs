@@ -108,7 +108,7 @@ fn a_group_may_write_where_nobody_else_is_in_it() {
 #[test]
 fn a_group_is_private_by_the_files_that_list_users_and_groups() {
     let users = b"root:x:0:0::/:\nann:x:1000:1000::/:\nbob:x:1001:1001::/:\n\
-            eve:x:1002:100::/:\nold:x:1003:1000\nnot a user";
+        eve:x:1002:100::/:\nold:x:1003:1000\nnot a user";
     let groups = b"root:x:0:\nann:x:1000:\nbob:x:1001:ann\nusers:x:100:eve,ann\nself:x:50:ann\n";
     let ann = [0, 1000];
     let private = |owner_group: (u32, u32)| has_no_others(users, groups, owner_group, &ann);

@@ -9,6 +9,7 @@
 
 use super::ApplyError;
 use pagewise_kernel::trusted_path::{Doubt, doubt};
+use pagewise_model::plan::LD_PRELOAD;
 use pagewise_tracee::environment::Variables;
 use std::path::{Path, PathBuf};
 
@@ -21,8 +22,6 @@ pub(super) struct Started<'a> {
     pub(super) variables: &'a Variables,
 }
 
-/// The variable of libraries that are loaded first (ld.so(8)).
-const PRELOAD: &str = "LD_PRELOAD";
 const INSTALL: &str = "install pagewise where only root can write, such as /usr/local/bin";
 
 /// What to know of these files. `of_machine`: the change is a unit of the machine.
@@ -78,7 +77,7 @@ fn said(what: &str, path: &Path, (at, why): &(PathBuf, Doubt)) -> String {
 
 /// The libraries that are named by a path.
 fn preloaded(variables: &Variables) -> Vec<PathBuf> {
-    let lists = variables.iter().filter(|(name, _)| name == PRELOAD);
+    let lists = variables.iter().filter(|(name, _)| name == LD_PRELOAD);
     let lists = lists.map(|(_, value)| value.to_string_lossy().into_owned());
     let named =
         lists.flat_map(|list| list.split([':', ' ']).map(PathBuf::from).collect::<Vec<_>>());
@@ -133,7 +132,8 @@ mod tests {
         fs::write(&own, "").unwrap();
         std::os::unix::fs::chown(&theirs, Some(65001), None).unwrap();
         let of = |pagewise: &Path, library: &Path, program: &Path| {
-            let variables = vec![(PRELOAD.into(), format!("lib.so {}", library.display()).into())];
+            let variables =
+                vec![(LD_PRELOAD.into(), format!("lib.so {}", library.display()).into())];
             let started = Started { pagewise: Some(pagewise), program, variables: &variables };
             warnings(&started, true).map_err(|error| error.to_string())
         };
