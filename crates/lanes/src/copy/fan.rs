@@ -128,7 +128,13 @@ impl<'a> Fan<'a> {
             moved: 0,
         })?;
         let is_pipe = |to| End::of(to).is_ok_and(|end| end.kind == Kind::Pipe);
-        let outlets = self.to.iter().map(|&to| Outlet { calls, to, moved: 0, grows: is_pipe(to) });
+        let outlets = self.to.iter().map(|&to| Outlet {
+            calls,
+            to,
+            moved: 0,
+            grows: is_pipe(to),
+            interrupts: false,
+        });
         let outlets = outlets.map(Some).collect();
         let polling = Polling::new(source.kind == Kind::Pipe);
         let watched = self.to.iter().map(|&to| self.watches && is_pipe(to)).collect();
@@ -165,6 +171,15 @@ enum Shared {
     Stale,
     /// It had to be read and written by hand.
     ByHand,
+}
+
+/// Moves the `held` bytes of our pipe to a sink, by hand where the kernel refuses a splice.
+fn pass(
+    outlet: &mut Outlet<'_, impl Calls>,
+    pipe: &OwnedFd,
+    mut held: usize,
+) -> Result<(), CopyError> {
+    if outlet.splice_all(pipe, &mut held)? { Ok(()) } else { outlet.drain(pipe, held) }
 }
 
 impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
@@ -224,7 +239,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             };
             given[index] = copied;
             let to = &second.0;
-            let is_empty = self.serve(index, |outlet| outlet.splice_all(to, copied).map(drop))?;
+            let is_empty = self.serve(index, |outlet| pass(outlet, to, copied))?;
             match self.pipe() {
                 _ if is_empty => {}
                 Some((fresh, _)) => *second = fresh,
@@ -234,7 +249,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
                 return self.by_hand(first, held, &given);
             }
         }
-        let is_empty = self.serve(last, |outlet| outlet.splice_all(first, held).map(drop))?;
+        let is_empty = self.serve(last, |outlet| pass(outlet, first, held))?;
         Ok(if is_empty { Shared::Whole } else { Shared::Stale })
     }
 
@@ -261,7 +276,13 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
 
     /// What reads for all sinks together.
     fn reader(&self) -> Outlet<'a, C> {
-        Outlet { calls: self.calls, to: self.from, moved: self.moved, grows: false }
+        Outlet {
+            calls: self.calls,
+            to: self.from,
+            moved: self.moved,
+            grows: false,
+            interrupts: false,
+        }
     }
 
     /// Lets one sink have something; one that fails is left out from then on. False when it
