@@ -259,7 +259,8 @@ mod tests {
         let said = |text, name| read_text(text, name).unwrap_err();
         assert!(said(GOOD, None).contains("exactly one budget table"));
         assert_eq!(said(GOOD, Some("x")), "`FILE` has no budgets [check.x]");
-        assert!(said("", None).contains("exactly one budget table"));
+        assert!(said("\n", None).contains("exactly one budget table"));
+        assert!(said("", None).ends_with("the file is empty"));
     }
 
     #[test]

@@ -120,9 +120,10 @@ fn containers_and_environment_files_are_written_and_a_file_in_the_way_comes_back
     apply(&place, &[run, "--env-file", &env, "--yes", "--replace"]);
     let read = |file: &str| std::fs::read_to_string(file).unwrap();
     assert!(
-        read(&compose).contains("services:\n  db:\n    environment:\n      GLIBC_TUNABLES: \"")
+        read(&compose).contains("services:\n  \"db\":\n    environment:\n      GLIBC_TUNABLES: \"")
     );
-    let pod = "      - name: db\n        env:\n        - name: GLIBC_TUNABLES\n          value: \"";
+    let pod =
+        "      - name: \"db\"\n        env:\n        - name: GLIBC_TUNABLES\n          value: \"";
     assert!(read(&patch).contains(pod), "{}", read(&patch));
     assert!(read(&env).ends_with("\nGLIBC_TUNABLES=glibc.malloc.arena_max=1\n"), "{}", read(&env));
     for _ in 0..3 {

@@ -89,7 +89,8 @@ fn what_cannot_be_checked_is_one_line() {
         assert_eq!(done.status.code(), Some(2), "{done:?}");
         said(&done.stderr)
     };
-    assert!(refused("", &[]).contains("holds no budgets"));
+    assert!(refused("\n", &[]).contains("holds no budgets"));
+    assert!(refused("", &[]).contains("the file is empty"));
     assert!(refused("[check.a]\nmax-faults = 1\n", &[]).contains("has no command"));
     assert!(refused("[check.a]\n", &["b"]).contains("[check.b]"));
     assert!(refused("[check.a]\nmax-fault = 1\n", &[]).contains("line 2"));
