@@ -187,7 +187,7 @@ fn a_fifo_among_files_keeps_nobody_waiting() {
         &["cache", "restore", fifo],
         &["apply", fifo, "--env-file", "x", "--dry-run"],
         &["recheck", fifo],
-        &["check", "--budgets", fifo],
+        &["check", "--file", fifo],
         &["order", "close", fifo],
         &["run", "--with", &format!("working-set={fifo}"), "--", "/bin/true"],
     ];

@@ -136,9 +136,12 @@ fn control_other(pid: u32, arguments: &[OsString]) -> ExitCode {
 fn measure(options: &Options) -> ExitCode {
     let mut bits = 0;
     let own = format!("{}\n", std::process::id());
+    // Only a file that we wrote is taken away at the end.
+    let mut pid_file = options.pid_file.clone();
     if let Some(path) = &options.pid_file
         && let Err(error) = output_file::write(path, own.as_bytes(), part_file::PUBLIC)
     {
+        pid_file = None;
         let why = match &error {
             OutputError::Sys(error) => reason(&error.source),
             other => other.to_string(),
@@ -146,7 +149,7 @@ fn measure(options: &Options) -> ExitCode {
         tell("meter", &format!("{}: {why}", path.display()));
         bits |= NOT_DONE;
     }
-    if let Err(error) = end_on_signals(options.pid_file.clone()) {
+    if let Err(error) = end_on_signals(pid_file.clone()) {
         tell("meter", &format!("signals: {}", reason(&error)));
         bits |= NOT_DONE;
     }
@@ -155,7 +158,7 @@ fn measure(options: &Options) -> ExitCode {
         Some(_) => NOT_OPENED,
         None => transfer(options),
     };
-    remove(options.pid_file.as_deref());
+    remove(pid_file.as_deref());
     ExitCode::from(bits)
 }
 
