@@ -20,6 +20,7 @@
 
 use crate::args::Percent;
 use crate::failure::Failure;
+use pagewise_kernel::file_view::read_at_most;
 use pagewise_model::check::CheckLimits;
 use pagewise_model::fault::Budgets;
 use pagewise_model::{Bytes, Nanos};
@@ -41,6 +42,9 @@ pub(crate) const NAME: &str = "pagewise.toml";
 const USUAL_RUNS: u32 = 3;
 /// Time of a comparison with a baseline where the file names none.
 const USUAL_TIME: Nanos = Nanos::secs(120);
+
+/// Largest file: a parsed one takes some 50 times its length in memory.
+const LARGEST: Bytes = Bytes::kib(256);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,7 +124,9 @@ where
 /// One line that names file, line and key.
 pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
     let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|e| {
+    let read = read_at_most(path, LARGEST).map_err(|e| e.source);
+    let text = read.and_then(|text| String::from_utf8(text).map_err(std::io::Error::other));
+    let text = text.map_err(|e| {
         Failure::usage(format!("cannot read budgets `{shown}`: {e}"))
             .with_help(format!("write {NAME} here, or name a file; {KEYS}"))
     })?;
