@@ -3,6 +3,9 @@
  * the library that `dlopen` loads. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #define OWN __attribute__((noinline, noclone, visibility("default")))
@@ -40,6 +45,13 @@ OWN int mark_copied(int n) {
 __asm__(".text\n.globl mark_trap\n.type mark_trap, @function\nmark_trap: int3\nmov $5, %eax\nret\n"
         ".size mark_trap, . - mark_trap\n");
 int mark_trap(void);
+
+/* Few bytes, and one. */
+__asm__(".text\n.globl mark_small\n.type mark_small, @function\nmark_small: mov $1, %eax\nret\n"
+        ".size mark_small, . - mark_small\n.globl mark_smallest\n.type mark_smallest, @function\n"
+        "mark_smallest: ret\n.size mark_smallest, . - mark_smallest\n");
+int mark_small(void);
+void mark_smallest(void);
 
 static volatile sig_atomic_t caught;
 
@@ -143,6 +155,102 @@ static void *blocks_all(void *unused) {
     return (void *)(intptr_t)(mark_two(0) + 2 * is_blocked(SIGTRAP) + (unused != NULL));
 }
 
+static int is_pending(int number) {
+    sigset_t now;
+    sigpending(&now);
+    return sigismember(&now, number);
+}
+
+static void set_blocked(int how) {
+    sigset_t trap;
+    sigemptyset(&trap);
+    sigaddset(&trap, SIGTRAP);
+    sigprocmask(how, &trap, NULL);
+}
+
+static siginfo_t last;
+
+static void on_sent_trap(int number, siginfo_t *info, void *context) {
+    (void)number, (void)context;
+    last = *info;
+    caught++;
+}
+
+/* A blocked SIGTRAP waits over breakpoints, without a handler and with one, and arrives as it was sent. */
+static int pending(void) {
+    set_blocked(SIG_BLOCK);
+    int sum = mark_one(0);
+    raise(SIGTRAP);
+    sum += mark_two(0);
+    printf("pending %d blocked %d\n", is_pending(SIGTRAP), is_blocked(SIGTRAP));
+    struct sigaction action = {.sa_sigaction = on_sent_trap, .sa_flags = SA_SIGINFO};
+    sigaction(SIGTRAP, &action, NULL);
+    sum += mark_three(0);
+    printf("pending %d caught %d\n", is_pending(SIGTRAP), caught);
+    set_blocked(SIG_UNBLOCK);
+    printf("caught %d from here %d\n", caught, last.si_code == SI_TKILL && last.si_pid == getpid());
+    return sum;
+}
+
+static void blocks_in_context(int number, siginfo_t *info, void *context) {
+    (void)number, (void)info;
+    sigaddset(&((ucontext_t *)context)->uc_sigmask, SIGTRAP);
+}
+
+static void blocks_inside(int number) {
+    (void)number;
+    set_blocked(SIG_BLOCK);
+    printf("inside %d\n", is_blocked(SIGTRAP));
+}
+
+static void is_masked(int number) {
+    int before = is_blocked(SIGTRAP);
+    caught += mark_two(number) - number;
+    printf("masked %d %d\n", before, is_blocked(SIGTRAP));
+}
+
+/* Masks that handlers run with, leave behind and write into their context. */
+static int masks(void) {
+    struct sigaction action = {.sa_handler = is_masked};
+    sigfillset(&action.sa_mask);
+    sigaction(SIGUSR1, &action, NULL);
+    raise(SIGUSR1);
+    printf("after %d\n", is_blocked(SIGTRAP));
+    signal(SIGUSR2, blocks_inside);
+    raise(SIGUSR2);
+    int sum = mark_one(0);
+    printf("after %d\n", is_blocked(SIGTRAP));
+    struct sigaction context = {.sa_sigaction = blocks_in_context, .sa_flags = SA_SIGINFO};
+    sigaction(SIGUSR1, &context, NULL);
+    raise(SIGUSR1);
+    sum += mark_three(0);
+    printf("after %d\n", is_blocked(SIGTRAP));
+    return sum + caught;
+}
+
+/* Children that want to be untraced, by both calls; what they map is theirs. */
+static int untraced(void) {
+    struct clone_args arguments = {.flags = CLONE_UNTRACED, .exit_signal = SIGCHLD};
+    int sum = mark_one(0);
+    for (int way = 0; way < 2; way++) {
+        pid_t child = way == 0 ? syscall(SYS_clone3, &arguments, sizeof arguments)
+                               : syscall(SYS_clone, CLONE_UNTRACED | SIGCHLD, 0, 0, 0, 0);
+        if (child == 0) {
+            void *memory = mmap(NULL, 1 << 21, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (memory == MAP_FAILED || open("/proc/self/maps", O_RDONLY) < 0)
+                _exit(99);
+            if (unlink("/nonexistent/file") == 0 || errno != ENOENT)
+                _exit(98);
+            _exit(mark_two(way) + mark_three(way));
+        }
+        int status = status_of(child);
+        printf("child %d\n", status);
+        sum += status >> 8;
+    }
+    printf("flags %d\n", arguments.flags == CLONE_UNTRACED);
+    return sum;
+}
+
 /* SIGTRAP is blocked with a handler, in this thread and another one, then ignored. */
 static int blocked(void) {
     struct sigaction action = {.sa_handler = on_trap}, now;
@@ -186,6 +294,15 @@ static int copies(void) {
     signal(SIGTRAP, on_trap);
     int (*call)(void) = (int (*)(void))executable(made, sizeof made);
     sum += call() + call();
+    /* The function alone, and what follows is another's. */
+    unsigned char small[16];
+    memset(small, 0x77, sizeof small);
+    memcpy(small, (void *)mark_small, 6);
+    int (*other)(void) = (int (*)(void))executable(small, sizeof small);
+    sum += other() + other();
+    memcpy(small, (void *)mark_smallest, 1);
+    void (*none)(void) = (void (*)(void))executable(small, sizeof small);
+    none();
     return sum + caught;
 }
 
@@ -236,6 +353,12 @@ int main(int count, char **argv) {
         sum = signals();
     else if (strcmp(how, "blocked") == 0)
         sum = blocked();
+    else if (strcmp(how, "pending") == 0)
+        sum = pending();
+    else if (strcmp(how, "masks") == 0)
+        sum = masks();
+    else if (strcmp(how, "untraced") == 0)
+        sum = untraced();
     else if (strcmp(how, "copies") == 0)
         sum = copies();
     else if (strcmp(how, "covers") == 0)

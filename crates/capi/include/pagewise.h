@@ -8,9 +8,12 @@
  * SIGPIPE unless the program ignores it. -ENOTRECOVERABLE is a fault of the library itself: free the
  * objects that the call used, and do nothing else with them.
  *
+ * Signals: a wait that a handler interrupts ends with -EINTR, and nothing is lost: call again. The system goes on
+ * by itself after a handler that was set with SA_RESTART, except in a wait of a writer or reader.
+ *
  * Threads: functions may be called from any thread. Frozen bytes may be used by many threads at the same
- * time; a writer, a reader or a draft by one at a time, and by another one later. The library starts no
- * threads. After fork(2), a child may use frozen bytes; drafts are not there, and ends of pipes are shared.
+ * time; calls on a writer or reader take turns; a draft or copier is used by one thread at a time. The library
+ * starts no threads. After fork(2), a child may use frozen bytes; drafts are not there, and ends of pipes are shared.
  *
  * Objects belong to the caller until the function that frees them. */
 
@@ -24,7 +27,7 @@
  The interface that this header describes. It is raised when programs that were compiled with an
  older header cannot use the library any more. New functions do not raise it.
  */
-#define PAGEWISE_ABI_VERSION 1
+#define PAGEWISE_ABI_VERSION 2
 
 /*
  For `limit`: copy until the end of the source.
@@ -84,6 +87,11 @@
 #define PAGEWISE_RANDOM 1
 
 /*
+ A copy that signals interrupt, and that goes on afterwards. One thread at a time may use it.
+ */
+typedef struct pagewise_copier pagewise_copier;
+
+/*
  Bytes that are still written, until they are frozen.
  */
 typedef struct pagewise_draft pagewise_draft;
@@ -94,12 +102,12 @@ typedef struct pagewise_draft pagewise_draft;
 typedef struct pagewise_frozen pagewise_frozen;
 
 /*
- The end of a pipe that reads, or any other descriptor. One thread at a time may use it.
+ The end of a pipe that reads, or any other descriptor. Calls of several threads take turns.
  */
 typedef struct pagewise_reader pagewise_reader;
 
 /*
- The end of a pipe that writes, or any other descriptor. One thread at a time may use it.
+ The end of a pipe that writes, or any other descriptor. Calls of several threads take turns.
  */
 typedef struct pagewise_writer pagewise_writer;
 
@@ -154,9 +162,10 @@ const char *pagewise_error_message(void);
  Copies from `in_fd` to `out_fd` until the end of the source, at most `limit` bytes, exactly and by
  the fastest safe way. Both descriptors may be anything, and stay open. Nothing beyond `limit` is taken
  from the source. `flags` is 0 or a sum of `PAGEWISE_LIVE`, `PAGEWISE_GROW_SOURCE` and
- `PAGEWISE_KEEP_CAPACITY`. Signals do not interrupt it.
+ `PAGEWISE_KEEP_CAPACITY`.
 
- Returns 0 or a negative errno. `*copied` is set in both cases, unless `copied` is NULL.
+ Returns 0 or a negative errno: -EINTR after a signal, but only where no byte is on the way, so that nothing is
+ lost; `pagewise_copier_run` reports each signal. `*copied` is set in all cases, unless `copied` is NULL.
 
  Requires: `copied` is NULL or points to a place for the result.
  */
@@ -165,6 +174,40 @@ int pagewise_copy(int in_fd,
                   uint64_t limit,
                   uint32_t flags,
                   pagewise_copied *copied);
+
+/*
+ Makes a copy as `pagewise_copy` does, which `pagewise_copier_run` runs. Both descriptors must stay open
+ until `pagewise_copier_free`.
+
+ Returns 0 or a negative errno.
+
+ Requires: `copier` points to a place for a pointer.
+ */
+int pagewise_copier_new(int in_fd,
+                        int out_fd,
+                        uint64_t limit,
+                        uint32_t flags,
+                        pagewise_copier **copier);
+
+/*
+ Copies until the end. After -EINTR, call it again to go on, or free the copier to give up: bytes that were
+ taken from the source and not yet written are lost then.
+
+ Returns 0 or a negative errno: -EINTR after a signal and after every 64 MiB. `*copied` counts all runs, and is
+ set in all cases, unless `copied` is NULL.
+
+ Requires: `copier` comes from `pagewise_copier_new` and was not freed, and no other call uses it. `copied` is NULL or
+ points to a place for the result.
+ */
+int pagewise_copier_run(pagewise_copier *copier,
+                        pagewise_copied *copied);
+
+/*
+ Frees a copier. NULL is allowed.
+
+ Requires: `copier` is NULL or comes from `pagewise_copier_new` and was not freed, and no call uses it.
+ */
+void pagewise_copier_free(pagewise_copier *copier);
 
 /*
  Makes a draft of `length` bytes, which are zero.
@@ -252,8 +295,8 @@ int pagewise_frozen_memfd(const pagewise_frozen *frozen);
  Sends `length` bytes from `start` on, all of them, to any descriptor, and sleeps while that is full: into
  a pipe by reference, elsewhere by write(2). `pagewise_writer_send` waits adaptively.
 
- Returns 0 or a negative errno: -EINVAL for bytes beyond the end. `*taken` is set to the number
- of bytes that were sent, in both cases, unless `taken` is NULL.
+ Returns 0 or a negative errno: -EINVAL for bytes beyond the end, -EINTR after a signal: send the rest
+ again. `*taken` is set to the number of bytes that were sent, in all cases, unless `taken` is NULL.
 
  Requires: `frozen` was made here and not freed. `taken` is NULL or points to a number.
  */
@@ -287,23 +330,25 @@ int pagewise_writer_new(int fd,
 /*
  Writes some of `length` bytes, as write(2) does.
 
- Returns the number of bytes, or a negative errno: -EINTR after a signal. -EPIPE comes with SIGPIPE
- unless the program ignores it.
+ Returns the number of bytes, or a negative errno: -EINTR after a signal, and now and then where the end
+ never sleeps. -EPIPE comes with SIGPIPE unless the program ignores it.
 
  Requires: `writer` comes from `pagewise_writer_new` and was not freed. `bytes` points to `length` bytes.
  */
-int64_t pagewise_writer_write(pagewise_writer *writer, const uint8_t *bytes, size_t length);
+int64_t pagewise_writer_write(const pagewise_writer *writer,
+                              const uint8_t *bytes,
+                              size_t length);
 
 /*
  Sends `length` bytes of `frozen` from `start` on, all of them: into a pipe by reference, elsewhere by
  write(2). They can be sent again immediately.
 
- Returns 0 or a negative errno: -EINVAL for bytes beyond the end. `*taken` is set to the number
- of bytes that were sent, in both cases, unless `taken` is NULL.
+ Returns 0 or a negative errno: -EINVAL for bytes beyond the end, -EINTR after a signal: send the rest
+ again. `*taken` is set to the number of bytes that were sent, in all cases, unless `taken` is NULL.
 
  Requires: `writer` and `frozen` were made here and not freed. `taken` is NULL or points to a number.
  */
-int pagewise_writer_send(pagewise_writer *writer,
+int pagewise_writer_send(const pagewise_writer *writer,
                          const pagewise_frozen *frozen,
                          size_t start,
                          size_t length,
@@ -315,6 +360,14 @@ int pagewise_writer_send(pagewise_writer *writer,
  Requires: `writer` comes from `pagewise_writer_new` and was not freed.
  */
 size_t pagewise_writer_capacity(const pagewise_writer *writer);
+
+/*
+ Ends the call that another thread makes, and every later one, with -ECANCELED: for a thread that closes
+ an end while others use it. A signal handler may call it. NULL is allowed.
+
+ Requires: `writer` is NULL or comes from `pagewise_writer_new` and was not freed.
+ */
+void pagewise_writer_stop(const pagewise_writer *writer);
 
 /*
  Closes the descriptor of an end and frees it. NULL is allowed.
@@ -338,23 +391,32 @@ int pagewise_reader_new(int fd,
 /*
  Reads at most `length` bytes, as read(2) does: what is there, however little.
 
- Returns the number of bytes, 0 at the end, or a negative errno: -EINTR after a signal.
+ Returns the number of bytes, 0 at the end, or a negative errno: -EINTR after a signal, and now and then
+ where the end never sleeps.
 
  Requires: `reader` comes from `pagewise_reader_new` and was not freed. `into` points to `length` bytes, which hold
  something: zeroes will do.
  */
-int64_t pagewise_reader_read(pagewise_reader *reader,
+int64_t pagewise_reader_read(const pagewise_reader *reader,
                              uint8_t *into,
                              size_t length);
 
 /*
- Throws the next `bytes` bytes away. Those in a pipe are not touched.
+ Throws the next `bytes` bytes away, or fewer after a signal. Those in a pipe are not touched.
 
- Returns their number, which is smaller only at the end, or a negative errno.
+ Returns their number, 0 at the end, or a negative errno: -EINTR after a signal before the first.
 
  Requires: `reader` comes from `pagewise_reader_new` and was not freed.
  */
-int64_t pagewise_reader_skip(pagewise_reader *reader, uint64_t bytes);
+int64_t pagewise_reader_skip(const pagewise_reader *reader, uint64_t bytes);
+
+/*
+ Ends the call that another thread makes, and every later one, with -ECANCELED: for a thread that closes
+ an end while others use it. A signal handler may call it. NULL is allowed.
+
+ Requires: `reader` is NULL or comes from `pagewise_reader_new` and was not freed.
+ */
+void pagewise_reader_stop(const pagewise_reader *reader);
 
 /*
  Closes the descriptor of an end and frees it. NULL is allowed.

@@ -1,7 +1,8 @@
 //! The copy engine.
 
 use crate::error::{Failure, answer};
-use pagewise_lanes::{Copy, Side, Way};
+use crate::frozen::{free, put_new};
+use pagewise_lanes::{Copy, CopyError, Resumable, Side, Way};
 use rustix::io::Errno;
 use std::ffi::{c_char, c_int};
 use std::os::fd::BorrowedFd;
@@ -26,6 +27,9 @@ pub const PAGEWISE_SOURCE: i32 = 1;
 /// For `side`: the sink could not be written.
 pub const PAGEWISE_SINK: i32 = 2;
 
+/// Bytes after which a copier lets its caller look for signals.
+const PAUSE: u64 = 64 * 1024 * 1024;
+
 /// What a copy did.
 #[repr(C)]
 #[derive(Debug, Clone, Default)]
@@ -41,9 +45,10 @@ pub struct Copied {
 /// Copies from `in_fd` to `out_fd` until the end of the source, at most `limit` bytes, exactly and by
 /// the fastest safe way. Both descriptors may be anything, and stay open. Nothing beyond `limit` is taken
 /// from the source. `flags` is 0 or a sum of `PAGEWISE_LIVE`, `PAGEWISE_GROW_SOURCE` and
-/// `PAGEWISE_KEEP_CAPACITY`. Signals do not interrupt it.
+/// `PAGEWISE_KEEP_CAPACITY`.
 ///
-/// Returns 0 or a negative errno. `*copied` is set in both cases, unless `copied` is NULL.
+/// Returns 0 or a negative errno: -EINTR after a signal, but only where no byte is on the way, so that nothing is
+/// lost; `pagewise_copier_run` reports each signal. `*copied` is set in all cases, unless `copied` is NULL.
 ///
 /// # Safety
 ///
@@ -58,27 +63,105 @@ pub unsafe extern "C" fn pagewise_copy(
 ) -> c_int {
     answer(|| {
         let mut result = Copied::default();
-        let ended = copy((in_fd, out_fd), limit, flags, &mut result);
+        // SAFETY: the caller keeps both open during the call.
+        let made = unsafe { copier(in_fd, out_fd, limit, flags, &mut result) };
+        let ended = made.and_then(|mut copier| {
+            loop {
+                match copier.run(u64::MAX, &mut result) {
+                    Err(failure) if failure.is_interrupted() && copier.0.holds() => {}
+                    ended => break ended,
+                }
+            }
+        });
         // SAFETY: by the contract of this function.
         unsafe { put(copied, result) };
         ended
     })
 }
 
-fn copy(
-    (from, to): (c_int, c_int),
+/// Makes a copy as `pagewise_copy` does, which `pagewise_copier_run` runs. Both descriptors must stay open
+/// until `pagewise_copier_free`.
+///
+/// Returns 0 or a negative errno.
+///
+/// # Safety
+///
+/// `copier` points to a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_copier_new(
+    in_fd: c_int,
+    out_fd: c_int,
+    limit: u64,
+    flags: u32,
+    copier: *mut *mut Copier,
+) -> c_int {
+    answer(|| {
+        // SAFETY: the caller keeps both open while the copier lives.
+        let made = unsafe { self::copier(in_fd, out_fd, limit, flags, &mut Copied::default()) }?;
+        // SAFETY: by the contract of this function.
+        unsafe { put_new(copier, made) }
+    })
+}
+
+/// Copies until the end. After -EINTR, call it again to go on, or free the copier to give up: bytes that were
+/// taken from the source and not yet written are lost then.
+///
+/// Returns 0 or a negative errno: -EINTR after a signal and after every 64 MiB. `*copied` counts all runs, and is
+/// set in all cases, unless `copied` is NULL.
+///
+/// # Safety
+///
+/// `copier` comes from `pagewise_copier_new` and was not freed, and no other call uses it. `copied` is NULL or
+/// points to a place for the result.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_copier_run(copier: *mut Copier, copied: *mut Copied) -> c_int {
+    answer(|| {
+        // SAFETY: by the contract of this function.
+        let copier = unsafe { copier.as_mut() };
+        let copier = copier.ok_or_else(|| Failure::argument("an object is missing"))?;
+        let mut result = Copied::default();
+        let ended = copier.run(PAUSE, &mut result);
+        // SAFETY: by the contract of this function.
+        unsafe { put(copied, result) };
+        ended
+    })
+}
+
+/// Frees a copier. NULL is allowed.
+///
+/// # Safety
+///
+/// `copier` is NULL or comes from `pagewise_copier_new` and was not freed, and no call uses it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_copier_free(copier: *mut Copier) {
+    // SAFETY: by the contract of this function.
+    unsafe { free(copier) };
+}
+
+/// A copy that signals interrupt, and that goes on afterwards. One thread at a time may use it.
+#[derive(Debug)]
+pub struct Copier(Resumable<'static>);
+
+/// A copy of the caller's descriptors.
+///
+/// # Safety
+///
+/// They stay open while the copier lives.
+unsafe fn copier(
+    from: c_int,
+    to: c_int,
     limit: u64,
     flags: u32,
     result: &mut Copied,
-) -> Result<(), Failure> {
+) -> Result<Copier, Failure> {
     if flags & !(PAGEWISE_LIVE | PAGEWISE_GROW_SOURCE | PAGEWISE_KEEP_CAPACITY) != 0 {
-        return Err(Failure::argument("pagewise_copy: unknown flags"));
+        return Err(Failure::argument("unknown flags"));
     }
-    // SAFETY: the caller keeps it open during the call, as for read(2).
-    let from = unsafe { descriptor(from) }?;
+    // SAFETY: by the contract of this function.
+    let from: BorrowedFd<'static> = unsafe { descriptor(from) }?;
     // SAFETY: likewise.
-    let to = unsafe { descriptor(to) }?;
-    let mut copy = Copy::new(&from, &to);
+    let to: BorrowedFd<'static> = unsafe { descriptor(to) }?;
+    let mut copy = Copy::between(from, to);
     if flags & PAGEWISE_LIVE != 0 {
         copy = copy.live();
     }
@@ -91,20 +174,26 @@ fn copy(
     if limit != PAGEWISE_NO_LIMIT {
         copy = copy.limit(limit);
     }
-    match copy.run() {
-        Ok(done) => {
-            (result.bytes, result.way) = (done.bytes, text(name(done.way)));
-            Ok(())
-        }
-        Err(error) => {
-            result.bytes = error.moved;
-            result.side = match error.side {
-                Side::Source => PAGEWISE_SOURCE,
-                Side::Sink => PAGEWISE_SINK,
-            };
-            Err(error.into())
-        }
+    copy.resumable().map(Copier).map_err(|error| noted(error, result))
+}
+
+impl Copier {
+    /// Copies until the end, or `most` bytes.
+    fn run(&mut self, most: u64, result: &mut Copied) -> Result<(), Failure> {
+        let done = self.0.run(most).map_err(|error| noted(error, result))?;
+        *result = Copied { bytes: done.bytes, side: 0, way: text(name(done.way)) };
+        Ok(())
     }
+}
+
+/// An error, after its numbers were noted in the result.
+fn noted(error: CopyError, result: &mut Copied) -> Failure {
+    let side = match error.side {
+        Side::Source => PAGEWISE_SOURCE,
+        Side::Sink => PAGEWISE_SINK,
+    };
+    *result = Copied { bytes: error.moved, side, way: text("") };
+    error.into()
 }
 
 /// The call of a way.

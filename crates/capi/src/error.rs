@@ -43,6 +43,11 @@ impl Failure {
         Self::new(errno, format!("`{call}` failed: {errno}"))
     }
 
+    /// Whether a signal was the cause.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.errno == Errno::INTR
+    }
+
     /// Keeps the message for this thread; the negative errno.
     fn keep(self) -> i64 {
         let Self { errno, message } = self;

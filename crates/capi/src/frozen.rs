@@ -176,8 +176,8 @@ pub unsafe extern "C" fn pagewise_frozen_memfd(frozen: *const Frozen) -> c_int {
 /// Sends `length` bytes from `start` on, all of them, to any descriptor, and sleeps while that is full: into
 /// a pipe by reference, elsewhere by write(2). `pagewise_writer_send` waits adaptively.
 ///
-/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end. `*taken` is set to the number
-/// of bytes that were sent, in both cases, unless `taken` is NULL.
+/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end, -EINTR after a signal: send the rest
+/// again. `*taken` is set to the number of bytes that were sent, in all cases, unless `taken` is NULL.
 ///
 /// # Safety
 ///
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn pagewise_frozen_send(
         let frozen = unsafe { get(frozen) }?;
         // SAFETY: the caller keeps it open during the call.
         let fd = unsafe { descriptor(fd) }?;
-        let sent = frozen.0.send(fd, range(start, length));
+        let sent = frozen.0.send_interruptibly(fd, range(start, length));
         // SAFETY: by the contract of this function.
         unsafe { put(taken, sent.as_ref().map_or_else(|error| error.taken, |_| length)) };
         Ok(sent.map(drop)?)

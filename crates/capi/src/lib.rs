@@ -13,12 +13,14 @@ mod copy;
 mod error;
 mod frozen;
 mod pipe;
+mod shared;
 mod version;
 
 pub use choose::{Choice, PAGEWISE_RANDOM, PAGEWISE_SEQUENTIAL, pagewise_choose};
 pub use copy::{
-    Copied, PAGEWISE_GROW_SOURCE, PAGEWISE_KEEP_CAPACITY, PAGEWISE_LIVE, PAGEWISE_NO_LIMIT,
-    PAGEWISE_SINK, PAGEWISE_SOURCE, pagewise_copy,
+    Copied, Copier, PAGEWISE_GROW_SOURCE, PAGEWISE_KEEP_CAPACITY, PAGEWISE_LIVE, PAGEWISE_NO_LIMIT,
+    PAGEWISE_SINK, PAGEWISE_SOURCE, pagewise_copier_free, pagewise_copier_new, pagewise_copier_run,
+    pagewise_copy,
 };
 pub use error::pagewise_error_message;
 pub use frozen::{
@@ -29,7 +31,7 @@ pub use frozen::{
 pub use pipe::{
     PAGEWISE_WAIT_ADAPTIVE, PAGEWISE_WAIT_BLOCK, PAGEWISE_WAIT_BUSY, Reader, Writer,
     pagewise_reader_free, pagewise_reader_new, pagewise_reader_read, pagewise_reader_skip,
-    pagewise_writer_capacity, pagewise_writer_free, pagewise_writer_new, pagewise_writer_send,
-    pagewise_writer_write,
+    pagewise_reader_stop, pagewise_writer_capacity, pagewise_writer_free, pagewise_writer_new,
+    pagewise_writer_send, pagewise_writer_stop, pagewise_writer_write,
 };
 pub use version::{PAGEWISE_ABI_VERSION, pagewise_abi_version};

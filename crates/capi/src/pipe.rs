@@ -3,7 +3,8 @@
 use crate::copy::{descriptor, put};
 use crate::error::{Failure, answer, count};
 use crate::frozen::{Frozen, free, get, put_new, range, slice};
-use pagewise_lanes::pipe::{self, Options, Wait};
+use crate::shared::Shared;
+use pagewise_lanes::pipe::{self, Options, Stop, Wait};
 use rustix::io::Errno;
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
@@ -18,13 +19,13 @@ pub const PAGEWISE_WAIT_BLOCK: u32 = 1;
 /// For `wait`: never sleep. It takes a whole processor.
 pub const PAGEWISE_WAIT_BUSY: u32 = 2;
 
-/// The end of a pipe that writes, or any other descriptor. One thread at a time may use it.
+/// The end of a pipe that writes, or any other descriptor. Calls of several threads take turns.
 #[derive(Debug)]
-pub struct Writer(pipe::Writer);
+pub struct Writer(Shared<pipe::Writer>, usize);
 
-/// The end of a pipe that reads, or any other descriptor. One thread at a time may use it.
+/// The end of a pipe that reads, or any other descriptor. Calls of several threads take turns.
 #[derive(Debug)]
-pub struct Reader(pipe::Reader);
+pub struct Reader(Shared<pipe::Reader>);
 
 /// Makes an end that writes to `fd`. The descriptor is duplicated: close yours, or the reader sees no end.
 /// A pipe grows to `capacity` bytes, or as near to that as the user's limits allow; 0 leaves it unchanged,
@@ -45,46 +46,49 @@ pub unsafe extern "C" fn pagewise_writer_new(
     answer(|| {
         let options = options(wait)?.capacity(capacity);
         let made = options.writer(duplicate(fd)?).map_err(|e| Failure::of_io("fstat", &e))?;
+        let stop = new_stop()?;
+        let capacity = made.capacity();
+        let made = Writer(Shared::new(made.stopped_by(&stop), stop), capacity);
         // SAFETY: by the contract of this function.
-        unsafe { put_new(writer, Writer(made)) }
+        unsafe { put_new(writer, made) }
     })
 }
 
 /// Writes some of `length` bytes, as write(2) does.
 ///
-/// Returns the number of bytes, or a negative errno: -EINTR after a signal. -EPIPE comes with SIGPIPE
-/// unless the program ignores it.
+/// Returns the number of bytes, or a negative errno: -EINTR after a signal, and now and then where the end
+/// never sleeps. -EPIPE comes with SIGPIPE unless the program ignores it.
 ///
 /// # Safety
 ///
 /// `writer` comes from `pagewise_writer_new` and was not freed. `bytes` points to `length` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_writer_write(
-    writer: *mut Writer,
+    writer: *const Writer,
     bytes: *const u8,
     length: usize,
 ) -> i64 {
     count(|| {
         // SAFETY: by the contract of this function.
-        let writer = unsafe { get_mut(writer) }?;
+        let writer = unsafe { get(writer) }?;
         // SAFETY: by the contract of this function.
         let bytes = unsafe { slice(bytes, length) }?;
-        number("write", writer.0.write(bytes))
+        writer.0.with(|writer| number("write", writer.write(bytes)))
     })
 }
 
 /// Sends `length` bytes of `frozen` from `start` on, all of them: into a pipe by reference, elsewhere by
 /// write(2). They can be sent again immediately.
 ///
-/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end. `*taken` is set to the number
-/// of bytes that were sent, in both cases, unless `taken` is NULL.
+/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end, -EINTR after a signal: send the rest
+/// again. `*taken` is set to the number of bytes that were sent, in all cases, unless `taken` is NULL.
 ///
 /// # Safety
 ///
 /// `writer` and `frozen` were made here and not freed. `taken` is NULL or points to a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_writer_send(
-    writer: *mut Writer,
+    writer: *const Writer,
     frozen: *const Frozen,
     start: usize,
     length: usize,
@@ -92,13 +96,18 @@ pub unsafe extern "C" fn pagewise_writer_send(
 ) -> c_int {
     answer(|| {
         // SAFETY: by the contract of this function.
-        let writer = unsafe { get_mut(writer) }?;
+        let writer = unsafe { get(writer) }?;
         // SAFETY: by the contract of this function.
         let frozen = unsafe { get(frozen) }?;
-        let sent = writer.0.send(&frozen.0, range(start, length));
+        let mut sent = 0;
+        let ended = writer.0.with(|writer| {
+            let all = writer.send(&frozen.0, range(start, length));
+            sent = all.as_ref().map_or_else(|error| error.taken, |_| length);
+            Ok(all.map(drop)?)
+        });
         // SAFETY: by the contract of this function.
-        unsafe { put(taken, sent.as_ref().map_or_else(|error| error.taken, |_| length)) };
-        Ok(sent.map(drop)?)
+        unsafe { put(taken, sent) };
+        ended
     })
 }
 
@@ -110,7 +119,21 @@ pub unsafe extern "C" fn pagewise_writer_send(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_writer_capacity(writer: *const Writer) -> usize {
     // SAFETY: by the contract of this function.
-    unsafe { writer.as_ref() }.map_or(0, |writer| writer.0.capacity())
+    unsafe { writer.as_ref() }.map_or(0, |writer| writer.1)
+}
+
+/// Ends the call that another thread makes, and every later one, with -ECANCELED: for a thread that closes
+/// an end while others use it. A signal handler may call it. NULL is allowed.
+///
+/// # Safety
+///
+/// `writer` is NULL or comes from `pagewise_writer_new` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_writer_stop(writer: *const Writer) {
+    // SAFETY: by the contract of this function.
+    if let Some(writer) = unsafe { writer.as_ref() } {
+        writer.0.stop();
+    }
 }
 
 /// Closes the descriptor of an end and frees it. NULL is allowed.
@@ -141,14 +164,17 @@ pub unsafe extern "C" fn pagewise_reader_new(
     answer(|| {
         let made =
             options(wait)?.reader(duplicate(fd)?).map_err(|e| Failure::of_io("fstat", &e))?;
+        let stop = new_stop()?;
+        let made = Reader(Shared::new(made.stopped_by(&stop), stop));
         // SAFETY: by the contract of this function.
-        unsafe { put_new(reader, Reader(made)) }
+        unsafe { put_new(reader, made) }
     })
 }
 
 /// Reads at most `length` bytes, as read(2) does: what is there, however little.
 ///
-/// Returns the number of bytes, 0 at the end, or a negative errno: -EINTR after a signal.
+/// Returns the number of bytes, 0 at the end, or a negative errno: -EINTR after a signal, and now and then
+/// where the end never sleeps.
 ///
 /// # Safety
 ///
@@ -156,13 +182,13 @@ pub unsafe extern "C" fn pagewise_reader_new(
 /// something: zeroes will do.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_reader_read(
-    reader: *mut Reader,
+    reader: *const Reader,
     into: *mut u8,
     length: usize,
 ) -> i64 {
     count(|| {
         // SAFETY: by the contract of this function.
-        let reader = unsafe { get_mut(reader) }?;
+        let reader = unsafe { get(reader) }?;
         if length == 0 {
             return Ok(0);
         }
@@ -171,25 +197,39 @@ pub unsafe extern "C" fn pagewise_reader_read(
         }
         // SAFETY: by the contract of this function; nobody else uses the bytes during the call.
         let into = unsafe { std::slice::from_raw_parts_mut(into, length) };
-        number("read", reader.0.read(into))
+        reader.0.with(|reader| number("read", reader.read(into)))
     })
 }
 
-/// Throws the next `bytes` bytes away. Those in a pipe are not touched.
+/// Throws the next `bytes` bytes away, or fewer after a signal. Those in a pipe are not touched.
 ///
-/// Returns their number, which is smaller only at the end, or a negative errno.
+/// Returns their number, 0 at the end, or a negative errno: -EINTR after a signal before the first.
 ///
 /// # Safety
 ///
 /// `reader` comes from `pagewise_reader_new` and was not freed.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pagewise_reader_skip(reader: *mut Reader, bytes: u64) -> i64 {
+pub unsafe extern "C" fn pagewise_reader_skip(reader: *const Reader, bytes: u64) -> i64 {
     count(|| {
         // SAFETY: by the contract of this function.
-        let reader = unsafe { get_mut(reader) }?;
-        let skipped = reader.0.skip(bytes.min(i64::MAX as u64));
-        number("read", skipped.map(|n| n as usize))
+        let reader = unsafe { get(reader) }?;
+        let most = bytes.min(i64::MAX as u64);
+        reader.0.with(|reader| number("read", reader.skip(most).map(|n| n as usize)))
     })
+}
+
+/// Ends the call that another thread makes, and every later one, with -ECANCELED: for a thread that closes
+/// an end while others use it. A signal handler may call it. NULL is allowed.
+///
+/// # Safety
+///
+/// `reader` is NULL or comes from `pagewise_reader_new` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pagewise_reader_stop(reader: *const Reader) {
+    // SAFETY: by the contract of this function.
+    if let Some(reader) = unsafe { reader.as_ref() } {
+        reader.0.stop();
+    }
 }
 
 /// Closes the descriptor of an end and frees it. NULL is allowed.
@@ -218,18 +258,12 @@ fn options(wait: u32) -> Result<Options, Failure> {
     Ok(Options::new().wait(wait))
 }
 
+fn new_stop() -> Result<Stop, Failure> {
+    Stop::new().map_err(|error| Failure::of_io("eventfd", &error))
+}
+
 fn duplicate(fd: c_int) -> Result<OwnedFd, Failure> {
     // SAFETY: the caller keeps it open during the call.
     let fd = unsafe { descriptor(fd) }?;
     rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|errno: Errno| Failure::of_call("fcntl", errno))
-}
-
-/// An object that C holds, for a call that changes it.
-///
-/// # Safety
-///
-/// `object` is null, which is an error, or was given out and not freed, and no other call uses it.
-unsafe fn get_mut<'a, T>(object: *mut T) -> Result<&'a mut T, Failure> {
-    // SAFETY: by the contract of this function.
-    unsafe { object.as_mut() }.ok_or_else(|| Failure::argument("an object is missing"))
 }

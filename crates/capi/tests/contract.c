@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "pagewise.h"
@@ -149,6 +150,71 @@ static void ends_of_a_pipe(pagewise_frozen *frozen) {
     ASK(pagewise_reader_new(0, 17, &reader) == -EINVAL);
 }
 
+static void rang(int signal) {
+    (void)signal;
+}
+
+static void *stop_later(void *writer) {
+    usleep(30000);
+    pagewise_writer_stop(writer);
+    return NULL;
+}
+
+/* Every wait ends with -EINTR after a handler without SA_RESTART, and nothing is lost. */
+static void interrupted_waits(pagewise_frozen *frozen) {
+    struct sigaction ring = {.sa_handler = rang};
+    struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
+    static uint8_t bytes[4 << 20];
+    pagewise_copied copied;
+    pagewise_copier *copier;
+    pagewise_reader *reader;
+    pagewise_writer *writer;
+    pthread_t thread;
+    size_t taken = 0, sent = 0;
+    int ends[2], empty[2], zero = open("/dev/zero", O_RDONLY);
+
+    ASK(sigaction(SIGALRM, &ring, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+    ASK(pipe(ends) == 0 && pipe(empty) == 0);
+    ASK(pagewise_copy(empty[0], ends[1], PAGEWISE_NO_LIMIT, 0, &copied) == -EINTR && copied.bytes == 0);
+    ASK(pagewise_reader_new(empty[0], PAGEWISE_WAIT_ADAPTIVE, &reader) == 0);
+    ASK(pagewise_reader_read(reader, bytes, 1) == -EINTR && pagewise_reader_skip(reader, 1) == -EINTR);
+    ASK(write(empty[1], "abc", 3) == 3 && pagewise_reader_skip(reader, 5) == 3);
+    pagewise_reader_free(reader);
+    while (pagewise_frozen_send(frozen, ends[1], 0, LENGTH, &sent) == 0) {
+        taken += sent;
+    }
+    taken += sent;
+    ASK(strstr(pagewise_error_message(), "nterrupted") != NULL);
+    ASK(pagewise_copier_new(zero, ends[1], 4 << 20, 0, &copier) == 0);
+    ASK(pagewise_copier_run(copier, &copied) == -EINTR && copied.bytes < 4 << 20);
+    ASK(pagewise_writer_new(ends[1], PAGEWISE_WAIT_BUSY, 0, &writer) == 0);
+    ASK(pagewise_writer_write(writer, bytes, sizeof bytes) == -EINTR);
+    ASK(pagewise_writer_send(writer, frozen, 0, LENGTH, &sent) == -EINTR && sent == 0);
+    /* What was held is not lost: the pipe is read until the copy has ended. */
+    for (size_t seen = 0; seen < taken + (4 << 20);) {
+        ssize_t some = read(ends[0], bytes, 65536);
+        ASK(some > 0);
+        seen += (size_t)some;
+        if (copier != NULL && pagewise_copier_run(copier, &copied) != -EINTR) {
+            ASK(copied.bytes == 4 << 20);
+            pagewise_copier_free(copier);
+            copier = NULL;
+        }
+    }
+    ASK(copier == NULL && setitimer(ITIMER_REAL, &never, NULL) == 0);
+    pagewise_copier_free(NULL);
+    ASK(pthread_create(&thread, NULL, stop_later, writer) == 0);
+    for (int answer = 0; answer != -ECANCELED;) {
+        answer = pagewise_writer_send(writer, frozen, 0, LENGTH, NULL);
+        ASK(answer == 0 || answer == -EINTR || answer == -ECANCELED);
+    }
+    ASK(pagewise_writer_write(writer, bytes, 1) == -ECANCELED && pthread_join(thread, NULL) == 0);
+    pagewise_writer_free(writer);
+    pagewise_writer_stop(NULL);
+    pagewise_reader_stop(NULL);
+    close(ends[0]), close(ends[1]), close(empty[0]), close(empty[1]), close(zero);
+}
+
 static void choices(const char *file) {
     pagewise_choice choice;
 
@@ -169,6 +235,7 @@ int main(int count, char **words) {
     frozen = pattern();
     frozen_bytes(frozen);
     ends_of_a_pipe(frozen);
+    interrupted_waits(frozen);
     pagewise_frozen_free(frozen);
     choices(words[1]);
     puts("kept");

@@ -17,14 +17,18 @@ const HEAD: &str = "\
  * SIGPIPE unless the program ignores it. -ENOTRECOVERABLE is a fault of the library itself: free the
  * objects that the call used, and do nothing else with them.
  *
+ * Signals: a wait that a handler interrupts ends with -EINTR, and nothing is lost: call again. The system goes on
+ * by itself after a handler that was set with SA_RESTART, except in a wait of a writer or reader.
+ *
  * Threads: functions may be called from any thread. Frozen bytes may be used by many threads at the same
- * time; a writer, a reader or a draft by one at a time, and by another one later. The library starts no
- * threads. After fork(2), a child may use frozen bytes; drafts are not there, and ends of pipes are shared.
+ * time; calls on a writer or reader take turns; a draft or copier is used by one thread at a time. The library
+ * starts no threads. After fork(2), a child may use frozen bytes; drafts are not there, and ends of pipes are shared.
  *
  * Objects belong to the caller until the function that frees them. */";
 
 /// The names of the types, as C has them.
-const NAMES: [(&str, &str); 6] = [
+const NAMES: [(&str, &str); 7] = [
+    ("Copier", "pagewise_copier"),
     ("Copied", "pagewise_copied"),
     ("Draft", "pagewise_draft"),
     ("Frozen", "pagewise_frozen"),

@@ -32,8 +32,11 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+/// Largest file of budgets that is read: parsed, it takes some 50 times its length in memory.
+const LARGEST: Bytes = Bytes::kib(256);
+
 /// Where all keys are shown.
-const KEYS: &str = "pagewise check --help shows an example with every key";
+pub(crate) const KEYS: &str = "pagewise check --help shows an example with every key";
 
 /// Where it is looked for when no other file is named: in the working directory.
 pub(crate) const NAME: &str = "pagewise.toml";
@@ -42,9 +45,6 @@ pub(crate) const NAME: &str = "pagewise.toml";
 const USUAL_RUNS: u32 = 3;
 /// Time of a comparison with a baseline where the file names none.
 const USUAL_TIME: Nanos = Nanos::secs(120);
-
-/// Largest file: a parsed one takes some 50 times its length in memory.
-const LARGEST: Bytes = Bytes::kib(256);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,6 +100,13 @@ pub(crate) struct Named {
     pub(crate) baseline: Option<Baseline>,
 }
 
+impl Named {
+    /// It allows everything: nothing can break it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.limits == CheckLimits::default() && self.baseline.is_none()
+    }
+}
+
 /// A command that another must not be much slower than.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Baseline {
@@ -124,12 +131,12 @@ where
 /// One line that names file, line and key.
 pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
     let shown = path.display();
-    let read = read_at_most(path, LARGEST).map_err(|e| e.source);
-    let text = read.and_then(|text| String::from_utf8(text).map_err(std::io::Error::other));
-    let text = text.map_err(|e| {
-        Failure::usage(format!("cannot read budgets `{shown}`: {e}"))
+    let cannot = |why: String| {
+        Failure::usage(format!("cannot read budgets `{shown}`: {why}"))
             .with_help(format!("write {NAME} here, or name a file; {KEYS}"))
-    })?;
+    };
+    let text = read_at_most(path, LARGEST).map_err(|error| cannot(error.source.to_string()))?;
+    let text = String::from_utf8(text).map_err(|_| cannot("it is not UTF-8".to_owned()))?;
     let wrong = |why| Failure::usage(format!("`{shown}` {why}")).with_help(KEYS);
     let all = parse(&text).map_err(wrong)?;
     all.into_iter().map(|(name, entry)| named(name, entry).map_err(wrong)).collect()

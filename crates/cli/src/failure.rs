@@ -1,5 +1,7 @@
 //! What a failure consists of: one line, a `help:` line if there is a next step, and the exit code.
 
+use pagewise_tracee::launch::LaunchError;
+
 /// Usage error or failure.
 pub(crate) const USAGE: u8 = 2;
 /// Cannot tell, or the environment does not allow an answer.
@@ -40,9 +42,21 @@ impl std::fmt::Display for Failure {
     }
 }
 
-impl From<pagewise_tracee::launch::LaunchError> for Failure {
-    fn from(error: pagewise_tracee::launch::LaunchError) -> Self {
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
         let code = u8::try_from(error.exit_code()).unwrap_or(USAGE);
-        Self::usage(error.to_string()).with_code(code)
+        let failure = Self::usage(error.to_string()).with_code(code);
+        match error {
+            LaunchError::NotFound { program } if is_for_a_shell(&program) => {
+                let quoted = pagewise_report::quote(&program);
+                failure.with_help(format!("to have a shell read it: sh -c {quoted}"))
+            }
+            _ => failure,
+        }
     }
+}
+
+/// One word that looks like a whole command.
+fn is_for_a_shell(program: &str) -> bool {
+    program.contains(|c: char| c.is_whitespace() || "<>|&;$`*()".contains(c))
 }

@@ -4,16 +4,17 @@
 
 use crate::failure::Failure;
 use pagewise_kernel::dirs::{self, DirError};
+use pagewise_kernel::file_view::read_at_most;
+use pagewise_kernel::output_file::{self, OutputError};
 use pagewise_kernel::{SysError, part_file};
+use pagewise_model::Bytes;
 use pagewise_model::recheck::Recheck;
 use pagewise_model::run::Run;
 use pagewise_remedy::apply::record;
 use pagewise_report::number::counted;
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
-use std::io::{Error, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs;
+use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Saved runs beyond this many, less those of applied receipts, are removed, oldest first.
@@ -26,7 +27,7 @@ const MOST_ALIKE: u32 = 1000;
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
 /// Largest file that is read as a saved run: no run comes near it.
-const LARGEST: u64 = 256 << 20;
+const LARGEST: Bytes = Bytes::mib(256);
 
 fn directory() -> Result<PathBuf, Failure> {
     own_directory("runs")
@@ -82,7 +83,8 @@ fn save_in(directory: &Path, run: &mut Run) -> Result<(), Failure> {
 /// Makes a file that was not there. Where the file system cannot refuse a name that is taken, the name, which
 /// has this process and the time in it, has to do.
 fn create(path: &Path, text: &str) -> std::io::Result<()> {
-    let write = |replaces| part_file::write_whole(path, text.as_bytes(), None, replaces);
+    let write =
+        |replaces| part_file::write_whole(path, text.as_bytes(), part_file::PRIVATE, replaces);
     match write(false) {
         Err(error) if error.errno() == Some(EINVAL) && !path.exists() => write(true),
         written => written,
@@ -94,37 +96,28 @@ fn cause(error: SysError) -> Error {
     error.source
 }
 
-/// Writes a file so that it is there whole or not at all. What is not a regular file (a pipe, a
-/// device) and our own output are written to as they are.
+/// Writes a result under the name that the user gave ([`output_file`]); a new file is only for its owner.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
-    let written = match fs::metadata(path) {
-        Ok(there) if is_open_as(&there, std::io::stdout()) => {
-            std::io::stdout().lock().write_all(text.as_bytes())
-        }
-        Ok(there) if is_open_as(&there, std::io::stderr()) => {
-            std::io::stderr().lock().write_all(text.as_bytes())
-        }
-        Ok(there) if there.is_file() => {
-            // A link stays one: its target is replaced.
-            fs::canonicalize(path).and_then(|target| {
-                let permissions = Some(there.permissions());
-                part_file::write_whole(&target, text.as_bytes(), permissions, true).map_err(cause)
-            })
-        }
-        Ok(_) => OpenOptions::new()
-            .write(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(text.as_bytes())),
-        Err(_) => part_file::write_whole(path, text.as_bytes(), None, true).map_err(cause),
-    };
-    written.map_err(|e| Failure::usage(format!("cannot save `{}`: {e}", path.display())))
+    write(path, text, part_file::PRIVATE)
 }
 
-/// Writes a file that others may read, whole or not at all.
+/// As [`write_whole`]; others may read a new file.
 pub(crate) fn write_public(path: &Path, text: &str) -> Result<(), Failure> {
-    let permissions = Some(fs::Permissions::from_mode(0o644));
-    part_file::write_whole(path, text.as_bytes(), permissions, true)
-        .map_err(|e| Failure::usage(format!("cannot write `{}`: {}", path.display(), e.source)))
+    write(path, text, part_file::PUBLIC)
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    output_file::write(path, text.as_bytes(), mode).map_err(|error| {
+        let why = match &error {
+            OutputError::Sys(error) => error.source.to_string(),
+            other => other.to_string(),
+        };
+        let failure = Failure::usage(format!("cannot save `{}`: {why}", path.display()));
+        match error.help() {
+            Some(help) => failure.with_help(help),
+            None => failure,
+        }
+    })
 }
 
 /// Writes the page of run `id` where a browser finds it, over that of before; gives its file.
@@ -141,7 +134,8 @@ pub(crate) fn save_recheck(one: &Recheck) -> Result<(), Failure> {
     let path = own_directory("rechecked")?.join(format!("{}.json", one.run));
     let failed = |e: String| Failure::usage(format!("cannot save `{}`: {e}", path.display()));
     let text = serde_json::to_vec(one).map_err(|e| failed(e.to_string()))?;
-    part_file::write_whole(&path, &text, None, true).map_err(|e| failed(e.to_string()))
+    part_file::write_whole(&path, &text, part_file::PRIVATE, true)
+        .map_err(|e| failed(e.to_string()))
 }
 
 /// What became of gains, as far as it was kept. What cannot be read counts as not known. Nothing is written.
@@ -149,11 +143,8 @@ pub(crate) fn rechecks() -> Result<Vec<Recheck>, Failure> {
     let Some(state) = dirs::find_state_dir().map_err(no_state)? else { return Ok(Vec::new()) };
     let directory = state.join("rechecked");
     let texts = names(&directory).into_iter().map(|name| directory.join(format!("{name}.json")));
-    Ok(texts.filter_map(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()).collect())
-}
-
-fn is_open_as(there: &fs::Metadata, stream: impl AsFd) -> bool {
-    rustix::fs::fstat(stream).is_ok_and(|s| (s.st_dev, s.st_ino) == (there.dev(), there.ino()))
+    let read = |path: PathBuf| serde_json::from_slice(&read_at_most(&path, LARGEST).ok()?).ok();
+    Ok(texts.filter_map(read).collect())
 }
 
 /// The oldest of these runs (oldest first) that no applied receipt needs.
@@ -177,12 +168,7 @@ fn names(directory: &Path) -> Vec<String> {
 /// The saved run in a file.
 pub(crate) fn read(path: &Path) -> Result<Run, Failure> {
     let fail = |why: String| Failure::usage(format!("cannot read `{}`: {why}", path.display()));
-    let mut text = Vec::new();
-    let file = fs::File::open(path).map_err(|e| fail(e.to_string()))?;
-    file.take(LARGEST + 1).read_to_end(&mut text).map_err(|e| fail(e.to_string()))?;
-    if text.len() as u64 > LARGEST {
-        return Err(fail("larger than any saved run".to_owned()));
-    }
+    let text = read_at_most(path, LARGEST).map_err(|e| fail(e.source.to_string()))?;
     Run::from_json(&text).map_err(|e| Failure::usage(format!("`{}`: {e}", path.display())))
 }
 

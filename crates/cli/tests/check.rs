@@ -93,6 +93,18 @@ fn what_cannot_be_checked_is_one_line() {
     assert!(refused("[check.a]\nmax-faults = 1\n", &[]).contains("has no command"));
     assert!(refused("[check.a]\n", &["b"]).contains("[check.b]"));
     assert!(refused("[check.a]\nmax-fault = 1\n", &[]).contains("line 2"));
+    let empty = refused("[check.a]\ncommand = [\"true\"]\nruns = 2\n", &[]);
+    assert!(empty.contains("[check.a] has no budget") && empty.contains("help: "), "{empty}");
+    // A budget of memory is none of faults.
+    std::fs::write(
+        place.path().join("pagewise.toml"),
+        "[check.a]\ncommand = [\"true\"]\nmax-resident = \"40M\"\n",
+    )
+    .unwrap();
+    let mut faults = place.pagewise(&["faults", "--budget", "a"]);
+    let done = faults.current_dir(place.path()).output().unwrap();
+    assert_eq!(done.status.code(), Some(2), "{done:?}");
+    assert!(said(&done.stderr).contains("the budget a limits no faults"), "{done:?}");
     let done = place.pagewise(&["check", "--file", "/no/such/file"]).output().unwrap();
     assert!(said(&done.stderr).contains("/no/such/file"), "{done:?}");
 }

@@ -11,6 +11,8 @@
 mod account;
 #[path = "faults/callers.rs"]
 mod callers;
+#[path = "faults/containers.rs"]
+mod containers;
 #[allow(dead_code, reason = "the tests of experiments use the rest of it")]
 mod helper;
 #[path = "faults/killed.rs"]

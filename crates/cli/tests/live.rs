@@ -95,6 +95,55 @@ fn run_grows_the_pipe_of_a_pipeline_and_tells_when_asked() {
 }
 
 #[test]
+fn a_command_in_one_word_is_named_with_a_shell() {
+    let line = "cat < /etc/passwd";
+    for words in [
+        &["ab", "--", "true", "---", line][..],
+        &["ab", "--", line, "---", "true"],
+        &["run", "--with", "", "--", line],
+        &["tune", "--", line],
+    ] {
+        let done = Command::new(PROGRAM).args(words).output().unwrap();
+        let text = said(&done.stderr);
+        assert_eq!(done.status.code(), Some(127), "{words:?}: {text}");
+        assert!(
+            text.contains("help: to have a shell read it: sh -c 'cat < /etc/passwd'"),
+            "{text}"
+        );
+    }
+    let plain =
+        Command::new(PROGRAM).args(["run", "--with", "", "--", "nothing-x"]).output().unwrap();
+    assert!(!said(&plain.stderr).contains("sh -c"), "{plain:?}");
+}
+
+#[test]
+fn run_says_which_remedy_a_static_program_cannot_use() {
+    let place = Place::new();
+    let program = place.path().join("static");
+    if !helper::compile("mallocs.c", &["-static", "-pthread"], &program) {
+        return println!("SKIP a static program: no C compiler, or no static C library");
+    }
+    let file = program.display().to_string();
+    // Any library serves: what is preloaded is not read.
+    let with = |list: &str, words: &[&str]| {
+        let done = through(list, words).output().unwrap();
+        (said(&done.stderr), done.status.code())
+    };
+    let (said_of_tunable, _) = with("malloc-keep", &[&file]);
+    assert!(!said_of_tunable.contains("has no effect"), "{said_of_tunable}");
+    let (text, status) = with("allocator", &["true"]);
+    if status != Some(0) {
+        return println!("SKIP a static program: {text}");
+    }
+    assert!(!text.contains("has no effect"), "{text}");
+    let (text, status) = with("allocator", &[&file]);
+    let plain = Command::new(&file).status().unwrap().code();
+    assert_eq!(status, plain, "it runs all the same: {text}");
+    let named = format!("has no effect: {file} is static, so no library can be preloaded into it");
+    assert_eq!(text.lines().filter(|line| line.contains(&named)).count(), 1, "{text}");
+}
+
+#[test]
 fn a_full_disk_is_reported() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let done = Command::new(PROGRAM).arg("doctor").stdout(full).output().unwrap();

@@ -5,6 +5,8 @@
 
 #[path = "owners/directories.rs"]
 mod directories;
+#[path = "owners/files.rs"]
+mod files;
 #[allow(dead_code, reason = "other live tests use the rest")]
 mod helper;
 #[path = "owners/pool.rs"]

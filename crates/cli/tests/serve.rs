@@ -18,6 +18,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// What reads the output of `shoot`.
@@ -211,6 +213,89 @@ fn servers_that_misbehave_are_one_line_and_leave_nothing() {
     nothing_left(&place);
 }
 
+/// Answers every connection in a thread of this process, until the test ends; how many brought a request.
+fn stranger(port: u16) -> Option<(u16, Arc<AtomicU32>)> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", port)).ok()?;
+    let port = listener.local_addr().unwrap().port();
+    let met = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&met);
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            let asked = std::io::Read::read(&mut connection, &mut [0; 100]).unwrap_or(0);
+            count.fetch_add(u32::from(asked > 0), Ordering::Relaxed);
+            let _answered = std::io::Write::write_all(&mut connection, b"HTTP/1.0 200 OK\r\n\r\n");
+        }
+    });
+    Some((port, met))
+}
+
+#[test]
+fn a_port_that_is_in_use_is_refused_before_the_start() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let (port, met) = stranger(0).unwrap();
+    let own = format!("process {} (", std::process::id());
+    let expected = ["is in use before the server starts", own.as_str()];
+    let (server, load) = (format!("{port} --heap 4"), format!("{port} 500"));
+    for ready in [format!("tcp:{port}"), format!("http://127.0.0.1:{port}/")] {
+        refused(session(&place, &server, &load, &["--ready", &ready]), &expected);
+    }
+    // Readiness names no port, the load does.
+    let load = format!("{port} 500; true -p {port}");
+    refused(session(&place, &server, &load, &["--ready", "exec:true"]), &expected);
+    assert_eq!(met.load(Ordering::Relaxed), 0, "nothing was sent to the stranger");
+    nothing_left(&place);
+}
+
+#[test]
+fn no_load_reaches_a_stranger_that_was_faster_than_the_server() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let forms = ["tcp:{port}", "http://127.0.0.1:{port}/", "exec:test -e FILE.bound"];
+    for (number, ready) in forms.into_iter().enumerate() {
+        let file = place.path().join(format!("port-{number}"));
+        let name = file.display().to_string();
+        let loser = place.path().join(format!("loser-{number}"));
+        let script = format!("#!/bin/sh\necho $1 > {name}.new; mv {name}.new {name}; sleep 60\n");
+        std::fs::write(&loser, script).unwrap();
+        std::fs::set_permissions(&loser, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let faster = std::thread::spawn(move || {
+            for _ in 0..2000 {
+                std::thread::sleep(Duration::from_millis(5));
+                let Ok(text) = std::fs::read_to_string(&file) else { continue };
+                let met = stranger(text.trim().parse().unwrap()).map(|(_, met)| met);
+                std::fs::write(file.with_extension("bound"), "").unwrap();
+                return met;
+            }
+            None
+        });
+        let ready = ready.replace("FILE", &name);
+        let command = session_of(&place, &loser, "{port}", "{port} 500", &["--ready", &ready]);
+        if refused(command, &["the load would reach another program at port", "serve"]) {
+            let met = faster.join().unwrap().expect("the stranger had its port");
+            assert_eq!(met.load(Ordering::Relaxed), 0, "nothing was sent to the stranger");
+        }
+        nothing_left(&place);
+    }
+}
+
+#[test]
+fn a_directory_that_a_shell_would_split_is_refused() {
+    let _turn = only_turn();
+    let Some(place) = place() else { return };
+    let (odd, other) = (place.path().join("a b"), place.path().join("a"));
+    for dir in [&odd, &other] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    std::fs::write(other.join("precious"), "x").unwrap();
+    let more = ["--advise", "--cleanup", "rm -rf {dir}/*"];
+    let mut command = session(&place, "{port} --heap 4", "{port} 500", &more);
+    command.env("TMPDIR", &odd);
+    refused(command, &["cannot stand for {dir}", "set TMPDIR"]);
+    assert!(other.join("precious").exists());
+    nothing_left(&place);
+}
+
 #[test]
 fn a_stubborn_server_is_killed_and_named() {
     let _turn = only_turn();
@@ -369,4 +454,13 @@ fn a_user_without_rights_tunes_a_server() {
         Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
     assert!(run.diagnosis.is_some() && run.service.unwrap().first.is_some());
+    assert!(run.warnings.iter().all(|w| !w.contains("was not checked")), "{:?}", run.warnings);
+    // What may not be read may be executed, and then shows its descriptors to root only.
+    let closed = std::fs::Permissions::from_mode(0o711);
+    std::fs::set_permissions(open.path().join("served"), closed).unwrap();
+    let Some(done) = experiment(make) else { return };
+    let run =
+        Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let is_named = |w: &String| w.contains("this account cannot read the descriptors of process");
+    assert!(run.warnings.iter().any(is_named), "{:?}", run.warnings);
 }

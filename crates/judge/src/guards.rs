@@ -92,10 +92,10 @@ impl Guards {
         Self { breaking: evidence, ..self }
     }
 
-    /// The bounds.
-    #[must_use]
-    pub fn all(&self) -> Vec<Guard> {
-        self.all.iter().map(|(guard, _)| *guard).collect()
+    /// The same bounds, before any arm.
+    pub(crate) fn emptied(&self) -> Self {
+        let all = self.all.iter().map(|(guard, _)| (*guard, Race::default())).collect();
+        Self { all, ..*self }
     }
 
     /// One more arm.

@@ -10,7 +10,7 @@ use crate::error::SysError;
 use rustix::fs::{XattrFlags, fgetxattr, fgetxattr_query, flistxattr, flistxattr_query, fsetxattr};
 use rustix::io::Errno;
 use std::ffi::CString;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +36,43 @@ impl Attribute {
         fsetxattr(file, self.name.as_c_str(), &self.value, XattrFlags::empty())
             .map_err(|e| SysError::new("fsetxattr", self.label(), e))
     }
+}
+
+/// The name of the access list of a file (acl(5)).
+pub const ACCESS_LIST: &std::ffi::CStr = c"system.posix_acl_access";
+/// Bytes before the entries of an access list (linux/posix_acl_xattr.h).
+const LIST_HEAD: usize = 4;
+/// Bytes of an entry: tag, rights, id.
+const LIST_ENTRY: usize = 8;
+
+/// The access list of a file that may be open for nothing (`O_PATH`); none where the mode says all.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn access_list(file: &impl AsFd) -> Result<Option<Vec<u8>>, SysError> {
+    let through = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    let read = || {
+        let size = rustix::fs::getxattr_query(&through, ACCESS_LIST)?;
+        let mut list = vec![0; size];
+        let used = rustix::fs::getxattr(&through, ACCESS_LIST, &mut list[..])?;
+        list.truncate(used);
+        Ok(list)
+    };
+    match read() {
+        Ok(list) => Ok(Some(list)),
+        Err(Errno::NODATA | Errno::NOTSUP) => Ok(None),
+        Err(error) => Err(SysError::new("getxattr", ACCESS_LIST.to_string_lossy(), error)),
+    }
+}
+
+/// An access list by which nobody may execute the file.
+#[must_use]
+pub fn without_execution(mut list: Vec<u8>) -> Vec<u8> {
+    let entries = list.get_mut(LIST_HEAD..).unwrap_or_default();
+    for rights in entries.chunks_exact_mut(LIST_ENTRY).filter_map(|entry| entry.get_mut(2)) {
+        *rights &= 0o6;
+    }
+    list
 }
 
 /// All that this account can see of a file, which `subject` names.

@@ -10,6 +10,7 @@
 //! Overhead: some 3 ms for a start, some 20 us for a short message.
 
 use crate::error::SysError;
+use crate::start;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
@@ -42,12 +43,13 @@ pub fn start(mut command: Command, session: Session) -> io::Result<(UnixStream, 
     let theirs = OwnedFd::from(theirs);
     let number = theirs.as_raw_fd();
     command.arg(number.to_string());
-    // SAFETY: `hand_over` makes at most two system calls and neither allocates nor locks.
+    // SAFETY: `hand_over` makes a few system calls and neither allocates nor locks.
     unsafe { command.pre_exec(move || hand_over(number, session)) };
     command.spawn().map(|child| (ours, child))
 }
 
-/// In the forked helper: enters the session, and lets the socket survive `exec`.
+/// In the forked helper: enters the session, lets the socket survive `exec`, and closes again what was
+/// closed at our start, so that the helper knows it for the programs that it starts.
 fn hand_over(socket: RawFd, session: Session) -> io::Result<()> {
     if session == Session::Own {
         rustix::process::setsid()?;
@@ -56,6 +58,7 @@ fn hand_over(socket: RawFd, session: Session) -> io::Result<()> {
     if unsafe { libc::fcntl(socket, libc::F_SETFD, 0) } < 0 {
         return Err(io::Error::last_os_error());
     }
+    (0..3).for_each(start::close_again);
     Ok(())
 }
 

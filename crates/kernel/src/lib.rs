@@ -41,6 +41,7 @@ pub mod memory_group;
 pub mod message_queue;
 pub mod mount_namespace;
 pub mod opens;
+pub mod output_file;
 pub mod page_cache;
 pub mod page_frames;
 pub mod page_size;

@@ -95,6 +95,13 @@ impl Pagemap {
         Ok(words.into_iter().map(Entry).collect())
     }
 
+    /// The address space that this was opened on is still there: its process has not ended, and executed no other
+    /// program. `address` is one that it has.
+    #[must_use]
+    pub fn is_there(&self, address: u64) -> bool {
+        self.read(address, 1).is_ok_and(|entries| !entries.is_empty())
+    }
+
     /// The ranges of present pages from `start` to `end`, both multiples of the base page, that are mapped
     /// by an entry above the lowest level or are the zero page.
     ///

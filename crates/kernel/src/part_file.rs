@@ -13,92 +13,223 @@
 //! Not seen: leftovers of other accounts, or that this account may not open. Overhead: seven calls, and
 //! the time that the disk takes.
 
+use crate::attributes::ACCESS_LIST;
 use crate::clock;
 use crate::error::SysError;
 use crate::proc::own_pid;
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, flock, fstat};
+use crate::trusted_path::{End, TrustedDir, lead_to_result};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags,
+    fchmod, fchown, flock, fremovexattr, fsetxattr, fstat, linkat, openat, renameat, renameat_with,
+    unlinkat,
+};
 use rustix::io::Errno;
-use std::fs::{File, Permissions};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// How names of unfinished files begin.
 const START: &str = ".pagewise-part-";
 /// How often another name is tried where somebody took a new one for a leftover.
 const ATTEMPTS: usize = 10;
+/// Rights of a file for its owner alone.
+pub const PRIVATE: u32 = 0o600;
+/// Rights of a file that others may read.
+pub const PUBLIC: u32 = 0o644;
+
+/// The name that a file is to have, in an open directory: a path that changes meanwhile leads nowhere else.
+#[derive(Debug)]
+pub struct Target {
+    directory: TrustedDir,
+    name: OsString,
+    /// As the user knows it.
+    path: PathBuf,
+}
+
+/// What a file is to have beside its content. Never more than these: no set-user-ID, set-group-ID or sticky bit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rights {
+    /// Owner and group; as the kernel gives them where there are none.
+    pub owner: Option<(u32, u32)>,
+    /// Permission bits.
+    pub mode: u32,
+    /// An access list (acl(5)).
+    pub access_list: Option<Vec<u8>>,
+}
+
+impl Rights {
+    /// Those of a new file.
+    #[must_use]
+    pub const fn new(mode: u32) -> Self {
+        Self { owner: None, mode, access_list: None }
+    }
+
+    /// Gives them to a file. The owner comes first: a changed owner may not meet wider rights.
+    fn give(&self, file: &File) -> Result<(), (&'static str, Errno)> {
+        if let Some((uid, gid)) = self.owner {
+            let is_owned = fstat(file).is_ok_and(|now| (now.st_uid, now.st_gid) == (uid, gid));
+            if !is_owned {
+                let owner = (Uid::from_raw(uid), Gid::from_raw(gid));
+                fchown(file, Some(owner.0), Some(owner.1)).map_err(|error| ("fchown", error))?;
+            }
+            // A list that the directory gives to its new files.
+            match fremovexattr(file, ACCESS_LIST) {
+                Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
+                Err(error) => return Err(("fremovexattr", error)),
+            }
+        }
+        let mode = Mode::from_raw_mode(self.mode & 0o777);
+        fchmod(file, mode).map_err(|error| ("fchmod", error))?;
+        self.access_list.iter().try_for_each(|list| {
+            let set = fsetxattr(file, ACCESS_LIST, list, XattrFlags::empty());
+            set.map_err(|error| ("fsetxattr", error))
+        })
+    }
+}
 
 /// An unfinished file, removed when dropped.
 #[derive(Debug)]
 pub struct PartFile {
     file: File,
     /// Its name meanwhile, where it has one.
-    part: Option<PathBuf>,
-    target: PathBuf,
+    part: Option<OsString>,
+    target: Target,
 }
 
-/// Writes a file of this content, only for its owner or with these permissions: whole at once, without what
-/// killed processes left beside it.
+/// Writes a file of this content and these permission bits: whole at once, without what killed processes left
+/// beside it.
 ///
 /// # Errors
-/// Those of [`PartFile::create`] and [`PartFile::place`], and when the disk takes no more.
-pub fn write_whole(
-    target: &Path,
-    content: &[u8],
-    permissions: Option<Permissions>,
-    replaces: bool,
-) -> Result<(), SysError> {
-    let failed = |call| move |e| SysError::new(call, target.display().to_string(), e);
-    let _names = remove_leftovers(target);
-    let part = PartFile::create(target)?;
-    let mut file = part.file();
-    file.write_all(content).map_err(failed("write"))?;
-    if let Some(permissions) = permissions {
-        file.set_permissions(permissions).map_err(failed("fchmod"))?;
+/// Those of [`Target::open`], [`PartFile::create`] and [`PartFile::place`], and when the disk takes no more.
+pub fn write_whole(path: &Path, content: &[u8], mode: u32, replaces: bool) -> Result<(), SysError> {
+    Target::open(path)?.write(content, &Rights::new(mode), replaces)
+}
+
+impl Target {
+    /// The last name of this path, in the directory that the rest leads to. A link of that name is not followed.
+    ///
+    /// # Errors
+    /// When the path does not end with a name, or its directory cannot be opened, or only by a link that another
+    /// account planted.
+    pub fn open(path: &Path) -> Result<Self, SysError> {
+        let failed = |error| SysError::new("open", path.display().to_string(), error);
+        let Some(name) = path.file_name() else {
+            return Err(failed(std::io::Error::other("this is not the name of a file")));
+        };
+        match lead_to_result(path.parent().unwrap_or(Path::new("")))? {
+            End::Directory(directory) => Ok(Self::within(directory, name)),
+            End::Other(_) => Err(failed(Errno::NOTDIR.into())),
+            End::Nowhere { .. } => Err(failed(Errno::NOENT.into())),
+        }
     }
-    part.place(replaces)
+
+    /// This name in an open directory.
+    #[must_use]
+    pub fn within(directory: TrustedDir, name: &OsStr) -> Self {
+        let path = directory.path().join(name);
+        Self { directory, name: name.to_owned(), path }
+    }
+
+    /// Writes its file, as [`write_whole`].
+    ///
+    /// # Errors
+    /// As [`write_whole`].
+    pub fn write(self, content: &[u8], rights: &Rights, replaces: bool) -> Result<(), SysError> {
+        let subject = self.path.display().to_string();
+        let failed = |call, error: std::io::Error| SysError::new(call, subject.clone(), error);
+        let _names = self.remove_leftovers();
+        let part = PartFile::create(self)?;
+        part.file().write_all(content).map_err(|error| failed("write", error))?;
+        rights.give(part.file()).map_err(|(call, error)| failed(call, error.into()))?;
+        part.place(replaces)
+    }
+
+    /// Removes what killed processes left in its directory; their names.
+    #[must_use]
+    pub fn remove_leftovers(&self) -> Vec<PathBuf> {
+        let Some(entries) = self.readable().and_then(|fd| Dir::new(fd).ok()) else {
+            return Vec::new();
+        };
+        let names = entries
+            .flatten()
+            .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
+        let parts = names.filter(|name| name.as_bytes().starts_with(START.as_bytes()));
+        let removed = |name: &OsString| {
+            // Locked until it is gone: a writer that meets the lock makes another.
+            self.left(name).is_some_and(|_locked| self.unlink(name).is_ok())
+        };
+        parts.filter(removed).map(|name| self.path.with_file_name(name)).collect()
+    }
+
+    /// Its directory, to be read; one may be written that cannot be.
+    fn readable(&self) -> Option<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&self.directory, ".", flags, Mode::empty()).ok()
+    }
+
+    fn unlink(&self, name: &OsStr) -> Result<(), Errno> {
+        unlinkat(&self.directory, name, AtFlags::empty())
+    }
+
+    /// A file of this account (of anybody, for root) that no living process writes, locked.
+    fn left(&self, name: &OsStr) -> Option<OwnedFd> {
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = openat(&self.directory, name, flags, Mode::empty()).ok()?;
+        let user = rustix::process::geteuid();
+        let is_ours = fstat(&file).is_ok_and(|found| {
+            FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+                && (user.is_root() || found.st_uid == user.as_raw())
+        });
+        let is_locked = is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        is_locked.then_some(file)
+    }
 }
 
 impl PartFile {
     /// Makes an empty file that is to be `target`, only for its owner.
     ///
     /// # Errors
-    /// When `target` not the name of a file, or its directory takes no new ones.
-    pub fn create(target: &Path) -> Result<Self, SysError> {
-        let failed = |e: std::io::Error| SysError::new("open", target.display().to_string(), e);
-        if target.file_name().is_none() {
-            return Err(failed(std::io::Error::other("this is not the name of a file")));
-        }
-        if let Some(made) = Self::nameless(target) {
-            return Ok(made);
+    /// When its directory takes no new ones.
+    pub fn create(target: Target) -> Result<Self, SysError> {
+        let subject = target.path.display().to_string();
+        let failed = |e: std::io::Error| SysError::new("open", subject.clone(), e);
+        if let Some(file) = Self::nameless(&target) {
+            return Ok(Self { file, part: None, target });
         }
         for _ in 0..ATTEMPTS {
-            if let Some(made) = Self::named(target).map_err(failed)? {
-                return Ok(made);
+            if let Some((file, part)) = Self::named(&target).map_err(failed)? {
+                return Ok(Self { file, part: Some(part), target });
             }
         }
         Err(failed(std::io::Error::other("something removes every new file there")))
     }
 
     /// None where the file system has no such files.
-    fn nameless(target: &Path) -> Option<Self> {
+    fn nameless(target: &Target) -> Option<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(directory(target), flags, Mode::RUSR | Mode::WUSR);
+        let opened = openat(&target.directory, ".", flags, Mode::from_raw_mode(PRIVATE));
         let file = File::from(opened.ok()?);
         // For the moment in which it has another name.
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-        Some(Self { file, part: None, target: target.to_owned() })
+        Some(file)
     }
 
     /// None where somebody took the file for a leftover, between its making and its lock.
-    fn named(target: &Path) -> std::io::Result<Option<Self>> {
-        let part = other_name(target);
-        let mut options = File::options();
-        let file = options.read(true).write(true).create_new(true).mode(0o600).open(&part)?;
-        let made = Self { file, part: Some(part), target: target.to_owned() };
-        let is_locked = flock(&made.file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        Ok((is_locked && made.file.metadata()?.nlink() > 0).then_some(made))
+    fn named(target: &Target) -> std::io::Result<Option<(File, OsString)>> {
+        let part = other_name();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let opened = openat(&target.directory, &part, flags, Mode::from_raw_mode(PRIVATE));
+        let file = File::from(opened?);
+        let is_locked = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        if is_locked && fstat(&file)?.st_nlink > 0 {
+            return Ok(Some((file, part)));
+        }
+        let _gone = target.unlink(&part);
+        Ok(None)
     }
 
     /// The open file, to be filled.
@@ -113,40 +244,41 @@ impl PartFile {
     /// When the disk does not take it, EEXIST where the name is taken, EINVAL where the file system
     /// can neither rename without replacing nor link.
     pub fn place(mut self, replaces: bool) -> Result<(), SysError> {
+        let subject = self.target.path.display().to_string();
         let failed = |call| {
-            let subject = self.target.display().to_string();
+            let subject = subject.clone();
             move |e: std::io::Error| SysError::new(call, subject, e)
         };
         self.file.sync_all().map_err(failed("fsync"))?;
         if self.part.is_none() && replaces {
-            let name = other_name(&self.target);
+            let name = other_name();
             self.link(&name).map_err(failed("linkat"))?;
             self.part = Some(name);
         }
+        let Target { directory, name, .. } = &self.target;
         match &self.part {
-            None => self.link(&self.target).map_err(failed("linkat"))?,
+            None => self.link(name).map_err(failed("linkat"))?,
             Some(part) if replaces => {
-                std::fs::rename(part, &self.target).map_err(failed("rename"))?;
+                renameat(directory, part, directory, name)
+                    .map_err(|e| failed("rename")(e.into()))?;
             }
             Some(part) => {
                 let flags = RenameFlags::NOREPLACE;
-                let renamed = rustix::fs::renameat_with(CWD, part, CWD, &self.target, flags);
-                or_linked(renamed, part, &self.target)
+                let renamed = renameat_with(directory, part, directory, name, flags);
+                or_linked(renamed, directory, part, name)
                     .map_err(|e| failed("renameat2")(e.into()))?;
             }
         }
         // A directory that may be written and not read cannot be opened: its name goes to disk later.
-        match File::open(directory(&self.target)) {
-            Ok(directory) => directory.sync_all().map_err(failed("fsync")),
-            Err(_) => Ok(()),
-        }
+        let directory = self.target.readable().map(File::from);
+        directory.map_or(Ok(()), |directory| directory.sync_all().map_err(failed("fsync")))
     }
 
     /// Gives a file without a name this one.
-    fn link(&self, name: &Path) -> std::io::Result<()> {
+    fn link(&self, name: &OsStr) -> std::io::Result<()> {
         // By its descriptor without a name (AT_EMPTY_PATH) it takes a right that users do not have.
         let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        Ok(rustix::fs::linkat(CWD, open, CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+        Ok(linkat(CWD, open, &self.target.directory, name, AtFlags::SYMLINK_FOLLOW)?)
     }
 }
 
@@ -154,66 +286,45 @@ impl Drop for PartFile {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
             // Gone already where it was placed: the name is never used again.
-            let _gone = std::fs::remove_file(part);
+            let _gone = self.target.unlink(part);
         }
     }
 }
 
-/// Gives `part` the name `target` by a link where renaming was refused as unknown (EINVAL). A link refuses a
+/// Gives `part` the name `name` by a link where renaming was refused as unknown (EINVAL). A link refuses a
 /// taken name too. The first name goes when the part is dropped.
-fn or_linked(renamed: Result<(), Errno>, part: &Path, target: &Path) -> Result<(), Errno> {
+fn or_linked(
+    renamed: Result<(), Errno>,
+    directory: &impl AsFd,
+    part: &OsStr,
+    name: &OsStr,
+) -> Result<(), Errno> {
     let Err(Errno::INVAL) = renamed else { return renamed };
-    match rustix::fs::link(part, target) {
+    match linkat(directory, part, directory, name, AtFlags::empty()) {
         Err(error) if error != Errno::EXIST => renamed,
         linked => linked,
     }
 }
 
-/// A name beside `target` that nobody else chooses.
-fn other_name(target: &Path) -> PathBuf {
-    target.with_file_name(format!("{START}{}-{}", own_pid(), clock::now().0))
-}
-
-/// Removes what killed processes left in the directory of `target`; their names.
-#[must_use]
-pub fn remove_leftovers(target: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(directory(target)) else { return Vec::new() };
-    let is_part = |path: &PathBuf| {
-        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(START.as_bytes()))
-    };
-    let parts = entries.flatten().map(|entry| entry.path()).filter(is_part);
-    let removed = |path: &PathBuf| {
-        // Locked until it is gone: a writer that meets the lock makes another.
-        left(path).is_some_and(|_locked| std::fs::remove_file(path).is_ok())
-    };
-    parts.filter(removed).collect()
-}
-
-/// A file of this account (of anybody, for root) that no living process writes, locked.
-fn left(path: &Path) -> Option<OwnedFd> {
-    let flags =
-        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-    let user = rustix::process::geteuid();
-    let is_ours = fstat(&file).is_ok_and(|found| {
-        FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
-            && (user.is_root() || found.st_uid == user.as_raw())
-    });
-    let is_locked = is_ours && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-    is_locked.then_some(file)
-}
-
-/// The directory that a name is in.
-fn directory(target: &Path) -> &Path {
-    match target.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
+/// A name that nobody else chooses.
+fn other_name() -> OsString {
+    format!("{START}{}-{}", own_pid(), clock::now().0).into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn target(path: &Path) -> Target {
+        Target::open(path).unwrap()
+    }
+
+    /// As on a file system that has no files without a name.
+    fn named(path: &Path) -> PartFile {
+        let target = target(path);
+        let (file, part) = PartFile::named(&target).unwrap().unwrap();
+        PartFile { file, part: Some(part), target }
+    }
 
     fn entries(place: &tempfile::TempDir) -> usize {
         place.path().read_dir().unwrap().count()
@@ -223,7 +334,7 @@ mod tests {
     fn a_name_appears_with_all_of_its_content() {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("file");
-        let part = PartFile::create(&target).unwrap();
+        let part = PartFile::create(self::target(&target)).unwrap();
         part.file().write_all(b"first").unwrap();
         assert!(!target.exists());
         part.place(false).unwrap();
@@ -235,17 +346,19 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("file");
         std::fs::write(&target, b"there").unwrap();
-        let named = PartFile::named(&target).unwrap().unwrap();
-        for (part, call) in [(named, "renameat2"), (PartFile::create(&target).unwrap(), "linkat")] {
+        let part_file = named(&target);
+        for (part, call) in
+            [(part_file, "renameat2"), (PartFile::create(self::target(&target)).unwrap(), "linkat")]
+        {
             // Without files that have no name, all of them are of the first kind.
             let call = if part.part.is_some() { "renameat2" } else { call };
             let error = part.place(false).unwrap_err();
             assert_eq!((error.call, error.errno()), (call, Some(libc::EEXIST)));
         }
         assert_eq!((std::fs::read(&target).unwrap(), entries(&place)), (b"there".to_vec(), 1));
-        PartFile::create(&target).unwrap().place(true).unwrap();
+        PartFile::create(self::target(&target)).unwrap().place(true).unwrap();
         assert_eq!((std::fs::read(&target).unwrap(), entries(&place)), (Vec::new(), 1));
-        PartFile::named(&target).unwrap().unwrap().place(true).unwrap();
+        named(&target).place(true).unwrap();
         assert_eq!(entries(&place), 1);
     }
 
@@ -253,16 +366,17 @@ mod tests {
     fn a_link_gives_the_name_where_renaming_cannot_refuse_a_taken_one() {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("file");
-        let named = PartFile::named(&target).unwrap().unwrap();
-        let part = named.part.clone().unwrap();
+        let part_file = named(&target);
+        let directory = &part_file.target.directory;
+        let part = part_file.part.clone().unwrap();
         let unknown = Err(Errno::INVAL);
-        assert_eq!(or_linked(unknown, &part, &target), Ok(()));
-        assert_eq!(or_linked(unknown, &part, &target), Err(Errno::EXIST));
+        let linked = |renamed, name: &str| or_linked(renamed, directory, &part, name.as_ref());
+        assert_eq!(linked(unknown, "file"), Ok(()));
+        assert_eq!(linked(unknown, "file"), Err(Errno::EXIST));
         // The first answer stays where there are no links either, and where it was another one.
-        assert_eq!(or_linked(unknown, &part, Path::new("/nonexistent/file")), unknown);
-        let other = place.path().join("other");
-        assert_eq!(or_linked(Err(Errno::NOSPC), &part, &other), Err(Errno::NOSPC));
-        drop(named);
+        assert_eq!(linked(unknown, "/nonexistent/file"), unknown);
+        assert_eq!(linked(Err(Errno::NOSPC), "other"), Err(Errno::NOSPC));
+        drop(part_file);
         assert_eq!((target.exists(), entries(&place)), (true, 1));
     }
 
@@ -270,14 +384,14 @@ mod tests {
     fn what_is_given_up_leaves_nothing_and_what_is_left_is_removed() {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("file");
-        drop(PartFile::create(&target).unwrap());
+        drop(PartFile::create(self::target(&target)).unwrap());
         assert_eq!(entries(&place), 0);
         let left = place.path().join(format!("{START}1-1"));
         std::fs::write(&left, b"half").unwrap();
         std::fs::create_dir(place.path().join(format!("{START}directory"))).unwrap();
         std::os::unix::fs::symlink(&left, place.path().join(format!("{START}link"))).unwrap();
-        let living = PartFile::named(&target).unwrap().unwrap();
-        assert_eq!(remove_leftovers(&target), [left]);
+        let living = named(&target);
+        assert_eq!(self::target(&target).remove_leftovers(), [left]);
         assert_eq!(entries(&place), 3, "a directory, a link, and what somebody still writes");
         living.place(false).unwrap();
         assert!(target.exists());
@@ -289,26 +403,21 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let target = place.path().join("file");
         std::fs::write(place.path().join(format!("{START}1-1")), b"half").unwrap();
-        write_whole(&target, b"one", None, false).unwrap();
+        write_whole(&target, b"one", PRIVATE, false).unwrap();
         let mode = || target.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((std::fs::read(&target).unwrap(), mode()), (b"one".to_vec(), 0o600));
-        assert!(write_whole(&target, b"two", None, false).is_err());
-        write_whole(&target, b"two", Some(Permissions::from_mode(0o644)), true).unwrap();
+        assert!(write_whole(&target, b"two", PRIVATE, false).is_err());
+        write_whole(&target, b"two", PUBLIC, true).unwrap();
         assert_eq!((std::fs::read(&target).unwrap(), mode()), (b"two".to_vec(), 0o644));
         assert_eq!(entries(&place), 1);
     }
 
     #[test]
     fn what_names_no_file_or_is_nowhere_is_an_error() {
-        assert!(
-            PartFile::create(Path::new("/"))
-                .unwrap_err()
-                .to_string()
-                .contains("not the name of a file")
-        );
-        let error = PartFile::create(Path::new("/nonexistent/file")).unwrap_err();
+        let error = Target::open(Path::new("/")).unwrap_err().to_string();
+        assert!(error.contains("not the name of a file"), "{error}");
+        let error = Target::open(Path::new("/nonexistent/file")).unwrap_err();
         assert!(error.is_gone(), "{error}");
-        assert!(remove_leftovers(Path::new("/nonexistent/file")).is_empty());
-        assert_eq!(directory(Path::new("file")), Path::new("."));
+        assert!(Target::open(Path::new("file")).is_ok());
     }
 }

@@ -1,6 +1,7 @@
 //! What this process was given at its start, before the Rust runtime changed it: the runtime
 //! ignores SIGPIPE and opens /dev/null in place of standard descriptors that are closed
-//! (library/std/src/sys/pal/unix), and neither can be told afterwards.
+//! (library/std/src/sys/pal/unix), and neither can be told afterwards. What we start gets both as we
+//! did: a program whose output is closed must see its writes fail.
 //!
 //! Recorded by a function in `.init_array`, which the C library runs before `main`: 64
 //! `sigaction(2)` and 3 `fcntl(2)` calls, some 5 us.
@@ -62,6 +63,15 @@ pub fn ignored() -> u64 {
 #[must_use]
 pub fn was_closed(descriptor: u32) -> bool {
     descriptor < 3 && CLOSED.load(Ordering::Relaxed) & (1 << descriptor) != 0
+}
+
+/// In a forked child that is about to become another program: closes standard descriptor 0, 1 or 2
+/// where it was closed at our start. Async-signal-safe.
+pub fn close_again(descriptor: u32) {
+    if was_closed(descriptor) {
+        // SAFETY: what the runtime opened there is owned by no object; `exec` follows.
+        unsafe { libc::close(descriptor.cast_signed()) };
+    }
 }
 
 /// The path that `execve(2)` was given, which an argument list need not tell; empty where the kernel

@@ -57,7 +57,7 @@ pub fn write(path: &Path, text: &[u8]) -> Result<(), SysError> {
     let failed = |call| move |e: std::io::Error| SysError::new(call, path.display().to_string(), e);
     let dir = path.parent().unwrap_or(Path::new("."));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed("mkdir"))?;
-    part_file::write_whole(path, text, None, true)
+    part_file::write_whole(path, text, part_file::PRIVATE, true)
 }
 
 #[cfg(test)]

@@ -16,12 +16,13 @@
 //! Not seen: members of groups that only a directory service knows; mounts that root makes later. Overhead:
 //! three calls for each component, some 10 us in all.
 
+use crate::attributes;
 use crate::error::SysError;
 use crate::proc::{lines, number, read_bytes, read_number, read_text};
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -36,13 +37,13 @@ const DIRECTORY_ONLY: OFlags = PATH_ONLY.union(OFlags::DIRECTORY);
 /// Why other accounts could lead a path elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
-    /// A directory or link of another user.
+    /// It is another user's.
     #[error("belongs to another user (uid {0})")]
     Foreign(u32),
-    /// A directory in which every user may rename.
+    /// Every user may write it, or rename in it.
     #[error("can be written by every user")]
     Open,
-    /// A directory in which the members of a group may rename.
+    /// The members of a group may write it, or rename in it.
     #[error("can be written by other users (group {0})")]
     Group(u32),
 }
@@ -55,10 +56,23 @@ pub enum PathError {
     /// Other accounts could lead the path elsewhere.
     #[error("{} {why}", .at.display())]
     Doubtful {
-        /// The directory or link that they could change.
+        /// What they could change.
         at: PathBuf,
         why: Doubt,
     },
+}
+
+impl From<PathError> for SysError {
+    fn from(error: PathError) -> Self {
+        match error {
+            PathError::Sys(error) => error,
+            PathError::Doubtful { at, why } => {
+                let kind = std::io::ErrorKind::PermissionDenied;
+                let why = std::io::Error::new(kind, why.to_string());
+                Self::new("open", at.display().to_string(), why)
+            }
+        }
+    }
 }
 
 /// What a walk does where nothing has the name.
@@ -67,6 +81,19 @@ pub enum Missing {
     Ends,
     /// It makes a directory only for this account.
     IsMade,
+    /// It makes a directory that others may enter and read.
+    IsMadeOpen,
+}
+
+/// What a walk accepts on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// Only what no account but root can change.
+    Root,
+    /// Only what no other account can change.
+    Whole,
+    /// Every directory, but no link that another account planted: for results that a user asked for by name.
+    Links,
 }
 
 /// An open directory that no other account can replace.
@@ -74,6 +101,37 @@ pub enum Missing {
 pub struct TrustedDir {
     fd: OwnedFd,
     path: PathBuf,
+    trust: Trust,
+}
+
+impl AsFd for TrustedDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What a path leads to.
+#[derive(Debug)]
+pub(crate) enum End {
+    Directory(TrustedDir),
+    Other(Found),
+    /// Nothing has this name in that directory, and names follow it or not.
+    Nowhere {
+        above: TrustedDir,
+        name: OsString,
+        is_last: bool,
+    },
+}
+
+/// What is no directory and no link, opened without use of it.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) above: TrustedDir,
+    pub(crate) name: OsString,
+    pub(crate) file: OwnedFd,
+    pub(crate) stat: Stat,
+    /// A link of /proc led to it: the directory has no such name (proc(5), `/proc/PID/fd`).
+    pub(crate) is_magic: bool,
 }
 
 /// The directory of an absolute path; none where it is missing and is not to be made.
@@ -81,34 +139,96 @@ pub struct TrustedDir {
 /// # Errors
 /// What could lead it elsewhere, and calls that fail.
 pub fn walk(path: &Path, missing: Missing) -> Result<Option<TrustedDir>, PathError> {
-    let root = open_root()?;
-    let mut at = TrustedDir { fd: root, path: PathBuf::from("/") };
+    walk_by(Trust::Whole, path, missing)
+}
+
+/// The directory of an absolute path in which this account keeps a file of its user's: as [`walk`] for root. Other
+/// accounts may share directories, and only links that others planted are refused.
+///
+/// # Errors
+/// As [`walk`].
+pub fn walk_to_place(path: &Path, missing: Missing) -> Result<Option<TrustedDir>, PathError> {
+    let is_root = rustix::process::geteuid().is_root();
+    walk_by(if is_root { Trust::Whole } else { Trust::Links }, path, missing)
+}
+
+fn walk_by(trust: Trust, path: &Path, missing: Missing) -> Result<Option<TrustedDir>, PathError> {
+    match lead(root(trust)?, path, missing)? {
+        End::Directory(found) => Ok(Some(found)),
+        End::Other(found) => Err(found.above.failed("openat", &found.name)(Errno::NOTDIR).into()),
+        End::Nowhere { .. } => Ok(None),
+    }
+}
+
+/// What the path of a result leads to. Other accounts may own and change directories on the way: the result is
+/// theirs to replace then. A link of theirs is not followed by root, nor by anybody in a sticky directory where
+/// every user may write, as by the kernel with `fs.protected_symlinks` (proc_sys_fs(5)), which may be off.
+pub(crate) fn lead_to_result(path: &Path) -> Result<End, PathError> {
+    let start = if path.is_absolute() {
+        root(Trust::Links)?
+    } else {
+        let here = rustix::fs::open(".", DIRECTORY_ONLY, Mode::empty());
+        let fd = here.map_err(|error| SysError::new("open", ".", error))?;
+        TrustedDir { fd, path: PathBuf::new(), trust: Trust::Links }
+    };
+    lead(start, path, Missing::Ends)
+}
+
+/// Why an account other than root could change the file of this absolute path, or put another in its place; none
+/// where nobody can, or where nothing is there.
+///
+/// # Errors
+/// Calls that fail.
+pub fn doubt(path: &Path) -> Result<Option<(PathBuf, Doubt)>, SysError> {
+    let checked = lead(root(Trust::Root)?, path, Missing::Ends).and_then(|end| match end {
+        End::Other(found) => {
+            let path = found.above.path.join(&found.name);
+            TrustedDir { fd: found.file, path, trust: Trust::Root }.check()
+        }
+        End::Directory(_) | End::Nowhere { .. } => Ok(()),
+    });
+    match checked {
+        Ok(()) => Ok(None),
+        Err(PathError::Doubtful { at, why }) => Ok(Some((at, why))),
+        Err(PathError::Sys(error)) => Err(error),
+    }
+}
+
+fn lead(from: TrustedDir, path: &Path, missing: Missing) -> Result<End, PathError> {
+    let mut at = from;
     at.check()?;
     let mut left = reversed(path);
     let mut links = 0;
     while let Some(name) = left.pop() {
         match at.step(&name, missing)? {
             Step::Into(next) => at = next,
-            Step::Nowhere => return Ok(None),
+            Step::Nowhere => {
+                return Ok(End::Nowhere { above: at, name, is_last: left.is_empty() });
+            }
             Step::Link(target) => {
                 links += 1;
                 if links > MOST_LINKS {
                     return Err(at.failed("openat", &name)(Errno::LOOP).into());
                 }
                 if target.is_absolute() {
-                    at = TrustedDir { fd: open_root()?, path: PathBuf::from("/") };
+                    at = root(at.trust)?;
                 }
                 left.extend(reversed(&target));
             }
+            Step::Other { file, stat, is_magic } if left.is_empty() => {
+                return Ok(End::Other(Found { above: at, name, file, stat, is_magic }));
+            }
+            Step::Other { .. } => return Err(at.failed("openat", &name)(Errno::NOTDIR).into()),
         }
     }
-    Ok(Some(at))
+    Ok(End::Directory(at))
 }
 
 enum Step {
     Into(TrustedDir),
     Link(PathBuf),
     Nowhere,
+    Other { file: OwnedFd, stat: Stat, is_magic: bool },
 }
 
 impl TrustedDir {
@@ -136,21 +256,45 @@ impl TrustedDir {
         } else {
             path.push(name);
         }
-        let next = Self { fd, path };
+        let next = Self { fd, path, trust: self.trust };
         let found = next.stat()?;
         match FileType::from_raw_mode(found.st_mode) {
             FileType::Symlink => {
-                next.check_owner(&found)?;
-                let target = rustix::fs::readlinkat(&next.fd, "", Vec::new())
-                    .map_err(self.failed("readlinkat", name))?;
-                Ok(Step::Link(PathBuf::from(OsString::from_vec(target.into_bytes()))))
+                self.check_link(&next, &found)?;
+                self.follow(name, next)
             }
             FileType::Directory => {
                 next.check()?;
                 Ok(Step::Into(next))
             }
-            _ => Err(self.failed("openat", name)(Errno::NOTDIR).into()),
+            _ => Ok(Step::Other { file: next.fd, stat: found, is_magic: false }),
         }
+    }
+
+    /// Where a link leads. Those of /proc are followed by the kernel alone: their text may be no path.
+    fn follow(&self, name: &OsStr, link: Self) -> Result<Step, PathError> {
+        let is_magic = rustix::fs::fstatfs(&link.fd).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC);
+        if self.trust == Trust::Links && is_magic {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let opened = rustix::fs::openat(&self.fd, name, flags, Mode::empty());
+            let next = Self { fd: opened.map_err(self.failed("openat", name))?, ..link };
+            let stat = next.stat()?;
+            return Ok(match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => Step::Into(next),
+                _ => Step::Other { file: next.fd, stat, is_magic },
+            });
+        }
+        let target = rustix::fs::readlinkat(&link.fd, "", Vec::new())
+            .map_err(self.failed("readlinkat", name))?;
+        Ok(Step::Link(PathBuf::from(OsString::from_vec(target.into_bytes()))))
+    }
+
+    /// Whether a link in this directory may be followed.
+    fn check_link(&self, link: &Self, found: &Stat) -> Result<(), PathError> {
+        if self.trust != Trust::Links || rustix::process::geteuid().is_root() {
+            return link.check_owner(found);
+        }
+        if is_others_in_sticky(&self.stat()?, found) { link.check_owner(found) } else { Ok(()) }
     }
 
     /// What has this name in it, opened without use of it.
@@ -162,10 +306,15 @@ impl TrustedDir {
             }
             opened => opened,
         };
-        let opened = match (open(), missing) {
-            (Err(Errno::NOENT), Missing::Ends) => return Ok(None),
-            (Err(Errno::NOENT), Missing::IsMade) => {
-                match rustix::fs::mkdirat(&self.fd, name, Mode::RWXU) {
+        let rights = match missing {
+            Missing::Ends => None,
+            Missing::IsMade => Some(Mode::RWXU),
+            Missing::IsMadeOpen => Some(Mode::from_raw_mode(0o755)),
+        };
+        let opened = match (open(), rights) {
+            (Err(Errno::NOENT), None) => return Ok(None),
+            (Err(Errno::NOENT), Some(rights)) => {
+                match rustix::fs::mkdirat(&self.fd, name, rights) {
                     Ok(()) | Err(Errno::EXIST) => open(),
                     Err(error) => return Err(self.failed("mkdir", name)(error)),
                 }
@@ -176,9 +325,13 @@ impl TrustedDir {
     }
 
     fn check(&self) -> Result<(), PathError> {
+        if self.trust == Trust::Links {
+            return Ok(());
+        }
         let found = self.stat()?;
         self.check_owner(&found)?;
-        let others = if found.st_mode & STICKY != 0 { 0 } else { found.st_mode };
+        let is_sticky = is_directory(&found) && found.st_mode & STICKY != 0;
+        let others = if is_sticky { 0 } else { found.st_mode };
         if others & WRITABLE_BY_ALL != 0 {
             return Err(self.doubt(Doubt::Open));
         }
@@ -189,19 +342,20 @@ impl TrustedDir {
     }
 
     fn check_owner(&self, found: &Stat) -> Result<(), PathError> {
-        let own = rustix::process::geteuid().as_raw();
+        let own = match self.trust {
+            Trust::Root => 0,
+            Trust::Whole | Trust::Links => rustix::process::geteuid().as_raw(),
+        };
         let is_trusted = [0, own].contains(&found.st_uid) || is_unmapped(found.st_uid);
         if is_trusted { Ok(()) } else { Err(self.doubt(Doubt::Foreign(found.st_uid))) }
     }
 
     /// Whether an access control list may give rights to others: its mask shows as the rights of the group.
     fn has_list(&self) -> bool {
-        let through = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
-        let size = rustix::fs::getxattr(through, "system.posix_acl_access", &mut [0_u8; 0][..]);
-        !matches!(size, Err(Errno::NODATA | Errno::NOTSUP))
+        !matches!(attributes::access_list(&self.fd), Ok(None))
     }
 
-    fn stat(&self) -> Result<Stat, SysError> {
+    pub(crate) fn stat(&self) -> Result<Stat, SysError> {
         let failed = |error| SysError::new("fstat", self.path.display().to_string(), error);
         rustix::fs::fstat(&self.fd).map_err(failed)
     }
@@ -216,8 +370,22 @@ impl TrustedDir {
     }
 }
 
-fn open_root() -> Result<OwnedFd, SysError> {
-    rustix::fs::open("/", PATH_ONLY, Mode::empty()).map_err(|e| SysError::new("open", "/", e))
+fn root(trust: Trust) -> Result<TrustedDir, SysError> {
+    let opened = rustix::fs::open("/", PATH_ONLY, Mode::empty());
+    let fd = opened.map_err(|e| SysError::new("open", "/", e))?;
+    Ok(TrustedDir { fd, path: PathBuf::from("/"), trust })
+}
+
+const fn is_directory(found: &Stat) -> bool {
+    matches!(FileType::from_raw_mode(found.st_mode), FileType::Directory)
+}
+
+/// Whether this lies in a sticky directory where others may write, and belongs to neither us nor the directory's
+/// owner: the rule of `fs.protected_regular` and its like (fs/namei.c, `may_create_in_sticky`).
+pub(crate) fn is_others_in_sticky(above: &Stat, found: &Stat) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    let is_shared = above.st_mode & (WRITABLE_BY_ALL | WRITABLE_BY_GROUP) != 0;
+    above.st_mode & STICKY != 0 && is_shared && ![own, above.st_uid].contains(&found.st_uid)
 }
 
 /// Components of a path, the first one last; `..` among them.
@@ -281,139 +449,4 @@ fn records(text: &[u8]) -> impl Iterator<Item = Vec<&[u8]>> {
 
 #[cfg(test)]
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
-mod tests {
-    use super::*;
-    use std::fs::{Permissions, create_dir, set_permissions};
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
-
-    /// A directory of ours with another in it.
-    fn place() -> (tempfile::TempDir, PathBuf) {
-        let dir = tempfile::tempdir().unwrap();
-        let inner = dir.path().canonicalize().unwrap().join("inner");
-        create_dir(&inner).unwrap();
-        (dir, inner)
-    }
-
-    fn walked(path: &Path) -> Result<Option<PathBuf>, PathError> {
-        walk(path, Missing::Ends).map(|found| found.map(|dir| dir.path().to_owned()))
-    }
-
-    fn doubt(path: &Path) -> (PathBuf, Doubt) {
-        match walked(path) {
-            Err(PathError::Doubtful { at, why }) => (at, why),
-            other => panic!("{}: {other:?}", path.display()),
-        }
-    }
-
-    fn mode(path: &Path, mode: u32) {
-        set_permissions(path, Permissions::from_mode(mode)).unwrap();
-    }
-
-    #[test]
-    fn what_is_missing_is_made_only_where_that_is_asked_for() {
-        let (_dir, inner) = place();
-        let far = inner.join("a/./b/../c");
-        assert_eq!(walked(&far).unwrap(), None);
-        assert_eq!(inner.read_dir().unwrap().count(), 0);
-        let made = walk(&far, Missing::IsMade).unwrap().unwrap();
-        assert_eq!(made.path(), inner.join("a/c"));
-        assert_eq!(inner.join("a/c").metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        assert_eq!(walked(&inner.join("a/c")).unwrap(), Some(inner.join("a/c")));
-        std::fs::write(inner.join("file"), "").unwrap();
-        let error = walked(&inner.join("file/below")).unwrap_err();
-        assert!(matches!(&error, PathError::Sys(e) if e.errno() == Some(libc::ENOTDIR)), "{error}");
-    }
-
-    #[test]
-    fn nothing_on_the_way_may_be_written_by_others_unless_they_cannot_rename() {
-        let (_dir, inner) = place();
-        let below = inner.join("below");
-        create_dir(&below).unwrap();
-        mode(&inner, 0o777);
-        assert_eq!(doubt(&below), (inner.clone(), Doubt::Open));
-        mode(&inner, 0o1777);
-        assert_eq!(walked(&below).unwrap(), Some(below.clone()));
-        mode(&below, 0o1777);
-        assert_eq!(walked(&below).unwrap(), Some(below));
-    }
-
-    #[test]
-    fn links_are_followed_where_nobody_else_could_have_set_them() {
-        let (_dir, inner) = place();
-        let (link, round) = (inner.join("link"), inner.join("round"));
-        create_dir(inner.join("real")).unwrap();
-        symlink("real", &link).unwrap();
-        symlink("round", &round).unwrap();
-        assert_eq!(walked(&link).unwrap(), Some(inner.join("real")));
-        symlink(inner.join("link"), inner.join("far")).unwrap();
-        assert_eq!(walked(&inner.join("far")).unwrap(), Some(inner.join("real")));
-        let error = walked(&round).unwrap_err();
-        assert!(matches!(&error, PathError::Sys(e) if e.errno() == Some(libc::ELOOP)), "{error}");
-        // What a link leads to is looked at as well.
-        mode(&inner.join("real"), 0o777);
-        assert_eq!(doubt(&link), (inner.join("real"), Doubt::Open));
-    }
-
-    #[test]
-    fn what_belongs_to_others_is_doubted_links_too() {
-        let (_dir, inner) = place();
-        mode(&inner, 0o1777);
-        let (theirs, link) = (inner.join("theirs"), inner.join("link"));
-        create_dir(&theirs).unwrap();
-        symlink("/tmp", &link).unwrap();
-        let given = chown(&theirs, Some(1234), None)
-            .and_then(|()| std::os::unix::fs::lchown(&link, Some(1234), None));
-        if let Err(error) = given {
-            return println!("SKIP what_belongs_to_others_is_doubted: {error}");
-        }
-        assert_eq!(doubt(&theirs.join("below")), (theirs, Doubt::Foreign(1234)));
-        assert_eq!(doubt(&link), (link, Doubt::Foreign(1234)));
-        // The number that the kernel gives to those without one is a user like others here.
-        let nobody = inner.join("nobody");
-        create_dir(&nobody).unwrap();
-        chown(&nobody, Some(65534), None).unwrap();
-        assert_eq!(doubt(&nobody).1, Doubt::Foreign(65534));
-    }
-
-    #[test]
-    fn a_group_may_write_where_nobody_else_is_in_it() {
-        let (_dir, inner) = place();
-        mode(&inner, 0o775);
-        if chown(&inner, None, Some(4321)).is_err() {
-            return println!("SKIP a_group_may_write: only root gives a directory to a group");
-        }
-        assert_eq!(doubt(&inner), (inner.clone(), Doubt::Group(4321)));
-        let error = walked(&inner).unwrap_err().to_string();
-        assert!(error.ends_with("inner can be written by other users (group 4321)"), "{error}");
-        mode(&inner, 0o1775);
-        assert!(walked(&inner).is_ok());
-    }
-
-    #[test]
-    fn a_group_is_private_by_the_files_that_list_users_and_groups() {
-        let users = b"root:x:0:0::/:\nann:x:1000:1000::/:\nbob:x:1001:1001::/:\n\
-            eve:x:1002:100::/:\nold:x:1003:1000\nnot a user";
-        let groups =
-            b"root:x:0:\nann:x:1000:\nbob:x:1001:ann\nusers:x:100:eve,ann\nself:x:50:ann\n";
-        let ann = [0, 1000];
-        let private = |owner_group: (u32, u32)| has_no_others(users, groups, owner_group, &ann);
-        assert!(private((1000, 50)), "a group of ann alone");
-        assert!(!private((1000, 1000)), "`old` has it as its first group");
-        assert!(!private((1000, 100)), "eve is in it");
-        assert!(private((0, 0)));
-        assert!(private((7000, 7000)), "in no file, with the number of its owner");
-        assert!(!private((7000, 7001)), "in no file");
-        assert!(!has_no_others(users, groups, (1001, 1001), &[0, 1001]), "ann is in it");
-        assert!(
-            has_no_others(b"", b"", (5, 5), &[]) && !has_no_others(b"\xff", b"::", (5, 6), &[])
-        );
-    }
-
-    #[test]
-    fn a_user_without_a_number_is_distinguished_from_one_that_has_it() {
-        assert!(has_number("         0          0 4294967295\n", 65534));
-        assert!(!has_number("0 1000 1\n", 65534));
-        assert!(has_number("0 1000 1\n1 100000 65536\n", 65534));
-        assert!(!has_number("", 0) && !has_number("no map", 0));
-    }
-}
+mod tests;

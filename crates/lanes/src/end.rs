@@ -86,12 +86,9 @@ impl End {
     }
 }
 
-/// Waits until a descriptor that answered EAGAIN is ready, or a signal comes (`poll(2)`).
+/// Waits until a descriptor that answered EAGAIN is ready (`poll(2)`); EINTR after a signal.
 pub(crate) fn wait(fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno> {
-    match rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, ready)], None) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno),
-    }
+    rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, ready)], None).map(drop)
 }
 
 #[cfg(test)]

@@ -27,5 +27,5 @@ mod end;
 pub mod pipe;
 pub mod probe;
 
-pub use copy::{Copied, Copy, CopyError, Fan, Side, Step, Uncached, Way, copy};
+pub use copy::{Copied, Copy, CopyError, Fan, Resumable, Side, Step, Uncached, Way, copy};
 pub use end::{End, Kind};

@@ -7,8 +7,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
     /// Identifier of the run whose receipt it is.
+    #[serde(deserialize_with = "crate::name::identifier")]
     pub run: String,
     /// The arm that is kept.
+    #[serde(deserialize_with = "crate::name::arm")]
     pub arm: String,
     pub file: String,
     /// All of the file.
@@ -19,6 +21,9 @@ pub struct Change {
     pub next: Vec<String>,
     /// Commands after which it has none, once the file is back.
     pub next_after_undo: Vec<String>,
+    /// What to know before it is written, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl Change {
@@ -50,4 +55,7 @@ pub struct Before {
     pub content: Vec<u8>,
     /// Permission bits.
     pub mode: u32,
+    /// Its group; absent in records of before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
 }

@@ -17,6 +17,7 @@ pub struct Conditions {
     /// A failing program is accepted.
     pub ignore_failure: bool,
     /// Arms of the user's own: names and commands.
+    #[serde(deserialize_with = "crate::name::by_arm")]
     pub own_arms: Vec<(String, Vec<String>)>,
     /// The program's files, its input and the files that its arguments name, less those that changed
     /// while the session lasted: these the program writes.

@@ -36,6 +36,7 @@ pub mod look;
 pub mod machine;
 pub mod measured;
 pub mod memory_account;
+pub mod name;
 pub mod pieces;
 pub mod plan;
 pub mod pool;

@@ -259,6 +259,9 @@ pub struct Traced {
     pub most_processes: u32,
     /// Effects on the outside that a rerun may not repeat.
     pub effects: Vec<SideEffect>,
+    /// Regular files that it wrote and left behind, by path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub written: Vec<String>,
     /// Files with code that was mapped, and files that were read and not written, the largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<UsedFile>,

@@ -1,6 +1,7 @@
 //! Plans: what a remedy would do to a program, as data. Carried from the remedy to the process
 //! that starts the program, and into the receipt: the arm that is tested runs exactly this.
 
+use crate::name::is_in_line;
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -80,6 +81,9 @@ impl HugeFile {
     #[must_use]
     pub fn of(path: &Path, kind: FileKind) -> Option<Self> {
         let text = path.to_str().filter(|text| !text.contains([',', Self::SEPARATOR]))?;
+        if !is_in_line(text) {
+            return None;
+        }
         path.is_absolute().then(|| Self { path: text.to_owned(), kind })
     }
 }
@@ -292,7 +296,7 @@ mod tests {
     fn names_that_no_list_holds_are_left_out() {
         let of = |path: &str| HugeFile::of(Path::new(path), FileKind::Code).map(|file| file.path);
         assert_eq!(of("/a b/c").as_deref(), Some("/a b/c"));
-        for odd in ["/a,b", "/a:b", "relative"] {
+        for odd in ["/a,b", "/a:b", "/a\nb", "relative"] {
             assert_eq!(of(odd), None, "{odd}");
         }
     }

@@ -29,6 +29,7 @@ pub struct Recheck {
     /// When it was measured again, nanoseconds since 1970.
     pub at_unix_ns: u64,
     /// Identifier of the run that proved it.
+    #[serde(deserialize_with = "crate::name::identifier")]
     pub run: String,
     pub command: Vec<String>,
     pub arm: String,

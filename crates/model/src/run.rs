@@ -92,11 +92,13 @@ pub enum Outcome {
     /// At least one remedy is proven.
     Proven {
         /// Arms to keep, best first.
+        #[serde(deserialize_with = "crate::name::arms")]
         keep: Vec<String>,
     },
     /// No remedy is proven, but at least one is likely.
     Likely {
         /// These arms, best first.
+        #[serde(deserialize_with = "crate::name::arms")]
         arms: Vec<String>,
     },
     /// None of the arms gains more than this.
@@ -136,7 +138,8 @@ pub struct Run {
     pub pagewise: String,
     /// Which command.
     pub kind: RunKind,
-    /// Name of this run in `history` and `show`.
+    /// Name of this run in `history` and `show`: a plain name of a file.
+    #[serde(deserialize_with = "crate::name::identifier")]
     pub id: String,
     /// Start, nanoseconds since 1970.
     pub started_unix_ns: u64,
@@ -163,6 +166,7 @@ pub struct Run {
     /// Output comparisons.
     pub output_checks: Vec<OutputCheck>,
     /// The arms as they were run.
+    #[serde(deserialize_with = "crate::name::by_arm")]
     pub doses: Vec<(String, Vec<Dose>)>,
     pub experiment: Option<Experiment>,
     /// The service that was tuned under its load.

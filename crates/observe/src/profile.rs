@@ -6,14 +6,20 @@
 
 use crate::faults::Images;
 use crate::made_code::{MadeCode, interpreter};
-use pagewise_model::fault::{Interpreter, MadeFunction, SourceLine};
+use pagewise_model::fault::{Interpreter, MadeFunction, SourceLine, UnnamedFile};
 use pagewise_model::profile::{StackSamples, UserFrame};
+use pagewise_tracee::mapped_file::MappedFiles;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Looks the functions of all user frames up; those of made code in `made`.
-pub fn name_functions(samples: &mut StackSamples, made: &mut MadeCode) {
-    let mut images = Images::default();
+/// Looks the functions of all user frames up in `files`; those of made code in `made`. The files that could not be
+/// opened.
+pub fn name_functions(
+    samples: &mut StackSamples,
+    files: &MappedFiles,
+    made: &mut MadeCode,
+) -> Vec<UnnamedFile> {
+    let mut images = Images::new(files.clone(), false);
     // Stacks share their frames before and after.
     let mut known: HashMap<Arc<UserFrame>, Arc<UserFrame>> = HashMap::new();
     for frame in samples.stacks.iter_mut().flat_map(|stack| &mut stack.user) {
@@ -26,6 +32,7 @@ pub fn name_functions(samples: &mut StackSamples, made: &mut MadeCode) {
         });
         *frame = Arc::clone(with_function);
     }
+    images.unnamed()
 }
 
 /// A function of a script with the line where it begins: a frame has nothing else to name it by.

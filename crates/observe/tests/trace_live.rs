@@ -44,7 +44,7 @@ fn filter(args: &[String]) -> Option<&str> {
 }
 
 fn run_all(filter: Option<&str>) {
-    let tests: [(&str, fn()); 28] = [
+    let tests: [(&str, fn()); 29] = [
         ("options_are_no_filter", options_are_no_filter),
         ("setuid_programs_are_refused", setuid_programs_are_refused),
         ("scripts_of_setuid_interpreters_are_refused", scripts_of_setuid_interpreters_are_refused),
@@ -72,6 +72,10 @@ fn run_all(filter: Option<&str>) {
         ("endings_are_passed_on", endings_are_passed_on),
         ("processes_are_described", processes_are_described),
         ("large_files_that_are_read_are_reported", large_files_that_are_read_are_reported),
+        (
+            "files_that_are_written_and_stay_are_reported",
+            files_that_are_written_and_stay_are_reported,
+        ),
         ("bytes_through_calls_are_each_images_own", bytes_through_calls_are_each_images_own),
         ("threads_and_signals_work", threads_and_signals_work),
         (
@@ -295,6 +299,21 @@ fn large_files_that_are_read_are_reported() {
             .filter(|file| Path::new(&file.path).starts_with(&dir))
             .all(|file| { file.slots.0.len() == 2 && file.size_bytes == Bytes(2 * huge as u64) })
     );
+}
+
+fn files_that_are_written_and_stay_are_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("old"), "x").unwrap();
+    let script =
+        "echo > made; echo > part; mv part whole; echo > gone; rm gone; cat old; echo >> old";
+    let seen = look(&Launch { stdout: Sink::Null, ..shell(dir.path(), script) });
+    let root = dir.path().canonicalize().unwrap();
+    let paths = ["made", "old", "whole"].map(|name| root.join(name).display().to_string());
+    assert_eq!(seen.written, paths);
+    let scratch = vec![root];
+    let options = TraceOptions { scratch, ..TraceOptions::default() };
+    let own = traced_run(&Launch { stdout: Sink::Null, ..shell(dir.path(), script) }, &options);
+    assert!(own.unwrap().written.is_empty(), "scratch files are no results");
 }
 
 fn bytes_through_calls_are_each_images_own() {

@@ -3,8 +3,8 @@
 //!
 //! What lies in whole slots and on smaller pages is tried, slot by slot (`tracee::collapse`); slots that
 //! nobody has touched are skipped. What counts is what the page table shows afterwards. A process that was
-//! looked at is the one that is changed: its descriptor was opened before, and one that has ended takes no
-//! advice. Nothing is begun while others wait for memory, nor where host and groups do not leave as much
+//! looked at is the one that is changed: its descriptor was opened before, one that has ended takes no
+//! advice, and one that has executed another program is refused. Nothing is begun while others wait for memory, nor where host and groups do not leave as much
 //! as all slots together, since each first takes a page of its own.
 //!
 //! Not kept: a part of a slot that gets other rights, as just-in-time compilers give each time they write,
@@ -13,6 +13,7 @@
 use crate::code::sizes;
 use crate::recache::{is_pressed, no_room};
 use pagewise_judge::text as judged;
+use pagewise_kernel::proc::image::Image;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::collapse::{CollapsedPart, CollapsedProcess, RefusedSlots};
@@ -49,33 +50,39 @@ pub enum CollapseError {
 /// # Errors
 /// When it cannot be looked at or has ended, when the right is missing, or memory.
 pub fn run(pid: i32, options: Options) -> Result<CollapsedProcess, CollapseError> {
-    let subject = Subject::open(pid)?;
+    let (subject, image) = (Subject::open(pid)?, Image::of(pid)?);
     let seen = observed::look(pid)?;
     let before = Parts::from_process(&seen, options.with_files);
     before.find_room()?;
+    refuse_other(&image)?;
     let start = clock::now();
     let tried =
         before.0.iter().map(|part| part.collapse(&subject)).collect::<Result<Vec<_>, _>>()?;
     let took_ns = Nanos(clock::now().0.saturating_sub(start.0));
-    let after = look_again(pid, &seen, options)?;
+    let after = look_again(&image, options)?;
     if let Some(later) = options.later {
         std::thread::sleep(later.duration());
     }
-    let later = options.later.map(|_| look_again(pid, &seen, options)).transpose()?;
+    let later = options.later.map(|_| look_again(&image, options)).transpose()?;
     let report = before.0.into_iter().zip(tried);
     let parts = report.map(|(part, tried)| part.report(tried, &after, later.as_ref())).collect();
     let (name, is_disabled) = (seen.name, seen.is_disabled);
     Ok(CollapsedProcess { pid, name, is_disabled, parts, took_ns, later_ns: options.later })
 }
 
-/// The process after the change, if it is still the same.
-fn look_again(pid: i32, first: &ProcessSeen, options: Options) -> Result<Parts, SysError> {
-    let now = observed::look(pid)?;
-    if now.start_ticks != first.start_ticks {
-        let gone = std::io::Error::from(std::io::ErrorKind::NotFound);
-        return Err(SysError::new("read", format!("/proc/{pid}"), gone));
-    }
+/// The process after the change, if it still runs the same program.
+fn look_again(image: &Image, options: Options) -> Result<Parts, SysError> {
+    let now = observed::look(image.pid())?;
+    refuse_other(image)?;
     Ok(Parts::from_process(&now, options.with_files))
+}
+
+/// Refuses a process that has ended or executed another program.
+fn refuse_other(image: &Image) -> Result<(), SysError> {
+    if image.is_there() {
+        return Ok(());
+    }
+    Err(SysError::new("read", format!("/proc/{}", image.pid()), rustix::io::Errno::SRCH))
 }
 
 /// The generated code of a process, and its files.
@@ -196,5 +203,30 @@ const fn why(refusal: Refusal, is_file: bool) -> &'static str {
         (Refusal::Busy, _) => "in use right now: try again",
         (Refusal::NoMemory, _) => "no huge page was free, or it was unmapped meanwhile",
         (Refusal::GroupFull, _) => "its cgroup may not have more memory",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_that_executes_another_program_is_another() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo; read go; exec sh -c 'echo; read go'"]);
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let mut step = || out.read_exact(&mut [0]).unwrap();
+        step();
+        let image = Image::of(child.id().cast_signed()).unwrap();
+        let options = Options { with_files: false, later: None };
+        assert!(look_again(&image, options).is_ok());
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        step();
+        assert!(look_again(&image, options).is_err_and(|error| error.is_gone()));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

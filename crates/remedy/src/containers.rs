@@ -38,7 +38,7 @@ pub fn lines(doses: &[Dose], start: &Start<'_>) -> Result<ContainerLines, String
 }
 
 /// A string of YAML in double quotes.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }
 

@@ -22,6 +22,7 @@ mod heap_huge;
 mod heap_mthp;
 mod heap_small;
 pub mod hugetext;
+mod idle;
 pub mod live;
 mod malloc_keep;
 mod pipe_grow;
@@ -45,8 +46,9 @@ pub mod watch;
 mod working_set;
 
 pub use heap_mthp::NAME as HEAP_MTHP;
+pub use idle::idle;
 pub use pool::NAME as POOL;
-pub use registry::{RemedyError, all, clash, find, misfit, parse_list, unseen};
+pub use registry::{RemedyError, all, clash, derived, find, misfit, parse_list, unseen};
 pub use remedy::{Evidence, Mechanism, Remedy};
 pub use target::Target;
 pub use text_huge::code_files;

@@ -3,6 +3,7 @@
 use crate::remedy::Remedy;
 use crate::target::Target;
 use pagewise_model::machine::Machine;
+use pagewise_model::name::is_in_line;
 use pagewise_model::plan::Dose;
 
 static ALL: [&dyn Remedy; 14] = [
@@ -74,6 +75,9 @@ pub enum RemedyError {
     /// A parameter that the remedy does not take.
     #[error("remedy `{remedy}`: {why}")]
     Parameter { remedy: &'static str, why: String },
+    /// A character that would end a line of a script.
+    #[error("the remedy {0:?} holds a control character")]
+    Control(String),
     /// The same remedy with the same parameter twice.
     #[error("`{0}` is named twice")]
     Twice(String),
@@ -92,21 +96,45 @@ pub fn parse_list(
     let mut doses: Vec<Dose> = Vec::new();
     for entry in list.split(',').map(str::trim).filter(|e| !e.is_empty()) {
         let (name, parameter) = entry.split_once('=').unwrap_or((entry, ""));
-        let remedy = find(name).ok_or_else(|| RemedyError::Unknown {
-            name: name.to_owned(),
-            known: ALL.iter().map(|r| r.name()).collect::<Vec<_>>().join(", "),
-        })?;
+        let remedy = known(name)?;
         let chosen = || remedy.parameter_for(target);
         let parameter = if parameter.is_empty() { chosen() } else { parameter.to_owned() };
-        let dose = remedy
-            .dose(&parameter, machine)
-            .map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })?;
+        let dose = dose_of(remedy, &parameter, machine)?;
         if doses.iter().any(|d| d.spec() == dose.spec()) {
             return Err(RemedyError::Twice(dose.spec()));
         }
         doses.push(dose);
     }
     Ok(doses)
+}
+
+fn known(name: &str) -> Result<&'static dyn Remedy, RemedyError> {
+    find(name).ok_or_else(|| RemedyError::Unknown {
+        name: name.to_owned(),
+        known: ALL.iter().map(|r| r.name()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+fn dose_of(
+    remedy: &'static dyn Remedy,
+    parameter: &str,
+    machine: &Machine,
+) -> Result<Dose, RemedyError> {
+    if !is_in_line(parameter) {
+        return Err(RemedyError::Control(format!("{}={parameter}", remedy.name())));
+    }
+    let dose = remedy.dose(parameter, machine);
+    dose.map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })
+}
+
+/// The doses of a saved run as this pagewise makes them on this machine: by their remedies and parameters. What
+/// the file says that they do is not used.
+///
+/// # Errors
+/// Names the first that is not to be had here.
+pub fn derived(saved: &[Dose], machine: &Machine) -> Result<Vec<Dose>, RemedyError> {
+    let again = |dose: &Dose| dose_of(known(&dose.remedy)?, &dose.parameter, machine);
+    saved.iter().map(again).collect()
 }
 
 #[cfg(test)]
@@ -151,6 +179,24 @@ mod tests {
         assert!(parse("heap-small=3").is_err());
         assert!(parse("place,place").is_err());
         assert!(parse("pipe-grow=3M").is_err());
+    }
+
+    #[test]
+    fn a_saved_dose_does_what_its_remedy_does() {
+        let honest = parse("malloc-keep=64M,pipe-grow").unwrap();
+        let mut saved = honest.clone();
+        saved[0].settings.env.clear();
+        saved[1].settings.cpus = Some(vec![7]);
+        saved[1].settings.env.clone_from(&honest[0].settings.env);
+        assert_eq!(derived(&saved, &machine()).unwrap(), honest);
+        let of = |remedy: &str, parameter: &str| {
+            let mut dose = honest[0].clone();
+            (dose.remedy, dose.parameter) = (remedy.to_owned(), parameter.to_owned());
+            derived(&[dose], &machine()).unwrap_err().to_string()
+        };
+        assert!(of("heap-hugo", "").starts_with("unknown remedy"));
+        assert!(of("malloc-keep", "64M,pipe-grow").starts_with("remedy `malloc-keep`"));
+        assert!(of("text-huge", "/a\n/b").ends_with("holds a control character"));
     }
 
     #[test]

@@ -32,6 +32,8 @@ struct Malloc {
     allocator: Allocator,
     glibc_huge_tunable: Option<bool>,
     is_python: bool,
+    is_static: bool,
+    is_32_bit: bool,
 }
 
 impl Target {
@@ -45,10 +47,21 @@ impl Target {
     /// A program with this allocator.
     #[cfg(test)]
     pub(crate) fn with_malloc(allocator: Allocator, glibc_huge_tunable: Option<bool>) -> Self {
-        Self {
-            file: None,
-            malloc: OnceCell::from(Malloc { allocator, glibc_huge_tunable, is_python: false }),
-        }
+        let malloc = Malloc {
+            allocator,
+            glibc_huge_tunable,
+            is_python: false,
+            is_static: false,
+            is_32_bit: false,
+        };
+        Self { file: None, malloc: OnceCell::from(malloc) }
+    }
+
+    /// The same, of a file.
+    #[cfg(test)]
+    pub(crate) fn with_file(file: &str, allocator: Allocator, is_static: bool) -> Self {
+        let malloc = Malloc { is_static, ..Self::with_malloc(allocator, None).malloc() };
+        Self { file: Some(file.into()), malloc: OnceCell::from(malloc) }
     }
 
     /// The file with the code that runs; none where it is not found.
@@ -76,6 +89,18 @@ impl Target {
         self.malloc().is_python
     }
 
+    /// It has no dynamic linker.
+    #[must_use]
+    pub fn is_static(&self) -> bool {
+        self.malloc().is_static
+    }
+
+    /// It holds 32-bit code.
+    #[must_use]
+    pub fn is_32_bit(&self) -> bool {
+        self.malloc().is_32_bit
+    }
+
     /// It opens libraries with `RTLD_DEEPBIND`.
     #[must_use]
     pub fn opens_deep(&self) -> bool {
@@ -87,10 +112,16 @@ impl Target {
             let file = self.file.as_deref();
             let seen = file.and_then(|file| elf::of_executable(file).ok());
             let allocator = seen.map_or(Allocator::Unknown, |seen| seen.allocator);
-            let is_python = seen.is_some_and(|seen| seen.is_python);
+            let is = |what: fn(&elf::ElfSeen) -> bool| seen.as_ref().is_some_and(what);
             let glibc = file.filter(|_| allocator == Allocator::Glibc);
             let glibc_huge_tunable = glibc.and_then(glibc::has_huge_tunable);
-            Malloc { allocator, glibc_huge_tunable, is_python }
+            Malloc {
+                allocator,
+                glibc_huge_tunable,
+                is_python: is(|seen| seen.is_python),
+                is_static: is(|seen| seen.is_static),
+                is_32_bit: is(|seen| seen.is_32_bit),
+            }
         })
     }
 }

@@ -17,6 +17,9 @@ pub fn change_page(change: &Change, checked: &str) -> Document {
         page.exact(line);
     }
     page.para(checked, 2, Tone::Plain);
+    for warning in &change.warnings {
+        page.para(warning, 2, Tone::Warn);
+    }
     page
 }
 
@@ -84,6 +87,7 @@ mod tests {
             content: "[Service]\nCPUAffinity=1\n".into(),
             mode: 0o644,
             next_after_undo: next.clone(),
+            warnings: Vec::new(),
             next,
         };
         Applied { number: 3, at_unix_ns: 0, change, before, directories: Vec::new() }
@@ -103,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_was_written_says_how_to_go_back() {
-        let before = Before { content: vec![b'x'; 5], mode: 0o644 };
+        let before = Before { content: vec![b'x'; 5], mode: 0o644, group: None };
         let shown = text(&applied_page(&applied(Some(before))));
         for line in ["change 3 (it replaced 5 bytes)", "daemon-reload", "apply --undo 3"] {
             assert!(shown.contains(line), "{shown}");

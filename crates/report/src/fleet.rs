@@ -6,6 +6,7 @@ use crate::quote;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::fleet::{Class, ClassKey, FleetArm, FleetWord, Pooled};
+use pagewise_model::name::is_in_line;
 
 const fn word(word: FleetWord) -> (&'static str, Tone) {
     match word {
@@ -140,12 +141,12 @@ exit \"$status\"
 pub fn slurm(task: &FleetTask) -> String {
     let FleetTask { program, hosts, .. } = task;
     let line = task.line("\"$SLURM_ARRAY_TASK_ID\"");
-    let results = quote(&task.results);
+    let (results, shown) = (quote(&task.results), comment(&task.results));
     let chdir = task.directory.as_ref().map(|to| format!("cd {} || exit\n", quote(to)));
     let chdir = chdir.unwrap_or_default();
     format!(
         "#!/bin/bash
-# Submit with sbatch. Then: pagewise merge {results}
+# Submit with sbatch. Then: pagewise merge {shown}
 #SBATCH --job-name=pagewise-{program}
 #SBATCH --array=1-{hosts}
 #SBATCH --nodes=1
@@ -163,6 +164,16 @@ name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}
     )
 }
 
+/// A directory as a word of a comment, which ends with its line.
+fn comment(directory: &str) -> String {
+    if is_in_line(directory) { quote(directory) } else { "DIR".to_owned() }
+}
+
+/// A string of YAML: JSON is YAML too, whatever the text would mean without quotes.
+fn yaml(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
 /// Text that Jinja leaves as it is: nothing begins in it without an opening brace.
 fn literal(text: &str) -> String {
     text.replace('{', "{{ '{' }}")
@@ -172,16 +183,14 @@ fn literal(text: &str) -> String {
 #[must_use]
 pub fn ansible(task: &FleetTask) -> String {
     const NUMBER: &str = "{{ ansible_play_hosts.index(inventory_hostname) + 1 }}";
-    // JSON is YAML too.
-    let text = |text: &str| serde_json::Value::from(text).to_string();
-    let line = text(&format!("{} --seed {NUMBER} {}", literal(&task.front), literal(&task.back)));
+    let line = yaml(&format!("{} --seed {NUMBER} {}", literal(&task.front), literal(&task.back)));
     let chdir = task.directory.as_ref();
-    let chdir = chdir.map(|to| format!("        chdir: {}\n", text(&literal(to))));
+    let chdir = chdir.map(|to| format!("        chdir: {}\n", yaml(&literal(to))));
     let chdir = chdir.unwrap_or_default();
     let results = literal(&task.results);
-    let file = text(&format!("{results}/1.{NUMBER}.0.{{{{ inventory_hostname }}}}.json"));
-    let results = text(&results);
-    let shown = quote(&task.results);
+    let file = yaml(&format!("{results}/1.{NUMBER}.0.{{{{ inventory_hostname }}}}.json"));
+    let results = yaml(&results);
+    let shown = comment(&task.results);
     format!(
         "# ansible-playbook -i INVENTORY FILE. Then: pagewise merge {shown}
 - name: Measure a remedy on every host
@@ -213,10 +222,16 @@ pub fn ansible(task: &FleetTask) -> String {
     )
 }
 
-/// A program's name as a part of a label of Kubernetes.
-fn label(program: &str) -> String {
-    let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    program.to_lowercase().chars().map(allowed).collect()
+/// Longest label of Kubernetes; the name of a pod's host is one.
+const LONGEST_LABEL: usize = 63;
+
+/// The name of the job of a program. A pod's host has it before a hyphen and the number of the pod.
+fn job_name(program: &str, hosts: u32) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let number = hosts.saturating_sub(1).to_string().len() + 1;
+    let name: String = "pagewise-".chars().chain(program.chars().map(allowed)).collect();
+    let name: String = name.chars().take(LONGEST_LABEL - number).collect();
+    name.trim_end_matches('-').to_owned()
 }
 
 /// The script of a pod, as lines of a block of YAML. Kubernetes reads `$$` as `$` and replaces `$(NAME)`.
@@ -235,18 +250,18 @@ fn pod_script(task: &FleetTask) -> String {
 #[must_use]
 pub fn kubernetes(task: &FleetTask, image: &str, claim: &str) -> String {
     let FleetTask { program, hosts, .. } = task;
-    let text = |text: &String| serde_json::Value::from(text.as_str()).to_string();
     let directory =
-        task.directory.as_ref().map(|to| format!("          workingDir: {}\n", text(to)));
+        task.directory.as_ref().map(|to| format!("          workingDir: {}\n", yaml(to)));
+    let (image, claim) = (yaml(image), yaml(claim));
     let directory = directory.unwrap_or_default();
     let script = pod_script(task);
-    let name = label(program);
+    let name = job_name(program, *hosts);
     format!(
         "# kubectl apply -f FILE. Then copy the volume's files: pagewise merge DIR
 apiVersion: batch/v1
 kind: Job
 metadata:
-  name: pagewise-{name}
+  name: {name}
 spec:
   completions: {hosts}
   parallelism: {hosts}
@@ -255,7 +270,7 @@ spec:
   template:
     metadata:
       labels:
-        app: pagewise-{name}
+        app: {name}
     spec:
       restartPolicy: Never
       affinity:
@@ -263,7 +278,7 @@ spec:
           requiredDuringSchedulingIgnoredDuringExecution:
             - labelSelector:
                 matchLabels:
-                  app: pagewise-{name}
+                  app: {name}
               topologyKey: kubernetes.io/hostname
       containers:
         - name: measure
@@ -365,6 +380,30 @@ mod tests {
         let job = kubernetes(&task, "registry/app:1", "results");
         assert!(job.contains("name: pagewise-my-app\n") && job.contains("completions: 8\n"));
         assert!(job.contains("              name=/results/1.$$JOB_COMPLETION_INDEX.0.$$NODE\n"));
+    }
+
+    #[test]
+    fn names_in_scripts_are_strings_and_labels_whatever_they_are() {
+        let task = FleetTask {
+            program: format!("App_{}", "x.".repeat(40)),
+            front: "pagewise tune".into(),
+            back: "-- app".into(),
+            hosts: 1000,
+            results: "/a\nrm -rf b".into(),
+            directory: None,
+        };
+        let job = kubernetes(&task, "123", "yes: [\n");
+        assert!(job.contains("          image: \"123\"\n"), "{job}");
+        assert!(job.contains("            claimName: \"yes: [\\n\"\n"), "{job}");
+        let name = job_name(&task.program, task.hosts);
+        assert!(name.len() + "-999".len() <= LONGEST_LABEL && name.len() > 55, "{name}");
+        assert!(name.starts_with("pagewise-app-x-x-") && name.ends_with('x'), "{name}");
+        assert_eq!(job_name("...", 8), "pagewise");
+        assert!(slurm(&task).contains("merge DIR\n#SBATCH"));
+        assert!(
+            ansible(&task)
+                .starts_with("# ansible-playbook -i INVENTORY FILE. Then: pagewise merge DIR\n")
+        );
     }
 
     #[test]

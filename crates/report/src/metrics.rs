@@ -203,6 +203,7 @@ mod tests {
             mode: 0,
             next: Vec::new(),
             next_after_undo: Vec::new(),
+            warnings: Vec::new(),
         };
         Applied { number, at_unix_ns: 5_000_000_000, change, before: None, directories: Vec::new() }
     }

@@ -3,9 +3,10 @@
 
 use crate::inject::{Call, call_regs};
 use crate::ptrace::{Regs, Stop, read_memory, request};
-use crate::vdso;
+use crate::{vdso, wait};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::maps::Mapping;
+use std::cell::Cell;
 use std::sync::LazyLock;
 
 /// The instruction.
@@ -37,6 +38,10 @@ pub(crate) struct Borrowed {
     site: u64,
     regs: Regs,
     mask: u64,
+    /// The signal before whose delivery it stands; 0 for none.
+    waiting: Cell<i32>,
+    /// A SIGSTOP came meanwhile, which nothing can block.
+    stopped: Cell<bool>,
 }
 
 impl Borrowed {
@@ -50,25 +55,31 @@ impl Borrowed {
         let mask = request::get_sigmask(tid)?;
         // Whatever is sent to it meanwhile waits.
         request::set_sigmask(tid, u64::MAX)?;
-        Ok(Some(Self { tid, site, regs, mask }))
+        Ok(Some(Self { tid, site, regs, mask, waiting: Cell::new(0), stopped: Cell::new(false) }))
+    }
+
+    /// It stands before the delivery of `signal`, which goes back into its queue: everything is blocked.
+    pub(crate) fn stands_before(&self, signal: i32) {
+        self.waiting.set(signal);
     }
 
     /// Has it make `call`; what the kernel answers.
     pub(crate) fn call(&self, call: Call) -> Result<i64, SysError> {
         request::set_regs(self.tid, &call_regs(&self.regs, self.site, self.regs.rsp, call))?;
-        self.pass(call.name)?;
-        self.pass(call.name)?;
+        self.pass(call.name, self.waiting.take())?;
+        self.pass(call.name, 0)?;
         Ok(request::get_regs(self.tid)?.rax as i64)
     }
 
     /// Runs into a call or out of it.
-    fn pass(&self, call: &'static str) -> Result<(), SysError> {
+    fn pass(&self, call: &'static str, mut signal: i32) -> Result<(), SysError> {
         let gone = || SysError::new(call, format!("thread {}", self.tid), rustix::io::Errno::SRCH);
         for _ in 0..PATIENCE {
-            request::syscall(self.tid, 0)?;
+            request::syscall(self.tid, std::mem::take(&mut signal))?;
             match request::wait_stop(self.tid)? {
                 Stop::Syscall => return Ok(()),
                 stop if stop.is_end() => return Err(gone()),
+                Stop::Signal(libc::SIGSTOP) => self.stopped.set(true),
                 _ => {}
             }
         }
@@ -84,5 +95,47 @@ impl Drop for Borrowed {
         // One that was killed meanwhile needs neither.
         let _gone = request::set_regs(self.tid, &regs);
         let _gone = request::set_sigmask(self.tid, self.mask);
+        if self.stopped.get() {
+            wait::kill(self.tid, libc::SIGSTOP);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_kernel::proc::{maps, stat};
+
+    #[test]
+    fn a_stop_signal_that_comes_meanwhile_is_not_lost() {
+        let test = "a_stop_signal_that_comes_meanwhile_is_not_lost";
+        let Some((mut child, pid)) = crate::waiting::seized_cat(test) else { return };
+        let start = std::time::Instant::now();
+        let wait_for = |state| {
+            while stat::read(pid).unwrap().state != state {
+                assert!(start.elapsed() < std::time::Duration::from_secs(20), "it never came");
+                std::thread::yield_now();
+            }
+        };
+        wait_for('S');
+        request::interrupt(pid).unwrap();
+        assert_eq!(request::wait_stop(pid).unwrap(), Stop::Interrupted);
+        request::set_options(pid, libc::PTRACE_O_TRACESYSGOOD).unwrap();
+        let Some(site) = site(pid, &maps::read(pid).unwrap()) else {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return;
+        };
+        wait::kill(pid, libc::SIGSTOP);
+        {
+            let thread = Borrowed::new(pid, site).unwrap().unwrap();
+            let args = [0; 4];
+            let call = Call { name: "getpid", number: libc::SYS_getpid, args };
+            assert_eq!(thread.call(call).unwrap(), i64::from(pid));
+        }
+        request::detach(pid, 0).unwrap();
+        wait_for('T');
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

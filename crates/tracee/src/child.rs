@@ -8,6 +8,7 @@
 use crate::environment::Variables;
 use crate::launch_error::LaunchError;
 use crate::wait;
+use pagewise_kernel::start;
 use std::convert::Infallible;
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io;
@@ -99,7 +100,7 @@ impl SignalState {
         let mut state = Self::clean();
         // SAFETY: only reads the mask into a live sigset_t of ours.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut state.mask) };
-        state.ignored = pagewise_kernel::start::ignored();
+        state.ignored = start::ignored();
         state
     }
 }
@@ -179,6 +180,15 @@ impl OwnPid {
     }
 }
 
+/// What becomes of a standard descriptor.
+#[derive(Debug)]
+pub(crate) enum Descriptor {
+    /// As this process was started with it: open or closed.
+    AsGiven,
+    Closed,
+    Is(OwnedFd),
+}
+
 /// Everything needed between `fork` and `exec`, allocated beforehand.
 pub(crate) struct Prepared {
     path: CString,
@@ -188,8 +198,8 @@ pub(crate) struct Prepared {
     /// `/bin/sh path args...`, for text without `#!` line.
     shell: Option<Vector>,
     pub(crate) cwd: Option<CString>,
-    /// What becomes descriptors 0, 1 and 2; `None` leaves what is there.
-    pub(crate) stdio: [Option<OwnedFd>; 3],
+    /// Descriptors 0, 1 and 2.
+    pub(crate) stdio: [Descriptor; 3],
     pub(crate) own_session: bool,
     /// Die with the parent, whose process id is this.
     pub(crate) parent: Option<u32>,
@@ -232,7 +242,7 @@ impl Prepared {
             own_pids,
             shell,
             cwd: None,
-            stdio: [None, None, None],
+            stdio: [Descriptor::AsGiven, Descriptor::AsGiven, Descriptor::AsGiven],
             own_session: false,
             parent: None,
             oom_score: None,
@@ -251,10 +261,8 @@ impl Prepared {
         if self.own_session {
             rustix::process::setsid().map_err(at(Step::Session))?;
         }
-        for (number, from) in (0..).zip(&self.stdio) {
-            if let Some(from) = from {
-                duplicate(from.as_raw_fd(), number).map_err(|e| (Step::Descriptors, e))?;
-            }
+        for (number, standard) in (0..).zip(&self.stdio) {
+            settle_standard(standard, number).map_err(|e| (Step::Descriptors, e))?;
         }
         if let Some(score) = &self.oom_score {
             raise_oom_score(score);
@@ -334,9 +342,21 @@ pub(crate) fn send(errors: BorrowedFd<'_>, step: Step, errno: i32) {
     let _gone = rustix::io::write(errors, &message);
 }
 
-fn duplicate(from: RawFd, number: RawFd) -> Result<(), i32> {
-    // SAFETY: dup2 only changes the descriptor table; 0, 1 and 2 are owned by no object of ours.
-    if unsafe { libc::dup2(from, number) } < 0 { Err(last_errno()) } else { Ok(()) }
+fn settle_standard(standard: &Descriptor, number: RawFd) -> Result<(), i32> {
+    match standard {
+        Descriptor::AsGiven => start::close_again(number.unsigned_abs()),
+        Descriptor::Closed => {
+            // SAFETY: 0, 1 and 2 are owned by no object of ours, and `exec` follows.
+            unsafe { libc::close(number) };
+        }
+        Descriptor::Is(from) => {
+            // SAFETY: dup2 only changes the table of descriptors, of which 0, 1 and 2 are nobody's.
+            if unsafe { libc::dup2(from.as_raw_fd(), number) } < 0 {
+                return Err(last_errno());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Makes this process a preferred victim when memory runs out; best effort. Async-signal-safe.

@@ -20,7 +20,7 @@ use crate::launch_error::{LaunchError, Survivor};
 use crate::wait;
 use pagewise_kernel::pidfd;
 use pagewise_kernel::proc::tree::OwnChildren;
-use pagewise_kernel::proc::{own_pid, stat, tree};
+use pagewise_kernel::proc::{own_pid, stat, status, tree};
 use pagewise_kernel::scheduling::Ahead;
 use pagewise_model::usage::Ended;
 use std::collections::HashSet;
@@ -110,13 +110,20 @@ fn still_alive(ours: &[i32], except: &Except, killed: &mut u32) -> Vec<i32> {
     ours.iter().copied().filter(is_alive).collect()
 }
 
-/// Reaps our children that have ended by themselves.
+/// Reaps our children that have ended by themselves, but not what another thread of ours traces: it has
+/// to see their ends, and takes them.
 pub(crate) fn reap_ended(except: &Except) {
     let mut children = OwnChildren::default().list().unwrap_or_default();
     children.retain(|pid| !except.helpers.contains(pid) && except.unreaped != Some(*pid));
-    for pid in children {
+    for pid in children.into_iter().filter(|pid| wait::has_ended(*pid) && !is_traced_beside(*pid)) {
         wait::reap_if_ended(pid);
     }
+}
+
+/// Whether a thread other than the calling one traces `pid`.
+fn is_traced_beside(pid: i32) -> bool {
+    let tracer = status::read(pid).ok().and_then(|status| status.tracer_pid).unwrap_or(0);
+    tracer != 0 && tracer != rustix::thread::gettid().as_raw_nonzero().get()
 }
 
 /// Kills our children while another thread reaps them: by a descriptor, for by then an id may be another's.

@@ -1,12 +1,13 @@
 //! A tree that is traced from before its first exec until the last of its threads has ended: who is
 //! there, who shares whose memory, and the stops that go to what it is traced for.
 //!
-//! All threads are traced until they end, also those of processes that outlive the program; they die
-//! with this process (`PTRACE_O_EXITKILL`). A new thread and the event of its maker come in any order:
+//! All threads are traced until they end, also those that their maker wanted untraced (`untraced`) and those of
+//! processes that outlive the program; they die with this process (`PTRACE_O_EXITKILL`). A new thread and the event of its maker come in any order:
 //! it begins when both are there, or when its maker has been killed before it could tell.
 
 use crate::ptrace::{Regs, Stop, read_u64, request};
 use crate::signals;
+use crate::untraced::{self, Cleared};
 use crate::wait;
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::status;
@@ -71,6 +72,12 @@ pub(crate) trait Work {
     /// A signal is about to be delivered; the one that is.
     fn signalled(&mut self, tid: i32, pid: i32, signal: i32) -> i32;
 
+    /// Whether the thread is to stop at the beginning of its handler for this signal, which is about to be
+    /// delivered: another one (SIGTRAP) is reported then.
+    fn stops_in_handler(&mut self, _tid: i32, _signal: i32) -> bool {
+        false
+    }
+
     /// A thread is about to end; only where [`Self::SEES_EXITS`].
     fn exiting(&mut self, _tid: i32, _pid: i32) {}
 
@@ -82,6 +89,19 @@ pub(crate) trait Work {
 struct Thread<C> {
     pid: i32,
     call: Option<C>,
+    /// It makes another thread, which was to be untraced.
+    cleared: Option<Cleared>,
+}
+
+impl<C> Thread<C> {
+    fn of(pid: i32) -> Self {
+        Self { pid, call: None, cleared: None }
+    }
+
+    /// Whether the exit of its call is waited for.
+    const fn is_in_call(&self) -> bool {
+        self.call.is_some() || self.cleared.is_some()
+    }
 }
 
 pub(crate) struct Follower<W: Work> {
@@ -124,7 +144,7 @@ impl<W: Work> Follower<W> {
     fn new(root: i32, work: W) -> Self {
         Self {
             root,
-            threads: HashMap::from([(root, Thread { pid: root, call: None })]),
+            threads: HashMap::from([(root, Thread::of(root))]),
             newborn: HashSet::new(),
             told: HashMap::new(),
             root_is_over: false,
@@ -159,7 +179,10 @@ impl<W: Work> Follower<W> {
             Stop::Signal(signal) => {
                 let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
                 let signal = self.work.signalled(tid, pid, signal);
-                ignore_gone(request::cont(tid, signal));
+                ignore_gone(match signal != 0 && self.work.stops_in_handler(tid, signal) {
+                    true => request::singlestep(tid, signal),
+                    false => request::cont(tid, signal),
+                });
             }
             Stop::Group(_) => ignore_gone(signals::park(tid, self.root)),
             Stop::Interrupted if !self.threads.contains_key(&tid) => self.arrive(tid),
@@ -217,12 +240,12 @@ impl<W: Work> Follower<W> {
                 self.told.insert(child, birth);
             }
         }
-        ignore_gone(request::cont(maker, 0));
+        self.go_on(maker);
     }
 
     fn begin(&mut self, tid: i32, birth: Option<Birth>) {
         let pid = status::read(tid).ok().and_then(|status| status.tgid).unwrap_or(tid);
-        self.threads.insert(tid, Thread { pid, call: None });
+        self.threads.insert(tid, Thread::of(pid));
         self.work.begin(Newborn { tid, pid, birth });
         ignore_gone(request::cont(tid, 0));
     }
@@ -231,36 +254,40 @@ impl<W: Work> Follower<W> {
     fn executed(&mut self, tid: i32) {
         self.threads.retain(|other, thread| thread.pid != tid || *other == tid);
         let call = self.work.executed(tid);
-        self.threads.insert(tid, Thread { pid: tid, call });
+        self.threads.insert(tid, Thread { call, ..Thread::of(tid) });
         // Its other threads have ended, the first of them without a report.
         self.begin_orphans();
-        self.go_on(tid, call);
+        self.go_on(tid);
     }
 
     fn enter(&mut self, tid: i32) {
-        let call = match self.threads.get_mut(&tid) {
-            Some(thread) => {
-                thread.call = self.work.entered(tid, thread.pid);
-                thread.call
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            match untraced::enter(tid) {
+                Ok(untraced::Call::Other) => thread.call = self.work.entered(tid, thread.pid),
+                Ok(untraced::Call::Cleared(cleared)) => thread.cleared = Some(cleared),
+                Ok(untraced::Call::Traced) | Err(_) => {}
             }
-            None => None,
-        };
-        self.go_on(tid, call);
+        }
+        self.go_on(tid);
     }
 
-    fn go_on(&self, tid: i32, call: Option<W::Call>) {
-        ignore_gone(match call {
-            Some(_) => request::syscall(tid, 0),
-            None => request::cont(tid, 0),
+    /// Lets a thread go on, up to the exit of its call where that is waited for.
+    fn go_on(&self, tid: i32) {
+        ignore_gone(match self.threads.get(&tid).is_some_and(Thread::is_in_call) {
+            true => request::syscall(tid, 0),
+            false => request::cont(tid, 0),
         });
     }
 
     /// A call has been made, and its thread has not gone on.
     fn leave(&mut self, tid: i32) {
-        if let Some(thread) = self.threads.get_mut(&tid)
-            && let Some(call) = thread.call.take()
-        {
-            self.work.left(tid, thread.pid, call);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            if let Some(cleared) = thread.cleared.take() {
+                ignore_gone(cleared.leave(tid));
+            }
+            if let Some(call) = thread.call.take() {
+                self.work.left(tid, thread.pid, call);
+            }
         }
         ignore_gone(request::cont(tid, 0));
     }

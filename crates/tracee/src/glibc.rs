@@ -11,14 +11,14 @@
 //!
 //! Not seen: a loader named on the command line instead of in the executable.
 
-use crate::elf;
+use crate::{elf, mapped_file};
 use object::elf::{FileHeader32, FileHeader64, PT_LOAD, SHT_DYNSYM, STT_FUNC, STT_GNU_IFUNC};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -42,12 +42,27 @@ static SEEN: LazyLock<Mutex<HashMap<Key, Option<bool>>>> = LazyLock::new(Mutex::
 #[must_use]
 pub fn has_huge_tunable(executable: &Path) -> Option<bool> {
     let file = File::open(executable).ok()?;
-    let holder = loader(&ReadCache::new(file)).unwrap_or_else(|| executable.to_path_buf());
-    let meta = fs::metadata(&holder).ok()?;
+    let open = |loader: &Path| File::open(loader).ok();
+    holder_names_huge(file, &open)
+}
+
+/// The same of what process `pid` runs, whose loader is the one that it finds.
+#[must_use]
+pub fn has_huge_tunable_in(pid: i32) -> Option<bool> {
+    let file = File::open(format!("/proc/{pid}/exe")).ok()?;
+    holder_names_huge(file, &|loader: &Path| mapped_file::open_inside(pid, loader))
+}
+
+fn holder_names_huge(executable: File, open: &dyn Fn(&Path) -> Option<File>) -> Option<bool> {
+    let holder = match loader(&ReadCache::new(&executable)) {
+        Some(loader) => open(&loader)?,
+        None => executable,
+    };
+    let meta = holder.metadata().ok()?;
     let key = (meta.dev(), meta.ino(), meta.size(), meta.ctime_nsec() ^ meta.ctime() << 30);
     let known = SEEN.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
     known.unwrap_or_else(|| {
-        let found = read(&holder).and_then(|bytes| names_huge(&bytes));
+        let found = read(holder).and_then(|bytes| names_huge(&bytes));
         SEEN.lock().unwrap_or_else(PoisonError::into_inner).insert(key, found);
         found
     })
@@ -84,12 +99,14 @@ const MALLOC: [&[u8]; 25] = [
 /// The shared library of glibc.
 const LIBRARY: &str = "libc.so.6";
 
-/// Offsets of the allocator's code in the file at `path`; `None` where that is not glibc's shared library.
-pub(crate) fn malloc_code(path: &str) -> Option<Range<u64>> {
-    if Path::new(path).file_name() != Some(OsStr::new(LIBRARY)) {
+/// Offsets of the allocator's code in `file`, which has this name; `None` where that is not glibc's shared library.
+pub(crate) fn malloc_code(name: &str, file: &File) -> Option<Range<u64>> {
+    // Another file of the same path has a number behind it (`mapped_file`).
+    let last = name.rsplit('/').next()?;
+    if last.split(' ').next() != Some(LIBRARY) {
         return None;
     }
-    let file = ReadCache::new(File::open(path).ok()?);
+    let file = ReadCache::new(file);
     allocator_in::<FileHeader64<Endianness>, _>(&file)
         .or_else(|| allocator_in::<FileHeader32<Endianness>, _>(&file))
 }
@@ -139,9 +156,10 @@ fn allocator_among(functions: &[(u64, u64, bool)]) -> Option<Range<u64>> {
     Some(before..after)
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
+fn read(mut file: File) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(LIMIT).read_to_end(&mut bytes).ok()?;
+    file.rewind().ok()?;
+    file.take(LIMIT).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
@@ -162,6 +180,7 @@ fn loader<'data, R: ReadRef<'data>>(data: R) -> Option<PathBuf> {
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn names_tell_old_from_new_and_from_neither() {
@@ -191,9 +210,10 @@ mod tests {
             );
             return;
         };
-        let code = malloc_code(path).unwrap();
+        let code = malloc_code(path, &File::open(path).unwrap()).unwrap();
         assert!((4 << 10..64 << 10).contains(&(code.end - code.start)), "{code:x?}");
-        assert_eq!(malloc_code("/bin/ls"), None);
+        let other = File::open("/bin/ls").unwrap();
+        assert_eq!((malloc_code("/bin/ls", &other), malloc_code(path, &other)), (None, None));
     }
 
     #[test]

@@ -7,13 +7,14 @@
 //!
 //! Cost: one fork of a small process; none of it falls between the start of the clock and `exec`.
 
-use crate::child::{self, Prepared, SignalState, Step};
+use crate::child::{self, Descriptor, Prepared, SignalState, Step};
 use crate::drain::Drain;
 use crate::environment::{self, Variables};
 pub use crate::input::{Input, Once, Standard};
 pub use crate::launch_error::{LaunchError, Survivor};
 use crate::program::{self, Program};
 use crate::{jvm, read_ahead, tool_links, wait};
+use pagewise_kernel::start;
 use pagewise_model::plan::Settings;
 use pagewise_model::units::{Bytes, Nanos};
 use rustix::fs::{Mode, OFlags};
@@ -229,37 +230,38 @@ pub enum PreExec {
 }
 
 /// Descriptors for a program, and the drains behind them.
-pub(crate) fn open_stdio(
-    launch: &Launch,
-) -> Result<([Option<OwnedFd>; 3], Vec<Drain>), LaunchError> {
+pub(crate) fn open_stdio(launch: &Launch) -> Result<([Descriptor; 3], Vec<Drain>), LaunchError> {
     let mut drains = Vec::new();
-    let input = launch.stdin.open()?;
+    let input = launch.stdin.open()?.map_or(Descriptor::AsGiven, Descriptor::Is);
     let output = open_sink(&launch.stdout, &mut drains)?;
     let error = match (&launch.stderr, &output) {
         // One open file, so that neither overwrites the other.
-        (Sink::File(path), Some(same)) if launch.stdout == Sink::File(path.clone()) => {
-            Some(same.try_clone().map_err(|e| LaunchError::call("dup", "standard error", &e))?)
+        (Sink::File(path), Descriptor::Is(same)) if launch.stdout == Sink::File(path.clone()) => {
+            let copy = same.try_clone();
+            Descriptor::Is(copy.map_err(|e| LaunchError::call("dup", "standard error", &e))?)
         }
         (sink, _) => open_sink(sink, &mut drains)?,
     };
     Ok(([input, output, error], drains))
 }
 
-fn open_sink(sink: &Sink, drains: &mut Vec<Drain>) -> Result<Option<OwnedFd>, LaunchError> {
-    match sink {
-        Sink::Inherit => Ok(None),
+fn open_sink(sink: &Sink, drains: &mut Vec<Drain>) -> Result<Descriptor, LaunchError> {
+    let opened = match sink {
+        Sink::Inherit => return Ok(Descriptor::AsGiven),
+        Sink::Stderr if start::was_closed(2) => return Ok(Descriptor::Closed),
         Sink::Stderr => {
             let copy = std::io::stderr().as_fd().try_clone_to_owned();
-            copy.map(Some).map_err(|e| LaunchError::call("dup", "standard error", &e))
+            copy.map_err(|e| LaunchError::call("dup", "standard error", &e))
         }
-        Sink::Null => open(Path::new("/dev/null"), OFlags::WRONLY).map(Some),
-        Sink::File(path) => open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC).map(Some),
+        Sink::Null => open(Path::new("/dev/null"), OFlags::WRONLY),
+        Sink::File(path) => open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC),
         Sink::Pipe => {
             let (drain, end) = Drain::start()?;
             drains.push(drain);
-            Ok(Some(end))
+            Ok(end)
         }
-    }
+    };
+    opened.map(Descriptor::Is)
 }
 
 fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, LaunchError> {

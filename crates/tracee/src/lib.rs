@@ -31,6 +31,7 @@ mod launch_error;
 pub mod lending;
 mod limits;
 pub mod made_maps;
+pub mod mapped_file;
 mod memory;
 pub mod memory_peak;
 pub mod memory_use;
@@ -51,6 +52,7 @@ pub mod target;
 mod tool_links;
 mod touch;
 pub mod tree;
+pub mod untraced;
 pub mod vdso;
 pub mod wait;
 #[cfg(test)]

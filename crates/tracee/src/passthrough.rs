@@ -7,7 +7,7 @@
 //! sends to us alone is handed on (`signals`). Variables by which a service manager names its
 //! process (`LISTEN_PID`, `WATCHDOG_PID`) name the program when they named us. When the program
 //! stops, we stop, so that the shell sees its job stopped. The program dies with us; what it leaves
-//! in the background lives on.
+//! in the background lives on. As process 1 of a container, or as a subreaper, we reap orphans as init does.
 
 mod first_calls;
 mod peak;
@@ -20,6 +20,7 @@ pub use record::{Recorded, record_through};
 
 use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, Running};
+use crate::mapped_file::MappedFiles;
 use crate::perf::{Observers, Walker};
 use crate::read_ahead;
 use crate::recorder::Recording;
@@ -94,19 +95,24 @@ pub fn run_through(
 /// # Errors
 /// [`LaunchError`] when it could not be started or waited for.
 pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
-    profile_through(launch, None)
+    profile_through(launch, &MappedFiles::default(), None)
 }
 
-/// The same with a profile whose stacks `walker` walks.
+/// The same with a profile whose stacks `walker` walks, and whose code is opened in `files`.
 ///
 /// # Errors
 /// As [`observe_through`].
-pub fn profile_through(launch: &Launch, walker: Option<Walker>) -> Result<Finished, LaunchError> {
+pub fn profile_through(
+    launch: &Launch,
+    files: &MappedFiles,
+    walker: Option<Walker>,
+) -> Result<Finished, LaunchError> {
     let before = SignalState::inherited();
     let mut caught = Caught::block(before)?;
     let child = launch::spawn_with(launch, &[], before)?;
-    let observers = Observers::attach(child.pid(), &launch.observe, walker);
+    let observers = Observers::attach(child.pid(), &launch.observe, files, walker);
     let recording = Recording::beside(&launch.recorder, child.pid());
+    caught.spare(recording.pid());
     let starts = Starts::of(&launch.settings)?;
     let huge_before = run::HugeCounts::now();
     let running = child.release()?;

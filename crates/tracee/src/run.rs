@@ -14,6 +14,7 @@ use crate::child_ends::ChildEnds;
 use crate::descendants::{self, Except, Killed};
 use crate::launch::{self, Launch, LaunchError, Running, Suspended};
 use crate::limits::{Limit, Limits};
+use crate::mapped_file::MappedFiles;
 use crate::memory_use::MemorySampler;
 use crate::perf::Observers;
 use crate::recorder::Recording;
@@ -114,7 +115,7 @@ fn run_once(
     let ends = ChildEnds::watch()?;
     let child = launch::spawn(launch, &[])?;
     let mut watchers = watchers(launch, &child, make);
-    let observers = Observers::attach(child.pid(), &launch.observe, None);
+    let observers = Observers::attach(child.pid(), &launch.observe, &MappedFiles::default(), None);
     let recording = Recording::beside(&launch.recorder, child.pid());
     let starts = Starts::of(&launch.settings)?;
     let huge_before = HugeCounts::now();

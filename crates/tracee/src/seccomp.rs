@@ -2,7 +2,7 @@
 //! seccomp_data` (seccomp(2)), which holds number, architecture and arguments of a call, and no
 //! memory behind pointers. Pure.
 
-use libc::{BPF_ABS, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
+use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 
 /// This machine's own: `AUDIT_ARCH_X86_64` or `AUDIT_ARCH_AARCH64` of `<linux/audit.h>`.
 pub const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
@@ -11,6 +11,31 @@ pub const NUMBER_AT: u32 = 0;
 pub const ARCHITECTURE_AT: u32 = 4;
 /// Where the first argument is.
 pub const ARGUMENTS_AT: u32 = 16;
+
+/// How a filter for a traced tree begins: calls by other tables are allowed, those that may make an untraced
+/// child stop (`untraced`). Behind it the number of the call is loaded.
+#[must_use]
+pub fn begin() -> Vec<sock_filter> {
+    let allow = give(libc::SECCOMP_RET_ALLOW);
+    let mut filter =
+        vec![load(ARCHITECTURE_AT), jump(BPF_JEQ, ARCHITECTURE, 1, 0), allow, load(NUMBER_AT)];
+    filter.extend(untraced_clones());
+    filter
+}
+
+/// Where the number of the call is loaded: a stop at those that may make an untraced child.
+#[must_use]
+pub fn untraced_clones() -> [sock_filter; 6] {
+    let (allow, stop) = (give(libc::SECCOMP_RET_ALLOW), give(libc::SECCOMP_RET_TRACE));
+    [
+        jump(BPF_JEQ, libc::SYS_clone3 as u32, 4, 0),
+        jump(BPF_JEQ, libc::SYS_clone as u32, 0, 4),
+        argument(0),
+        jump(BPF_JSET, libc::CLONE_UNTRACED as u32, 1, 0),
+        allow,
+        stop,
+    ]
+}
 
 /// Loads the word at `at`.
 #[must_use]

@@ -3,17 +3,21 @@
 //! They are taken as data (`signalfd(2)`). What the kernel sends, as a terminal does, goes to the
 //! whole foreground group and so to the program too: it is dropped. What a process sends is kept
 //! for [`witness::GRACE`] and then handed on, unless the [`Witness`] has received it as well: then
-//! it went to our group or cgroup, and the program has its own. What the program itself sends to
+//! it went to our group or cgroup, and the program has its own. So is the hang-up of a terminal whose
+//! session we lead (`ssh -t`, `xterm -e`), which the kernel sends to the leader and to nobody else
+//! (drivers/tty/tty_jobctrl.c, `tty_signal_session_leader`). What the program itself sends to
 //! us, as its parent, is dropped. The witness is asked after a signal that was dropped as well: one
 //! that stayed with it would hide the next of its number.
 
 use crate::child::SignalState;
+use crate::descendants::{self, Except};
 use crate::launch::{LaunchError, Running};
 use crate::ptrace::request;
 use crate::wait;
-use crate::witness::{self, Counts, Witness};
+use crate::witness::{self, Counts, Sender, Witness};
 use pagewise_kernel::SysError;
 use pagewise_model::units::Nanos;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -40,6 +44,9 @@ const FORWARDED: [i32; 15] = [
     libc::SIGTSTP,
 ];
 
+/// What the kernel sends to the leader of a session that has lost its terminal.
+const HANG_UP: [i32; 2] = [libc::SIGHUP, libc::SIGCONT];
+
 unsafe extern "C" {
     /// `sigqueue(3)`.
     safe fn sigqueue(pid: libc::pid_t, signal: libc::c_int, value: libc::sigval) -> libc::c_int;
@@ -53,6 +60,7 @@ fn forwarded() -> impl Iterator<Item = i32> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sent {
     signal: i32,
+    sender: Sender,
     /// What `sigqueue(3)` gave with it.
     value: Option<u64>,
 }
@@ -91,6 +99,11 @@ pub(crate) struct Caught {
     kept: Vec<Sent>,
     due: Option<Nanos>,
     asked_to_end: bool,
+    leads_session: bool,
+    /// We are given the orphans of the program, as init is.
+    adopts: bool,
+    /// Processes of ours that somebody else waits for.
+    helpers: HashSet<i32>,
 }
 
 impl Caught {
@@ -109,7 +122,23 @@ impl Caught {
             LaunchError::call("signalfd", "the signals to pass on", &error)
         })?;
         let witness = Witness::start().ok();
-        Ok(Self { fd, before, witness, kept: Vec::new(), due: None, asked_to_end: false })
+        let own = pagewise_kernel::proc::own_pid();
+        Ok(Self {
+            fd,
+            before,
+            helpers: witness.iter().map(Witness::pid).collect(),
+            witness,
+            kept: Vec::new(),
+            due: None,
+            asked_to_end: false,
+            leads_session: session() == own,
+            adopts: own == 1 || matches!(rustix::process::child_subreaper(), Ok(Some(_))),
+        })
+    }
+
+    /// Child `pid` of ours does not belong to the program.
+    pub(crate) fn spare(&mut self, pid: Option<i32>) {
+        self.helpers.extend(pid);
     }
 
     /// Somebody other than the program has asked us to end, by a signal that we do not ignore.
@@ -139,17 +168,29 @@ impl Caught {
                     self.kept.retain(|sent| sent.signal != libc::SIGTSTP);
                     stop_ourselves();
                 }
+                if self.adopts {
+                    self.reap_orphans(running);
+                }
                 continue;
             }
             let is_ours = !from_program && ENDING.contains(&signal);
             self.asked_to_end |= is_ours && self.before.ignored & (1 << (signal - 1)) == 0;
             self.due.get_or_insert(now + witness::GRACE);
-            if info.ssi_code <= 0 && !from_program {
-                // A code above 0 is the kernel's, such as a terminal's: the program got its own.
+            let sender = if info.ssi_code > 0 { Sender::Kernel } else { Sender::Process };
+            let is_for_us = match sender {
+                Sender::Kernel => self.leads_session && HANG_UP.contains(&signal),
+                Sender::Process => !from_program,
+            };
+            if is_for_us {
                 let value = (info.ssi_code == libc::SI_QUEUE).then_some(info.ssi_ptr);
-                self.kept.push(Sent { signal, value });
+                self.kept.push(Sent { signal, sender, value });
             }
         }
+    }
+
+    fn reap_orphans(&self, running: &Running) {
+        let helpers = self.helpers.iter().copied().chain(running.helpers()).collect();
+        descendants::reap_ended(&Except { helpers, unreaped: Some(running.pid()) });
     }
 
     /// Hands on what was sent to us alone, once the time has come, and empties the witness.
@@ -163,7 +204,7 @@ impl Caught {
             self.witness = None;
         }
         let kept = std::mem::take(&mut self.kept);
-        for sent in to_us_alone(kept, &witnessed.unwrap_or([0; 64])) {
+        for sent in to_us_alone(kept, &witnessed.unwrap_or(witness::NOTHING)) {
             sent.hand_on(running.pid());
         }
     }
@@ -186,13 +227,19 @@ impl Drop for Caught {
     }
 }
 
+/// The session that this process is in; 0 where its leader is outside of our process namespace.
+fn session() -> i32 {
+    // SAFETY: getsid has no preconditions.
+    unsafe { libc::getsid(0) }
+}
+
 /// Those of `sent` that the witness has not received. Real-time signals queue and are counted;
 /// of the others one that is pending stands for any number.
 fn to_us_alone(sent: Vec<Sent>, witnessed: &Counts) -> Vec<Sent> {
     let mut left = *witnessed;
     let alone = |one: &Sent| {
-        let index = usize::try_from(one.signal - 1).unwrap_or(usize::MAX);
-        let Some(count) = left.get_mut(index).filter(|count| **count > 0) else { return true };
+        let place = witness::place(one.signal, one.sender);
+        let Some(count) = left.get_mut(place).filter(|count| **count > 0) else { return true };
         if one.signal >= libc::SIGRTMIN() {
             *count -= 1;
         }
@@ -283,7 +330,7 @@ mod tests {
             // SAFETY: ends this forked process without running exit handlers of its parent.
             unsafe { libc::_exit(i32::try_from(value.sival_ptr.addr()).unwrap_or(0)) }
         }
-        Sent { signal, value: Some(42) }.hand_on(pid);
+        Sent { signal, sender: Sender::Process, value: Some(42) }.hand_on(pid);
         let (status, _) = wait::reap(pid).unwrap();
         assert_eq!(wait::ended(status), pagewise_model::usage::Ended::Exited(42));
     }
@@ -314,12 +361,12 @@ mod tests {
 
     #[test]
     fn what_the_witness_received_is_not_handed_on() {
-        let sent = |signal| Sent { signal, value: None };
+        let sent = |signal| Sent { signal, sender: Sender::Process, value: None };
         let real_time = libc::SIGRTMIN();
         let kept = [libc::SIGTERM, libc::SIGINT, libc::SIGTERM, real_time, real_time].map(sent);
         let with = |signals: &[i32]| {
-            let mut counts = [0; 64];
-            signals.iter().for_each(|s| counts[usize::try_from(*s).unwrap() - 1] += 1);
+            let mut counts = witness::NOTHING;
+            signals.iter().for_each(|s| counts[witness::place(*s, Sender::Process)] += 1);
             let alone = to_us_alone(kept.to_vec(), &counts);
             alone.iter().map(|one| one.signal).collect::<Vec<_>>()
         };
@@ -327,5 +374,11 @@ mod tests {
         assert_eq!(with(&[libc::SIGTERM]), [libc::SIGINT, real_time, real_time]);
         let rest = [libc::SIGTERM, libc::SIGTERM, real_time];
         assert_eq!(with(&[libc::SIGINT, real_time]), rest);
+        let hang_up = Sent { signal: libc::SIGHUP, sender: Sender::Kernel, value: None };
+        let mut counts = witness::NOTHING;
+        counts[witness::place(libc::SIGHUP, Sender::Process)] = 1;
+        assert_eq!(to_us_alone(vec![hang_up], &counts), [hang_up]);
+        counts[witness::place(libc::SIGHUP, Sender::Kernel)] = 1;
+        assert_eq!(to_us_alone(vec![hang_up], &counts), []);
     }
 }

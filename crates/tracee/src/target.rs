@@ -4,6 +4,7 @@
 //! waited for has no counters left.
 
 use crate::wait;
+use pagewise_kernel::proc::image::Birth;
 use pagewise_kernel::proc::stat::{self, Stat};
 use pagewise_kernel::proc::{self, maps, status};
 use pagewise_kernel::{SysError, clock, pidfd};
@@ -80,6 +81,20 @@ impl Target {
     #[must_use]
     pub const fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// What tells it from a later process with its number.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn birth(&self) -> Result<Birth, SysError> {
+        // Until it has been waited for, its number is its own.
+        let birth = Birth::of(self.pid)?;
+        if self.has_ended() {
+            let subject = format!("process {}", self.pid);
+            return Err(SysError::new("pidfd_open", subject, rustix::io::Errno::SRCH));
+        }
+        Ok(birth)
     }
 
     /// Program and arguments, as far as they are to be had.

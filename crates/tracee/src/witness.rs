@@ -7,7 +7,8 @@
 //! (`siginfo_t` is the same), and the sender tells it neither: a script without job control that
 //! says `kill $!` and timeout(1) are both the leader of our group. So a third process is asked: it
 //! blocks all signals, and what is pending in it was sent to it too, which nobody does on purpose.
-//! What the kernel or the program itself sends is never handed on, and so not counted.
+//! What the kernel sends is counted apart: a hang-up may be for us alone (`signals`). What the program
+//! itself sends is never handed on, and so not counted.
 //!
 //! The kernel signals a group in one step; a manager goes through a cgroup one process after the
 //! other, so the witness is asked [`GRACE`] later.
@@ -35,8 +36,25 @@ const PATIENCE: Nanos = Nanos::secs(1);
 /// Signals there are, numbered from 1.
 const SIGNALS: usize = 64;
 
-/// How often each signal came, the first at index 0. One that does not queue counts once.
-pub(crate) type Counts = [u8; SIGNALS];
+/// Who sent a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sender {
+    Process,
+    Kernel,
+}
+
+/// How often each signal came from processes, the first at index 0, and then from the kernel. One that
+/// does not queue counts once.
+pub(crate) type Counts = [u8; 2 * SIGNALS];
+
+pub(crate) const NOTHING: Counts = [0; 2 * SIGNALS];
+
+/// Where [`Counts`] count this signal; out of their range where there is no such signal.
+pub(crate) fn place(signal: i32, sender: Sender) -> usize {
+    let number = usize::try_from(signal).ok().filter(|number| (1..=SIGNALS).contains(number));
+    let start = if sender == Sender::Kernel { SIGNALS } else { 0 };
+    number.map_or(usize::MAX, |number| start + number - 1)
+}
 
 /// The process that is asked.
 #[derive(Debug)]
@@ -69,6 +87,10 @@ impl Witness {
         }
     }
 
+    pub(crate) const fn pid(&self) -> i32 {
+        self.pid
+    }
+
     /// What it has received since it was last asked, from processes other than `program`; `None`
     /// when it does not answer.
     pub(crate) fn ask(&self, program: i32) -> Option<Counts> {
@@ -79,8 +101,8 @@ impl Witness {
         if fd.revents().is_empty() {
             return None;
         }
-        let mut counts = [0; SIGNALS];
-        (rustix::io::read(&self.socket, &mut counts) == Ok(SIGNALS)).then_some(counts)
+        let mut counts = NOTHING;
+        (rustix::io::read(&self.socket, &mut counts) == Ok(counts.len())).then_some(counts)
     }
 }
 
@@ -116,20 +138,23 @@ fn every_signal() -> libc::sigset_t {
     set
 }
 
-/// Takes all that is pending; counts what processes other than `program` have sent.
+/// Takes all that is pending; counts what the kernel and processes other than `program` have sent.
 fn take_pending(set: &libc::sigset_t, program: i32) -> Counts {
-    let mut counts = [0_u8; SIGNALS];
+    let mut counts = NOTHING;
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     loop {
         // SAFETY: a siginfo_t is plain integers and pointers, all of which may be zero.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
         // SAFETY: reads a live set and a live timespec and writes a live siginfo_t.
         let signal = unsafe { libc::sigtimedwait(set, &raw mut info, &raw const now) };
-        let index = usize::try_from(signal).ok().and_then(|n| n.checked_sub(1));
-        let Some(count) = index.and_then(|n| counts.get_mut(n)) else { return counts };
+        if signal <= 0 {
+            return counts;
+        }
         // SAFETY: filled or zero; where a process sent the signal this field names it.
-        let sender = unsafe { info.si_pid() };
-        if info.si_code <= 0 && sender != program {
+        let pid = unsafe { info.si_pid() };
+        let sender = if info.si_code > 0 { Sender::Kernel } else { Sender::Process };
+        let is_counted = sender == Sender::Kernel || pid != program;
+        if let Some(count) = counts.get_mut(place(signal, sender)).filter(|_| is_counted) {
             *count = count.saturating_add(1);
         }
     }
@@ -142,25 +167,25 @@ mod tests {
     #[test]
     fn it_says_what_it_received_once() {
         let witness = Witness::start().unwrap();
-        assert_eq!(witness.ask(0), Some([0; SIGNALS]));
+        assert_eq!(witness.ask(0), Some(NOTHING));
         let real_time = libc::SIGRTMIN() + 3;
         for signal in [libc::SIGTERM, libc::SIGTERM, real_time, real_time] {
             wait::kill(witness.pid, signal);
         }
         let counts = witness.ask(0).unwrap();
-        let count = |signal: i32| counts[usize::try_from(signal).unwrap() - 1];
+        let count = |signal| counts[place(signal, Sender::Process)];
         assert_eq!((count(libc::SIGTERM), count(real_time), count(libc::SIGINT)), (1, 2, 0));
-        assert_eq!(witness.ask(0), Some([0; SIGNALS]));
+        assert_eq!(witness.ask(0), Some(NOTHING));
         wait::kill(witness.pid, libc::SIGKILL);
         assert_eq!(witness.ask(0), None);
     }
 
     #[test]
-    fn what_the_kernel_or_the_program_sent_is_taken_and_not_counted() {
+    fn what_the_program_sent_is_not_counted_and_what_the_kernel_sent_counts_apart() {
         use std::os::fd::AsRawFd;
         let witness = Witness::start().unwrap();
         // Its answer says that it has blocked all signals.
-        assert_eq!(witness.ask(0), Some([0; SIGNALS]));
+        assert_eq!(witness.ask(0), Some(NOTHING));
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         // SAFETY: names who gets the signals of a socket of ours.
         assert_eq!(unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETOWN, witness.pid) }, 0);
@@ -168,7 +193,9 @@ mod tests {
         assert_eq!(unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFL, libc::O_ASYNC) }, 0);
         rustix::io::write(&theirs, b"x").unwrap();
         wait::kill(witness.pid, libc::SIGTERM);
-        assert_eq!(witness.ask(pagewise_kernel::proc::own_pid()), Some([0; SIGNALS]));
+        let counts = witness.ask(pagewise_kernel::proc::own_pid()).unwrap();
+        assert_eq!(counts.iter().sum::<u8>(), 1);
+        assert_eq!(counts[place(libc::SIGIO, Sender::Kernel)], 1);
         // A signal still pending would hide another of its number.
         wait::kill(witness.pid, libc::SIGIO);
         wait::kill(witness.pid, libc::SIGTERM);

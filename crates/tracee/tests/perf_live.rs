@@ -10,6 +10,7 @@
 use pagewise_model::Fact;
 use pagewise_model::look::{Samples, UNKNOWN_SYMBOL, WalkCounts};
 use pagewise_tracee::launch::Observe;
+use pagewise_tracee::mapped_file::MappedFiles;
 use pagewise_tracee::perf::{Observed, Observers};
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -30,7 +31,7 @@ fn observe(script: &str, observe: Observe) -> Seen {
         .spawn()
         .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    let observers = Observers::attach(pid, &observe, None);
+    let observers = Observers::attach(pid, &observe, &MappedFiles::default(), None);
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     let cpu_ns = reap(pid);
     let Observed { samples, walks, .. } = observers.finish();
@@ -113,6 +114,7 @@ fn a_process_that_is_gone_gives_reasons() {
     let observers = Observers::attach(
         i32::MAX,
         &Observe { samples: true, profile: true, walks: true, ..Observe::default() },
+        &MappedFiles::default(),
         None,
     );
     let Observed { samples, profile, walks, .. } = observers.finish();

@@ -1,16 +1,20 @@
 //! A program passed through: status, signals, descriptors, stopping.
 
 #![allow(
+    unsafe_code,
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and says when it skips"
+    reason = "a test fails by panicking, says when it skips, and makes a terminal"
 )]
 
 mod helper;
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::ptr;
 use std::time::{Duration, Instant};
 
 fn agent(mode: &str, argv: &[&str]) -> Command {
@@ -254,6 +258,114 @@ fn what_runs_in_the_background_lives_on_and_the_program_dies_with_us() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_for(|| matches!(state(pid), None | Some('Z')));
+}
+
+/// A pseudoterminal: our side, and the program's.
+fn terminal() -> (OwnedFd, OwnedFd) {
+    let (mut ours, mut theirs) = (0, 0);
+    let (name, modes, size) = (ptr::null_mut(), ptr::null(), ptr::null());
+    // SAFETY: writes two descriptors into live integers; the rest is left to the kernel.
+    let done = unsafe { libc::openpty(&raw mut ours, &raw mut theirs, name, modes, size) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: just made, and nobody else's.
+    let ours = unsafe { OwnedFd::from_raw_fd(ours) };
+    // SAFETY: as above.
+    let theirs = unsafe { OwnedFd::from_raw_fd(theirs) };
+    // Held open in a child, it would never hang up.
+    rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC).unwrap();
+    (ours, theirs)
+}
+
+/// How a program under `mode`, or alone, ends whose session loses its terminal, and what it has written into the
+/// file FILE by then; first it writes `ready`. It is started by a shell that did `before`.
+fn after_hang_up(mode: Option<&str>, before: &str, script: &str) -> (ExitStatus, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("said");
+    let script = script.replace("FILE", &file.display().to_string());
+    let (ours, theirs) = terminal();
+    let mut leader = Command::new("sh");
+    leader.args(["-c", &format!("{before}; exec \"$@\""), "sh"]);
+    if let Some(mode) = mode {
+        leader.arg(helper::agent()).arg(mode);
+    }
+    leader.args(["sh", "-c", &script]).stdin(theirs).stdout(Stdio::null()).stderr(Stdio::null());
+    let lead = || {
+        rustix::process::setsid()?;
+        rustix::process::ioctl_tiocsctty(std::io::stdin())?;
+        Ok(())
+    };
+    // SAFETY: `lead` makes two system calls and neither allocates nor locks.
+    unsafe { leader.pre_exec(lead) };
+    let mut child = leader.spawn().unwrap();
+    // The command holds the program's side of the terminal.
+    drop(leader);
+    let said = || std::fs::read_to_string(&file).unwrap_or_default();
+    wait_for(|| said().contains("ready"));
+    drop(ours);
+    wait_for(|| child.try_wait().unwrap().is_some());
+    (child.wait().unwrap(), said())
+}
+
+#[test]
+fn a_hang_up_that_only_the_leader_of_a_session_gets_reaches_the_program_once() {
+    let hears = "trap 'echo HUP >>FILE; n=$((n+1))' HUP; echo ready >FILE; i=0; \
+         while [ $i -lt 20 ]; do i=$((i+${n:-0})); sleep 0.01 & wait; done; exit 7";
+    let dies = "echo ready >FILE; exec sleep 600";
+    let ignores = "echo ready >FILE; sleep 0.3; echo end >>FILE; exit 8";
+    for mode in [None, Some("through"), Some("observe")] {
+        let (status, said) = after_hang_up(mode, ":", hears);
+        assert_eq!((status.code(), said.as_str()), (Some(7), "ready\nHUP\n"), "{mode:?}");
+        assert_eq!(after_hang_up(mode, ":", dies).0.signal(), Some(libc::SIGHUP), "{mode:?}");
+        let (status, said) = after_hang_up(mode, "trap '' HUP", ignores);
+        assert_eq!((status.code(), said.as_str()), (Some(8), "ready\nend\n"), "{mode:?}");
+    }
+}
+
+#[test]
+fn what_was_closed_is_closed_in_the_program() {
+    let agent = helper::agent();
+    let open = |launcher: &[&OsStr], closing: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && echo $n >>\"$0\"; done; true";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec \"$@\" {closing}"), "sh"]).args(launcher);
+        let said = dir.path().join("said");
+        let done = shell.args(["sh", "-c", script]).arg(&said).output().unwrap();
+        assert!(done.status.success(), "{launcher:?} {closing} {done:?}");
+        std::fs::read_to_string(said).unwrap_or_default()
+    };
+    for (closing, left) in [("<&-", "1\n2\n"), (">&-", "0\n2\n"), ("<&- >&- 2>&-", "")] {
+        assert_eq!(open(&[], closing), left);
+        for mode in ["exec", "through", "observe"] {
+            let launcher = [agent.as_os_str(), OsStr::new(mode)];
+            assert_eq!(open(&launcher, closing), left, "{mode} {closing}");
+        }
+        // An experiment gives its program an input and an output; standard error is ours.
+        let experiment = [agent.as_os_str(), OsStr::new("front")];
+        let left = if closing.contains("2>&-") { "0\n1\n" } else { "0\n1\n2\n" };
+        assert_eq!(open(&experiment, closing), left, "{closing}");
+    }
+}
+
+#[test]
+fn process_1_reaps_orphans_and_nothing_else() {
+    let unshare = ["-pf", "--mount-proc"];
+    let works = Command::new("unshare").args(unshare).arg("true").output();
+    if !works.is_ok_and(|done| done.status.success()) {
+        println!("SKIP process_1_reaps_orphans_and_nothing_else: no unshare -pf --mount-proc");
+        return;
+    }
+    // The status of a child of the program's own, and how many orphans are left once they have ended.
+    let script = "for i in 1 2 3 4 5; do (sh -c 'exit 3' &); done; (exit 5) & wait $!; echo $?; \
+         left() { grep -s '^State:.Z' /proc/[0-9]*/status; }; sleep 0.2; n=0; \
+         while left >/dev/null && [ $n -lt 100 ]; do n=$((n+1)); sleep 0.02; done; left | wc -l; exit 6";
+    for mode in ["through", "observe"] {
+        let mut command = Command::new("unshare");
+        command.args(unshare).arg(helper::agent()).args([mode, "sh", "-c", script]);
+        let done = command.output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert_eq!((done.status.code(), said.as_ref()), (Some(6), "5\n0\n"), "{mode} {done:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::choose;
 use crate::expectation::{Expectation, Work};
 use crate::look;
 use crate::output::{Baseline, Captured, NoBaseline};
-use crate::race::{self, Goal, Lab, Plan, Progress, RunFailure, WeatherMark};
+use crate::race::{self, Clock, Goal, Lab, Plan, Progress, RunFailure, WeatherMark};
 use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
@@ -102,19 +102,19 @@ fn huge_files(arms: &[Arm]) -> BTreeSet<String> {
 }
 
 /// `arm` with the files among `all` that it leaves as a plain start does.
-fn beside(arm: &Arm, all: &BTreeSet<String>) -> Arm {
-    let own = huge_files(std::slice::from_ref(arm));
-    Arm { natural_files: all.difference(&own).cloned().collect(), ..arm.clone() }
+fn beside(arm: Arm, all: &BTreeSet<String>) -> Arm {
+    let own = huge_files(std::slice::from_ref(&arm));
+    Arm { natural_files: all.difference(&own).cloned().collect(), ..arm }
 }
 
 /// Runs the experiment.
 pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
     let all = huge_files(&setup.arms);
-    setup.plain = beside(&setup.plain, &all);
-    setup.arms = setup.arms.iter().map(|arm| beside(arm, &all)).collect();
+    setup.plain = beside(setup.plain, &all);
+    setup.arms = setup.arms.into_iter().map(|arm| beside(arm, &all)).collect();
     let earlier = setup.earlier.take();
-    let plan = plan(&setup, earlier, world.now());
     let guest = world.machine().hypervisor.is_some();
+    let plan = plan(&mut setup, earlier, world.now());
     let mut lab = WorldLab {
         expectation: Expectation::of(setup.look, setup.prices, guest),
         others: HashMap::new(),
@@ -125,11 +125,10 @@ pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
         unconditioned: 0,
         incomparable: None,
     };
-    let mut experiment = race::run(&mut lab, &plan);
+    let (mut experiment, arms) = race::run(&mut lab, plan);
     experiment.warnings.extend(lab.warnings());
     let incomparable = lab.incomparable.take();
-    let Setup { arms, outputs, .. } = lab.setup;
-    let checks = match outputs {
+    let checks = match lab.setup.outputs {
         Outputs::Free => Vec::new(),
         Outputs::Equal { checks, .. } => checks,
     };
@@ -138,23 +137,23 @@ pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
     Tried { experiment, doses, checks, incomparable }
 }
 
-fn plan(setup: &Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan {
+fn plan(setup: &mut Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan {
     let budget = budget(setup.request, setup.cost_ns);
     let spent = now.0.saturating_sub(setup.since.0);
     let (blocks, verdicts) = earlier.map_or_else(Default::default, |e| (e.blocks, e.verdicts));
     let rejected = |arm: &Arm| {
         verdicts.iter().find(|v| v.arm == arm.name && v.word == Word::Reject).map(|v| v.why.clone())
     };
-    let with_earlier = |arm: &Arm| {
-        let barred = setup.outputs.bars(arm).or_else(|| rejected(arm));
-        Arm { barred, ..arm.clone() }
-    };
+    let mut arms = std::mem::take(&mut setup.arms);
+    for arm in &mut arms {
+        arm.barred = setup.outputs.bars(arm).or_else(|| rejected(arm));
+    }
     Plan {
         quantity: setup.request.quantity,
         guards: setup.request.guards.clone(),
         goal: setup.goal,
         control: setup.plain.clone(),
-        arms: setup.arms.iter().map(with_earlier).collect(),
+        arms,
         budget,
         left: match setup.goal {
             Goal::Pairs(pairs) => room_for(pairs, setup.cost_ns),
@@ -269,8 +268,18 @@ impl WorldLab<'_, '_> {
     }
 }
 
+impl Clock for WorldLab<'_, '_> {
+    fn now(&self) -> Nanos {
+        self.world.now()
+    }
+
+    fn interrupted(&self) -> bool {
+        self.world.interrupted()
+    }
+}
+
 impl Lab for WorldLab<'_, '_> {
-    fn run(&mut self, arm: &Arm) -> Result<Point, RunFailure> {
+    fn run(&mut self, arm: &Arm, arms: &[Arm]) -> Result<Point, RunFailure> {
         let run = self.timed(arm)?;
         self.check_work(arm, &run)?;
         if arm.command != self.setup.plain.command {
@@ -281,7 +290,7 @@ impl Lab for WorldLab<'_, '_> {
             self.expectation.counter(other, &run).map(|reading| (other.name.clone(), reading))
         };
         let idle_mechanisms =
-            if control { self.setup.arms.iter().filter_map(idle).collect() } else { Vec::new() };
+            if control { arms.iter().filter_map(idle).collect() } else { Vec::new() };
         Ok(Point {
             arm: arm.name.clone(),
             mechanism: self.expectation.counter(arm, &run),
@@ -296,14 +305,6 @@ impl Lab for WorldLab<'_, '_> {
         self.world.weather()
     }
 
-    fn now(&self) -> Nanos {
-        self.world.now()
-    }
-
-    fn interrupted(&self) -> bool {
-        self.world.interrupted()
-    }
-
     fn progress(&mut self, progress: &Progress<'_>) {
         self.world.tell(&Event::Progress(progress));
     }
@@ -315,12 +316,10 @@ impl Lab for WorldLab<'_, '_> {
         }
     }
 
-    fn combine(&mut self, arms: &[&Arm]) -> Result<Option<Arm>, RunFailure> {
-        let doses: Vec<&[Dose]> = arms.iter().map(|arm| arm.doses.as_slice()).collect();
+    fn combine(&mut self, apart: &[&Arm], arms: &[Arm]) -> Result<Option<Arm>, RunFailure> {
+        let doses: Vec<&[Dose]> = apart.iter().map(|arm| arm.doses.as_slice()).collect();
         let Some(together) = choose::combine(&doses) else { return Ok(None) };
-        let all = huge_files(&self.setup.arms);
-        let arm = beside(&choose::arm(self.setup.request, &together), &all);
-        self.setup.arms.push(arm.clone());
+        let arm = beside(choose::arm(self.setup.request, &together), &huge_files(arms));
         Ok(Some(Arm { barred: self.setup.outputs.bars(&arm), ..arm }))
     }
 
@@ -466,7 +465,7 @@ mod tests {
         };
         let arms = [arm("one", &["/a", "/b"]), arm("two", &["/b", "/c"]), arm("three", &[])];
         let all = huge_files(&arms);
-        let natural = |arm: &Arm| beside(arm, &all).natural_files;
+        let natural = |arm: &Arm| beside(arm.clone(), &all).natural_files;
         assert_eq!(natural(&arms[0]), ["/c"]);
         assert_eq!(natural(&arms[1]), ["/a"]);
         assert_eq!(natural(&arms[2]), ["/a", "/b", "/c"]);

@@ -8,12 +8,12 @@ use crate::faults;
 use crate::files::{self, Mark};
 use crate::folios::Folios;
 use crate::output::Captured;
-use crate::race::WeatherMark;
+use crate::race::{Clock, WeatherMark};
 use crate::request::{Request, StdoutTo};
 use crate::scratch::Scratch;
 use crate::service::{AROUND, run_shell};
 use crate::stop::Stop;
-use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
+use crate::world::{Arm, Event, Limits, Surroundings, Timed, Timing, Watch, World};
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
 use pagewise_kernel::{clock, limits};
@@ -306,7 +306,28 @@ fn stopped(error: SuperviseError) -> Stop {
     }
 }
 
-impl World for Live<'_> {
+/// The prices of a session that begins.
+pub(crate) fn prices(stop: &AtomicBool) -> Result<Prices, Stop> {
+    let interrupted = || stop.load(Ordering::Relaxed);
+    pagewise_measure::calibrate(&Options::cached(PRICING), &interrupted).map_err(
+        |error| match error {
+            PriceError::Interrupted => Stop::Interrupted,
+            other => Stop::Broken(other.to_string()),
+        },
+    )
+}
+
+impl Clock for Live<'_> {
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Surroundings for Live<'_> {
     fn machine(&mut self) -> Machine {
         let machine = pagewise_kernel::machine::machine();
         let may_change = self.request.system.is_some();
@@ -314,16 +335,18 @@ impl World for Live<'_> {
         Machine { small_folios, ..machine }
     }
 
-    fn pool(&mut self) -> Fact<HugePool> {
-        reservation::facts(self.request.system.as_ref())
+    fn prices(&mut self) -> Result<Prices, Stop> {
+        prices(&self.stop)
     }
 
-    fn prices(&mut self) -> Result<Prices, Stop> {
-        let priced = pagewise_measure::calibrate(&Options::cached(PRICING), &raised(&self.stop));
-        priced.map_err(|error| match error {
-            PriceError::Interrupted => Stop::Interrupted,
-            other => Stop::Broken(other.to_string()),
-        })
+    fn tell(&mut self, event: &Event<'_>) {
+        (self.listener)(event);
+    }
+}
+
+impl World for Live<'_> {
+    fn pool(&mut self) -> Fact<HugePool> {
+        reservation::facts(self.request.system.as_ref())
     }
 
     fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop> {
@@ -453,18 +476,6 @@ impl World for Live<'_> {
             cpu_stall_ns: stall(pressure::Resource::Cpu),
             memory_stall_ns: stall(pressure::Resource::Memory),
         }
-    }
-
-    fn now(&self) -> Nanos {
-        clock::now()
-    }
-
-    fn interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    fn tell(&mut self, event: &Event<'_>) {
-        (self.listener)(event);
     }
 }
 

@@ -3,6 +3,7 @@
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
 use pagewise_model::guard::Guard;
+use pagewise_model::name::is_in_line;
 use pagewise_model::plan::Dose;
 pub use pagewise_model::run::StdoutTo;
 use pagewise_model::run::{Run, RunKind};
@@ -73,6 +74,9 @@ pub struct Request {
 pub fn unfit_name<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if name.trim().is_empty() {
         return Some("a name is empty".to_owned());
+    }
+    if !is_in_line(name) {
+        return Some(format!("the name {name:?} holds a control character"));
     }
     let twice = others.into_iter().any(|other| other == name);
     twice.then(|| format!("two arms have the name `{name}`"))

@@ -24,6 +24,7 @@ use pagewise_remedy::Evidence;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// A further run only for the look is made where the budget still holds so many.
 const CHEAP_RUNS: u64 = 20;
@@ -378,10 +379,33 @@ impl<'a> Session<'a> {
         let best = gaining.first().copied().or(ranked(experiment, Word::Likely).first().copied());
         let receipt = best.and_then(|verdict| self.receipt(&verdict.arm));
         let beyond = self.beyond_ceiling(&gaining);
+        let unseen = best.and_then(|_| self.not_compared());
         self.run.receipt = receipt;
         self.run.warnings.extend(beyond);
+        self.run.warnings.extend(unseen);
         self.run.outcome = Some(outcome);
         Step::Done
+    }
+
+    /// The files that the program wrote and the user did not name: an arm may have written something else there.
+    fn not_compared(&self) -> Option<String> {
+        const SHOWN: usize = 3;
+        let traced = self.run.look.as_ref()?.traced.known()?;
+        let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let named: Vec<PathBuf> = self.request.outputs.iter().map(|path| resolved(path)).collect();
+        let is_named = |path: &&String| named.contains(&resolved(Path::new(path)));
+        let left: Vec<&String> = traced.written.iter().filter(|path| !is_named(path)).collect();
+        let shown: Vec<String> = left.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
+        let more = match left.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!left.is_empty()).then(|| {
+            format!(
+                "not compared: {}{more}; to compare what the program writes there, name it with --output",
+                shown.join(", ")
+            )
+        })
     }
 
     /// The first of the remedies' arms among `kept` that saves more than the ceiling said, beyond doubt.

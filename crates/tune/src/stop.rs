@@ -83,6 +83,9 @@ pub enum Stop {
     /// A service, its load or what the user asked of them does not work; the text ends with what to do.
     #[error("{0}")]
     Service(String),
+    /// The load of a service would reach another program.
+    #[error("{why}")]
+    Elsewhere { why: String, help: &'static str },
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
@@ -127,6 +130,7 @@ impl Stop {
             Self::Output(_) => Some(
                 "with --output, name regular files that each run writes again, relative to this directory",
             ),
+            Self::Elsewhere { help, .. } => Some(help),
             _ => None,
         }
     }
@@ -179,6 +183,7 @@ mod tests {
             call("open"),
             Stop::Around { which: "--prepare", ended: Ended::Exited(1) },
             Stop::Broken("the supervisor is gone".into()),
+            Stop::Elsewhere { why: "another program listens".into(), help: "" },
         ];
         for stop in ours {
             assert!(matches!(stop.into_failure(), RunFailure::Broken(_)));

@@ -1,7 +1,7 @@
 //! What a session needs from outside, and the arms it runs there.
 
 use crate::output::Captured;
-use crate::race::{Progress, WeatherMark};
+use crate::race::{Clock, Progress, WeatherMark};
 use crate::request::{OwnArm, PLAIN, Request};
 use crate::stop::Stop;
 use pagewise_model::look::{Samples, TimedFaults, Traced, UserSamples, WalkCounts};
@@ -154,17 +154,23 @@ pub enum Event<'a> {
     Progress(&'a Progress<'a>),
 }
 
-/// What reaches outside.
-pub trait World {
+/// What every session needs from outside.
+pub trait Surroundings: Clock {
     /// The machine.
     fn machine(&mut self) -> Machine;
-    /// The pool of reserved huge pages, with what this session may add to it.
-    fn pool(&mut self) -> Fact<HugePool>;
     /// Prices of this session.
     ///
     /// # Errors
     /// When they cannot be measured, or the user interrupts.
     fn prices(&mut self) -> Result<Prices, Stop>;
+    /// Shows the user what happens.
+    fn tell(&mut self, event: &Event<'_>);
+}
+
+/// What a session on a program needs besides.
+pub trait World: Surroundings {
+    /// The pool of reserved huge pages, with what this session may add to it.
+    fn pool(&mut self) -> Fact<HugePool>;
     /// The traced look, with the last line of standard error.
     ///
     /// # Errors
@@ -197,10 +203,4 @@ pub trait World {
     fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow>;
     /// Weather now.
     fn weather(&mut self) -> WeatherMark;
-    /// The clock.
-    fn now(&self) -> Nanos;
-    /// The user wants to stop.
-    fn interrupted(&self) -> bool;
-    /// Tells the user.
-    fn tell(&mut self, event: &Event<'_>);
 }

@@ -17,7 +17,7 @@ use pagewise_model::trial::Quantity;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_tune::choose;
-use pagewise_tune::world::{Arm, Timing, World};
+use pagewise_tune::world::{Arm, Surroundings as _, Timing, World};
 use support::{Fake, request};
 
 /// The candidates for the program of numbers, changed by `change`.

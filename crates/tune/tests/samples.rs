@@ -4,6 +4,7 @@
 use pagewise_judge::activity::sort;
 use pagewise_model::diagnosis::Activity;
 use pagewise_tracee::launch::Observe;
+use pagewise_tracee::mapped_file::MappedFiles;
 use pagewise_tracee::perf::Observers;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -19,7 +20,12 @@ fn kernel_work_is_recognised() {
         .spawn()
         .unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    let observers = Observers::attach(pid, &Observe { samples: true, ..Observe::default() }, None);
+    let observers = Observers::attach(
+        pid,
+        &Observe { samples: true, ..Observe::default() },
+        &MappedFiles::default(),
+        None,
+    );
     child.stdin.take().unwrap().write_all(b"go\n").unwrap();
     assert!(child.wait().unwrap().success());
     let samples = match observers.finish().samples {

@@ -54,6 +54,21 @@ fn a_gain_beyond_the_ceiling_is_told() {
     assert!(told(0.05) && !told(0.92));
 }
 
+#[test]
+fn files_that_were_not_compared_are_named_beside_a_gain() {
+    let warned = |request: &Request, huge_factor| {
+        let written = ["/r/a", "/r/b", "/r/c", "/r/d"].map(str::to_owned).to_vec();
+        let (run, _) = run(request, &mut Fake { huge_factor, written, ..Fake::default() });
+        run.warnings.into_iter().find(|warning| warning.contains("not compared: "))
+    };
+    let said = warned(&request(), 0.6).unwrap();
+    assert!(
+        said.contains("`/r/a`, `/r/b`, `/r/c` and 1 more; ") && said.contains("--output"),
+        "{said}"
+    );
+    assert_eq!(warned(&request(), 1.3), None, "without a gain there is nothing to doubt");
+}
+
 /// An account of a program whose malloc holds `freed` beside as much that is live.
 fn holding(freed: Bytes) -> MemoryAccount {
     let malloc = Malloc {

@@ -16,7 +16,7 @@ use pagewise_model::Nanos;
 use pagewise_model::guard::Guard;
 use pagewise_model::trial::{Experiment, Quantity, Verdict, Word};
 use pagewise_remedy::Mechanism;
-use pagewise_tune::race::{Goal, Plan, RunFailure, run};
+use pagewise_tune::race::{self, Goal, Plan, RunFailure};
 use pagewise_tune::world::Arm;
 
 fn arm(name: &str) -> Arm {
@@ -37,6 +37,10 @@ fn plan(arms: &[&str], seed: u64) -> Plan {
         seed,
         earlier: vec![],
     }
+}
+
+fn run(machine: &mut Machine, plan: &Plan) -> Experiment {
+    race::run(machine, plan.clone()).0
 }
 
 fn of<'a>(experiment: &'a Experiment, arm: &str) -> &'a Verdict {

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from ctypes import byref
 from typing import Any, NamedTuple
 
-from ._library import LIBRARY, CopiedStruct, Descriptor, descriptor, message
+from ._library import LIBRARY, UINT64, CopiedStruct, Descriptor, Handle, descriptor, made, message
 
 # Flags of pagewise_copy, and the sides of its errors.
 LIVE = 1
 SIDES = {1: "source", 2: "sink"}
 
-# Bytes of one call: between two, Ctrl-C is noticed.
-PIECE = 256 * 1024 * 1024
+# For a limit: until the end.
+NO_LIMIT = 2**64 - 1
 
 
 class Copied(NamedTuple):
@@ -63,24 +64,26 @@ def copy(source: Descriptor, sink: Descriptor, limit: int | None = None, *, live
     `live` passes pages of a file on by reference. Until the reader takes them, a later write to the file
     changes what it gets.
 
-    Raises `CopyError`, an `OSError` with the fields `moved` and `side`.
+    Raises `CopyError`, an `OSError` with the fields `moved` and `side`. Handlers of signals run while it waits. If
+    one raises (Ctrl-C), up to 1 MiB that was read may be lost: the sink has not got it.
     """
-    moved, way, step = 0, "", CopiedStruct()
+    most = NO_LIMIT if limit is None else UINT64(limit)
     places = [_Place(source), _Place(sink)]
     try:
-        while limit is None or moved < limit:
-            piece = PIECE if limit is None else min(PIECE, limit - moved)
-            numbers = (place.number for place in places)
-            answer = LIBRARY.pagewise_copy(*numbers, piece, LIVE if live else 0, byref(step))
-            moved += step.bytes
-            if answer < 0:
-                error = CopyError(-answer, message())
-                error.moved, error.side = moved, SIDES.get(step.side, "")
-                raise error
-            way = step.way.decode() if step.bytes else way
-            if step.bytes < piece:
-                break
+        numbers = (place.number for place in places)
+        return _run(made("copier_new", *numbers, most, LIVE if live else 0))
     finally:
         for place in places:
             place.settle()
-    return Copied(moved, way)
+
+
+def _run(copier: Handle) -> Copied:
+    """Copies until the end; handlers of signals run between."""
+    step = CopiedStruct()
+    while (answer := LIBRARY.pagewise_copier_run(copier, byref(step))) == -errno.EINTR:
+        pass
+    if answer < 0:
+        error = CopyError(-answer, message())
+        error.moved, error.side = step.bytes, SIDES.get(step.side, "")
+        raise error
+    return Copied(step.bytes, step.way.decode() if step.bytes else "")

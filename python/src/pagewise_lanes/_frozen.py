@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
-from ctypes import byref, c_size_t, c_void_p, string_at
+from ctypes import byref, c_size_t, string_at
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, Callable
 
-from ._library import LIBRARY, Descriptor, checked, descriptor, memory, message
-
-
-class SendError(OSError):
-    """Bytes that were not all sent. The first `taken` of them were."""
-
-    taken: int
+from ._library import LIBRARY, SIZE, Descriptor, Handle, SendError, checked, descriptor, made, memory, pieces
 
 
 class Frozen:
@@ -35,13 +30,13 @@ class Frozen:
     __slots__ = ("_handle", "_length", "_view")
 
     def __init__(self, data: Any) -> None:
-        handle = c_void_p()
+        # Only bytes cannot change: anything else is copied under the interpreter lock.
+        new = "frozen_new" if type(data) is bytes else "frozen_new_locked"
         with memory(data) as (address, length):
-            checked(LIBRARY.pagewise_frozen_new(address, length, byref(handle)))
-        self._hold(handle)
+            self._hold(made(new, address, length))
 
-    def _hold(self, handle: c_void_p) -> None:
-        self._handle: int | None = handle.value
+    def _hold(self, handle: Handle) -> None:
+        self._handle = handle
         self._length: int = LIBRARY.pagewise_frozen_length(handle)
         self._view: memoryview | None = None
 
@@ -51,14 +46,9 @@ class Frozen:
 
         The descriptor is duplicated. Raises PermissionError for a file that is not sealed.
         """
-        handle, made = c_void_p(), cls.__new__(cls)
-        checked(LIBRARY.pagewise_frozen_open(descriptor(file), length, byref(handle)))
-        made._hold(handle)
-        return made
-
-    def __del__(self) -> None:
-        handle, self._handle = getattr(self, "_handle", None), None
-        LIBRARY.pagewise_frozen_free(handle)
+        frozen = cls.__new__(cls)
+        frozen._hold(made("frozen_open", descriptor(file), length))
+        return frozen
 
     def __len__(self) -> int:
         return self._length
@@ -104,21 +94,31 @@ class Frozen:
 
         Into a pipe they go by reference. Returns their number. Raises `SendError`.
         """
-        length = max(self._length - start, 0) if length is None else length
-        taken = c_size_t()
         if hasattr(to, "flush"):
             to.flush()
-        answer = LIBRARY.pagewise_frozen_send(self._handle, descriptor(to), start, length, byref(taken))
-        return sent(answer, taken)
+        number, handle = descriptor(to), self._handle
+        return send(self, start, length, lambda at, most, taken: LIBRARY.pagewise_frozen_send(
+            handle, number, at, most, byref(taken)
+        ))
 
 
-def sent(answer: int, taken: c_size_t) -> int:
-    """The number of bytes sent."""
-    if answer < 0:
-        error = SendError(-answer, message())
-        error.taken = taken.value
+def send(
+    frozen: Frozen, start: int, length: int | None, call: Callable[[int, int, c_size_t], int]
+) -> int:
+    """Has `call` send a part of frozen bytes, piece by piece."""
+    start = SIZE(start)
+    length = max(len(frozen) - start, 0) if length is None else SIZE(length)
+    if length > len(frozen) - start:
+        error = SendError(errno.EINVAL, f"`send` failed after 0 bytes: there are {len(frozen)}")
+        error.taken = 0
         raise error
-    return taken.value
+
+    def piece(done: int, most: int) -> int:
+        taken = c_size_t()
+        answer = call(start + done, most, taken)
+        return taken.value or answer
+
+    return pieces(length, piece)
 
 
 def _reduce(frozen: Frozen) -> tuple[Any, tuple[Any, ...]]:

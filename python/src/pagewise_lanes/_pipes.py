@@ -4,45 +4,39 @@ from __future__ import annotations
 
 import errno
 import io
-import threading
-from ctypes import byref, c_size_t, c_void_p
+from ctypes import byref
 from typing import Any
 
-from ._frozen import Frozen, sent
-from ._library import LIBRARY, Descriptor, checked, descriptor, memory
+from ._frozen import Frozen, send
+from ._library import LIBRARY, UINT64, Descriptor, Handle, checked, descriptor, made, memory, pieces
 
 WAITS = {"adaptive": 0, "block": 1, "busy": 2}
 CAPACITY = 1024 * 1024
 
 
 class _End(io.RawIOBase):
-    """What both ends have: a handle, which one thread uses at a time."""
+    """What both ends have: a handle. The library has threads take turns with it."""
 
-    _handle: int | None = None
+    _handle: Handle | None = None
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._turn = threading.Lock()
-
-    def _open(self) -> int:
-        if self._handle is None:
+    def _open(self) -> Handle:
+        if (handle := self._handle) is None:
             raise ValueError("I/O operation on closed file")
-        return self._handle
+        return handle
 
     def _call(self, function: Any, *arguments: Any) -> int:
-        """Calls until no signal interrupts; its handler runs between."""
-        while True:
-            with self._turn:
-                answer: int = function(self._open(), *arguments)
-                if answer != -errno.EINTR:
-                    return checked(answer)
+        """Calls until no signal interrupts; handlers run between. They may close this."""
+        while (answer := function(self._open(), *arguments)) == -errno.EINTR:
+            pass
+        return checked(answer)
 
-    def _close(self, free: Any) -> None:
-        if not self.closed:
-            super().close()
-            with self._turn:
-                handle, self._handle = self._handle, None
-                free(handle)
+    def close(self) -> None:
+        """Closes it. A call that waits in another thread ends with OSError (ECANCELED)."""
+        handle, self._handle = self._handle, None
+        super().close()
+        if handle is not None:
+            # It is freed with the last call that uses it.
+            getattr(LIBRARY, f"pagewise_{handle.kind}_stop")(handle)
 
 
 class Writer(_End):
@@ -55,9 +49,7 @@ class Writer(_End):
 
     def __init__(self, to: Descriptor, *, wait: str = "adaptive", capacity: int = CAPACITY) -> None:
         super().__init__()
-        handle = c_void_p()
-        checked(LIBRARY.pagewise_writer_new(descriptor(to), WAITS[wait], capacity, byref(handle)))
-        self._handle = handle.value
+        self._handle = made("writer_new", descriptor(to), WAITS[wait], capacity)
 
     def writable(self) -> bool:
         """It is."""
@@ -77,22 +69,15 @@ class Writer(_End):
 
     def send(self, frozen: Frozen, start: int = 0, length: int | None = None) -> int:
         """Sends frozen bytes, by default all, into a pipe by reference. Raises `SendError`."""
-        length = max(len(frozen) - start, 0) if length is None else length
-        taken = c_size_t()
-        with self._turn:
-            answer = LIBRARY.pagewise_writer_send(
-                self._open(), frozen._handle, start, length, byref(taken)
-            )
-            return sent(answer, taken)
+        if not isinstance(frozen, Frozen):
+            raise TypeError(f"a Frozen is wanted, not {type(frozen).__name__}")
+        return send(frozen, start, length, lambda at, most, taken: LIBRARY.pagewise_writer_send(
+            self._open(), frozen._handle, at, most, byref(taken)
+        ))
 
     def capacity(self) -> int:
         """Bytes that the pipe holds at most; 0 for what is no pipe."""
-        with self._turn:
-            return int(LIBRARY.pagewise_writer_capacity(self._open()))
-
-    def close(self) -> None:
-        """Closes it."""
-        self._close(LIBRARY.pagewise_writer_free)
+        return int(LIBRARY.pagewise_writer_capacity(self._open()))
 
 
 class Reader(_End):
@@ -104,9 +89,7 @@ class Reader(_End):
 
     def __init__(self, source: Descriptor, *, wait: str = "adaptive") -> None:
         super().__init__()
-        handle = c_void_p()
-        checked(LIBRARY.pagewise_reader_new(descriptor(source), WAITS[wait], byref(handle)))
-        self._handle = handle.value
+        self._handle = made("reader_new", descriptor(source), WAITS[wait])
 
     def readable(self) -> bool:
         """It is."""
@@ -119,8 +102,4 @@ class Reader(_End):
 
     def skip(self, count: int) -> int:
         """Throws the next bytes away and returns their number, which is smaller only at the end."""
-        return self._call(LIBRARY.pagewise_reader_skip, count)
-
-    def close(self) -> None:
-        """Closes it."""
-        self._close(LIBRARY.pagewise_reader_free)
+        return pieces(UINT64(count), lambda _, most: LIBRARY.pagewise_reader_skip(self._open(), most))

@@ -6,6 +6,7 @@ use super::progress::Display;
 use super::signals;
 use crate::args::{Ab, Part};
 use crate::failure::{Failure, UNFIT};
+use crate::terminal;
 use pagewise_judge::check::loss;
 use pagewise_model::check::Kept;
 use pagewise_model::run::{Outcome, Run};
@@ -48,7 +49,11 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
         .as_ref()
         .filter(|_| !interrupted && (args.fail_if_slower || limit.is_some()));
     let own = judged.and_then(|experiment| exit(&experiment.verdicts, limit));
+    let refused = judged.and_then(|experiment| refused(&experiment.verdicts));
     let code = experiment::conclude(run, end, &args.experiment)?;
+    if let Some(failure) = refused {
+        terminal::report(&failure);
+    }
     Ok(own.map_or(code, ExitCode::from))
 }
 
@@ -92,6 +97,15 @@ fn exit(verdicts: &[Verdict], limit: Option<f64>) -> Option<u8> {
     } else {
         Some(UNFIT)
     }
+}
+
+/// What to do about the first arm whose times were not compared.
+fn refused(verdicts: &[Verdict]) -> Option<Failure> {
+    let arm = verdicts.iter().find(|verdict| verdict.word == Word::Reject)?;
+    let why = format!("`{}` was not compared: {}", arm.arm, arm.why);
+    Some(Failure::usage(why).with_help(
+        "use --ignore-failure for commands that always end with the same failure; other commands have to succeed",
+    ))
 }
 
 fn split(words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
@@ -191,6 +205,14 @@ mod tests {
         assert_eq!(code("reject", None), Some(1));
         assert_eq!(code("keep", Some([0.7, 0.8, 0.9])), None);
         assert_eq!(code("cannot_tell", None), None);
+    }
+
+    #[test]
+    fn an_arm_that_was_refused_is_named_with_what_to_do() {
+        let failure = refused(&[verdict("keep", None), verdict("reject", None)]).unwrap();
+        assert!(failure.message.starts_with("`b` was not compared: "), "{failure}");
+        assert!(failure.help.unwrap().contains("--ignore-failure"));
+        assert!(refused(&[verdict("slower", None)]).is_none());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_remedy::apply::record::{self, Undone};
 use pagewise_remedy::apply::verify::{Checked, verify};
-use pagewise_remedy::apply::{ApplyError, Place, plan};
+use pagewise_remedy::apply::{ApplyError, Place, plan, trust};
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,6 +64,15 @@ pub(super) fn failure(error: ApplyError) -> Failure {
         Some(help) => failure.with_help(help),
         None => failure,
     }
+}
+
+/// The file of this program, for a unit that is printed. What is wrong with it goes to standard error.
+pub(super) fn unit_program() -> Result<PathBuf, Failure> {
+    let pagewise = own_exe()?;
+    for line in trust::of_unit(&pagewise).map_err(failure)? {
+        terminal::remark(&line);
+    }
+    Ok(pagewise)
 }
 
 fn place(args: &Apply) -> Result<Place, Failure> {

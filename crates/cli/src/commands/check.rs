@@ -56,13 +56,16 @@ fn wanted(args: &args::Check) -> Result<Vec<Named>, Failure> {
     }
     let is_wanted = |one: &Named| args.names.is_empty() || args.names.contains(&one.name);
     let wanted: Vec<Named> = all.into_iter().filter(is_wanted).collect();
-    match wanted.iter().find(|one| one.command.is_empty()) {
-        Some(bare) => {
-            Err(Failure::usage(format!("`{shown}`: [check.{}] has no command", bare.name))
-                .with_help("command = [\"./app\", \"--version\"]"))
-        }
-        None => Ok(wanted),
+    let lacks = |one: &Named, what| format!("`{shown}`: [check.{}] has no {what}", one.name);
+    if let Some(bare) = wanted.iter().find(|one| one.command.is_empty()) {
+        let failure = Failure::usage(lacks(bare, "command"));
+        return Err(failure.with_help("command = [\"./app\", \"--version\"]"));
     }
+    if let Some(empty) = wanted.iter().find(|one| one.is_empty()) {
+        let why = lacks(empty, "budget, so it would always pass");
+        return Err(Failure::usage(why).with_help(budget_file::KEYS));
+    }
+    Ok(wanted)
 }
 
 /// One table. Only an interrupt ends the others too.

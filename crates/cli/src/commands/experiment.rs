@@ -32,9 +32,12 @@ const LISTED: [&str; 9] = [
     "PYTHONMALLOC",
 ];
 
-/// Those of the listed variables that are set.
+/// Those of the listed variables that are set. A value of several lines sets nothing that these variables mean.
 pub(super) fn environment() -> Vec<(String, String)> {
-    let value = |name: &str| Some(std::env::var_os(name)?.to_string_lossy().into_owned());
+    let value = |name: &str| {
+        let value = std::env::var_os(name)?.to_string_lossy().into_owned();
+        (!value.contains(char::is_control)).then_some(value)
+    };
     LISTED.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect()
 }
 

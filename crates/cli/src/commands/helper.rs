@@ -16,6 +16,7 @@ use pagewise_model::fault::{Ending, MadeFunction, Sees, SourceLine, Wanted};
 use pagewise_observe::faults::Images;
 use pagewise_observe::trace::look;
 use pagewise_remedy::{live, watch};
+use pagewise_tracee::mapped_file::MappedFiles;
 use pagewise_tracee::recorder::{self, Conclusion, Sink};
 use pagewise_tracee::supervise::{self, Looks};
 use pagewise_tune::faults::Commands;
@@ -127,9 +128,12 @@ impl Image for Code {
 
 impl Sink for Analysed {
     fn take(&mut self, events: &mut Vec<Event>) {
-        for event in events.drain(..) {
-            if let What::Map(map) = &event.what {
+        for mut event in events.drain(..) {
+            if let What::Map(map) = &mut event.what {
                 self.code.0.made().see(map);
+                if map.is_executable {
+                    map.path = self.code.0.files().meet(map).to_string();
+                }
                 if let Some(maps) = &mut self.maps {
                     maps.pids.insert(map.pid);
                 }
@@ -139,8 +143,10 @@ impl Sink for Analysed {
     }
     fn conclude(mut self: Box<Self>, ending: &Ending) -> Conclusion {
         let (mut report, names, faults) = self.analysis.conclude(ending, &mut self.code);
+        let unnamed = self.code.0.unnamed();
         let made = self.code.0.made();
         report.interpreters = made.interpreters();
+        report.unnamed_files = unnamed;
         if let Some(maps) = self.maps {
             made.remove_files(&maps.pids, maps.since);
         }
@@ -153,7 +159,11 @@ fn analysed(wanted: Wanted, sees: Sees) -> Box<dyn Sink> {
     let analysis = Analysis::new(page_size::base(), wanted, sees);
     let since = i64::try_from(clock::unix_now().0 / 1_000_000_000).unwrap_or(i64::MAX);
     let maps = wanted.made_maps.then(|| AskedMaps { pids: HashSet::new(), since });
-    Box::new(Analysed { analysis, code: Code(Images::new(wanted.debug_files)), maps })
+    Box::new(Analysed {
+        analysis,
+        code: Code(Images::new(MappedFiles::default(), wanted.debug_files)),
+        maps,
+    })
 }
 
 #[cfg(test)]

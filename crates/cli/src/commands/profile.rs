@@ -25,10 +25,11 @@ use pagewise_model::{Fact, Nanos};
 use pagewise_observe::faults::Images;
 use pagewise_observe::made_code::MadeCode;
 use pagewise_observe::profile::{interpreters, name_functions};
-use pagewise_report::faults::scripts;
+use pagewise_report::faults::{scripts, unnamed_text};
 use pagewise_report::{Style, graph_section};
 use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
 use pagewise_tracee::made_maps;
+use pagewise_tracee::mapped_file::MappedFiles;
 use pagewise_tracee::passthrough;
 use pagewise_tracee::perf::{Walker, user_samples};
 use pagewise_tracee::supervise::Supervisor;
@@ -72,11 +73,13 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     let prices = pagewise_measure::calibrate(&options, &|| false)
         .map_err(|e| Failure::usage(e.to_string()))?;
     display.finish();
-    let walker = args.interpreter_frames.then(|| Box::<Images>::default() as Walker);
-    let finished = passthrough::profile_through(&launch, walker)?;
+    let files = MappedFiles::default();
+    let images = || Box::new(Images::new(files.clone(), false)) as Walker;
+    let walker = args.interpreter_frames.then(images);
+    let finished = passthrough::profile_through(&launch, &files, walker)?;
     let ended = finished.usage.ended;
     let mut made = MadeCode::default();
-    let samples = named(finished.profile, &mut made);
+    let samples = named(finished.profile, &files, &mut made, &mut run);
     if args.interpreter_frames {
         take_maps(&samples, &made, &mut run);
     }
@@ -85,7 +88,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
         faults: fault_times(args, finished.faults),
         traced: traced(args, second),
         samples: kernel_only(&samples),
-        user: samples.clone().map(|all| user_samples(&all)),
+        user: samples.clone().map(|all| user_samples(&all, &files)),
         walks: finished.walks,
     };
     let diagnosis = pagewise_judge::diagnosis::diagnose(&look, &prices, &machine);
@@ -106,10 +109,17 @@ fn conclude(run: &mut Run, start: Nanos) {
     keep(run);
 }
 
-/// The samples with the functions of the program; those of code made at run time are in `made`.
-fn named(samples: Fact<StackSamples>, made: &mut MadeCode) -> Fact<StackSamples> {
+/// The samples with the functions of the program, which are in `files`; those of code made at run time are in
+/// `made`. Warns of files that could not be opened.
+fn named(
+    samples: Fact<StackSamples>,
+    files: &MappedFiles,
+    made: &mut MadeCode,
+    run: &mut Run,
+) -> Fact<StackSamples> {
     samples.map(|mut samples| {
-        name_functions(&mut samples, made);
+        let unnamed = name_functions(&mut samples, files, made);
+        run.warnings.extend(unnamed.iter().map(unnamed_text));
         samples
     })
 }

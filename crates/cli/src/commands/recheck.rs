@@ -1,6 +1,5 @@
 //! `pagewise recheck`
 
-use super::helper::own_exe;
 use super::signals::{INTERRUPTED, interrupted};
 use super::{apply, experiment, tune};
 use crate::args::{self, ExperimentArgs};
@@ -12,6 +11,7 @@ use pagewise_kernel::machine::machine;
 use pagewise_model::recheck::{Recheck, Standing};
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_remedy::apply::record;
+use pagewise_remedy::derived;
 use pagewise_remedy::receipt::Here;
 use pagewise_remedy::unit;
 use pagewise_tracee::launch::Launch;
@@ -143,7 +143,8 @@ fn session(saved: &Run, args: &args::Recheck, one: &mut Recheck) -> Result<Run, 
     one.change = conditions::changed(saved, &conditions, &machine(), &request.here.program);
     match saved.doses_of(&one.arm) {
         Some(doses) => {
-            request.only = Some(doses.to_vec());
+            let doses = derived(doses, &machine());
+            request.only = Some(doses.map_err(|error| Failure::usage(error.to_string()))?);
             request.own_arms = Vec::new();
         }
         None => {
@@ -192,7 +193,7 @@ fn code(done: &[Recheck]) -> u8 {
 }
 
 fn print_unit() -> Result<ExitCode, Failure> {
-    let lines = unit::rechecking(&own_exe()?).map_err(|why| {
+    let lines = unit::rechecking(&apply::unit_program()?).map_err(|why| {
         Failure::usage(format!("cannot make a systemd unit: {why}"))
             .with_help("move pagewise to a plain path, such as /usr/local/bin")
     })?;

@@ -10,7 +10,7 @@ use pagewise_model::plan::{Dose, HugeFile, PoolNeed, Settings};
 use pagewise_remedy::fold::{self, Choice, FoldError};
 use pagewise_remedy::folio_switches::{self, Switched};
 use pagewise_remedy::reservation::{self, Permit, Reservation};
-use pagewise_remedy::{Target, warmth};
+use pagewise_remedy::{Target, idle, warmth};
 use pagewise_report::number::counted;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::watcher::WatchReport;
@@ -50,14 +50,16 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         let why = format!("`{}` and `{}` cannot be used together", one.spec(), other.spec());
         return Err(Failure::usage(why).with_help("leave one of them out"));
     }
-    if let Some((remedy, why)) =
-        pagewise_remedy::misfit(&doses, &Target::from_command(&args.command))
-    {
+    let target = Target::from_command(&args.command);
+    if let Some((remedy, why)) = pagewise_remedy::misfit(&doses, &target) {
         return Err(Failure::usage(format!("{remedy}: {why}"))
             .with_help(format!(
                 "start it without `{remedy}`; `pagewise tune --only {remedy}` tries it all the same"
             ))
             .with_code(NOT_STARTED));
+    }
+    for (dose, why) in doses.iter().filter_map(|dose| Some((dose, idle(dose, &target)?))) {
+        terminal::remark(&format!("{} has no effect: {why}", dose.spec()));
     }
     let stop = if args.system { Some(permitted(&doses)?) } else { None };
     let changed = Changed::for_doses(&mut doses, args.system);

@@ -15,6 +15,7 @@ use pagewise_model::conditions::Conditions;
 use pagewise_model::guard::Guard;
 use pagewise_model::run::{Run, RunKind, StdoutTo};
 use pagewise_model::trial::Quantity;
+use pagewise_remedy::derived;
 use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::{Input, Launch};
 use pagewise_tune::live::Live;
@@ -125,7 +126,7 @@ fn fresh(args: &Tune) -> Result<Request, Failure> {
 /// The request of a saved session, and the session. Refused where runs made now cannot be compared with
 /// its own.
 fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failure> {
-    let saved = store::load(Some(which))?;
+    let mut saved = store::load(Some(which))?;
     let refused = |why: &str| {
         Failure::usage(format!("cannot continue `{which}`: {why}"))
             .with_help("start a new session: pagewise tune -- CMD")
@@ -142,6 +143,9 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     }
     let request = saved_request(&saved, &then, args).map_err(|e| refused(&e.message))?;
     let machine = pagewise_kernel::machine::machine();
+    for (_, doses) in &mut saved.doses {
+        *doses = derived(doses, &machine).map_err(|error| refused(&error.to_string()))?;
+    }
     if let Some(why) = conditions::changed(&saved, &then, &machine, &request.here.program) {
         return Err(refused(&why));
     }

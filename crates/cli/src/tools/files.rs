@@ -13,12 +13,15 @@ use pagewise_kernel::closing;
 use pagewise_kernel::start::was_closed;
 use pagewise_lanes::{End, Uncached};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
+
+/// The least number of a descriptor of our own.
+const LEAST_PRIVATE: i32 = 64;
 
 /// The name of standard input.
 pub(super) const STANDARD: &str = "-";
@@ -32,7 +35,7 @@ fn standard_input() -> io::Result<File> {
     if was_closed(0) {
         return Err(Errno::BADF.into());
     }
-    io::stdin().as_fd().try_clone_to_owned().map(File::from)
+    private(io::stdin().as_fd())
 }
 
 /// Standard output, as a file of our own.
@@ -40,7 +43,13 @@ pub(super) fn standard_output() -> io::Result<File> {
     if was_closed(1) {
         return Err(Errno::BADF.into());
     }
-    io::stdout().as_fd().try_clone_to_owned().map(File::from)
+    private(io::stdout().as_fd())
+}
+
+/// A duplicate out of the way of low numbers, which users name (`/dev/fd/3`), unless the limit is below that.
+fn private(fd: BorrowedFd<'_>) -> io::Result<File> {
+    let high = fcntl_dupfd_cloexec(fd, LEAST_PRIVATE);
+    Ok(high.or_else(|_low| fcntl_dupfd_cloexec(fd, 3)).map(File::from)?)
 }
 
 /// Opens a file for reading.

@@ -76,6 +76,11 @@ impl Mode {
         modes.iter().find(|(mode, _)| *mode == whole).map(|(_, mode)| *mode)
     }
 
+    /// A broken pipe is no error.
+    fn is_without_pipes(self) -> bool {
+        matches!(self, Self::WarnNopipe | Self::ExitNopipe)
+    }
+
     fn tells(self, errno: Errno) -> bool {
         errno != Errno::PIPE || matches!(self, Self::Warn | Self::Exit)
     }
@@ -222,6 +227,8 @@ fn pass(options: &Options, outputs: &[(File, String)], failed: &mut [bool]) -> b
     let fan = Fan::new(&input, &sinks);
     let fan = if options.live { fan.live() } else { fan };
     let fan = if options.no_cache { fan.past_cache() } else { fan };
+    // As GNU's from 9.2 on: nobody waits for input that no output would get.
+    let fan = if mode.is_without_pipes() { fan.watch_sinks() } else { fan };
     let result = fan.run(|sink, error: CopyError| {
         failed[sink] = true;
         if mode.tells(error.errno) {

@@ -167,7 +167,38 @@ fn signals_of_breakpoints_and_their_masks_stay_the_programs() {
     let place = Place::new();
     let Some(built) = built(&place, &["-ldl"]) else { return };
     assert_eq!(marks(&place, &built, "signals"), ["mark_two", "mark_one"]);
-    assert_eq!(marks(&place, &built, "blocked"), ["mark_one", "mark_two", "mark_three"]);
+    for how in ["blocked", "pending"] {
+        assert_eq!(marks(&place, &built, how), ["mark_one", "mark_two", "mark_three"], "{how}");
+    }
+    assert_eq!(marks(&place, &built, "masks"), ["mark_two", "mark_one", "mark_three"]);
+}
+
+#[test]
+fn children_that_want_to_be_untraced_live_under_every_tracer() {
+    let place = Place::new();
+    let Some(built) = built(&place, &["-ldl"]) else { return };
+    let plain = Command::new(&built.0).arg("untraced").output().unwrap();
+    assert_eq!(said(&plain.stdout), "child 512\nchild 1024\nflags 1\nuntraced 7\n");
+    assert_eq!(marks(&place, &built, "untraced"), ["mark_one", "mark_two", "mark_three"]);
+    for words in [&["faults", "--exact", "--"][..], &["profile", "--memory", "--"]] {
+        let words = [words, &[built.0.to_str().unwrap(), "untraced"]].concat();
+        let done = place.pagewise(&words).output().unwrap();
+        if done.status.code() == Some(3) {
+            println!("SKIP children_that_want_to_be_untraced {words:?}: {}", said(&done.stderr));
+            continue;
+        }
+        let seen = (done.status.code(), said(&done.stdout));
+        assert_eq!(seen, (plain.status.code(), said(&plain.stdout)), "{words:?}");
+    }
+    let look = ["profile", "--traced", "--rerun-safe", "--json", "--"];
+    let words = [&look[..], &[built.0.to_str().unwrap(), "untraced"]].concat();
+    let run: serde_json::Value =
+        serde_json::from_slice(&place.pagewise(&words).output().unwrap().stdout).unwrap();
+    let traced = &run["look"]["traced"]["known"];
+    match traced.is_null() {
+        true => println!("SKIP children_that_want_to_be_untraced: {}", run["look"]["traced"]),
+        false => assert_eq!(traced["ended"]["exited"], 7),
+    }
 }
 
 #[test]

@@ -146,3 +146,53 @@ fn an_input_that_is_the_output_stays_as_it_is() {
     assert_eq!(text, "meter: b: input file is output file\n");
     assert_eq!(fs::read(place.path().join("b")).unwrap(), b"bbbbbbbbb");
 }
+
+#[test]
+fn a_file_is_copied_into_itself_only_where_that_ends() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("f");
+    // Where it is read, where it is written, whether it is appended to; whether GNU's cat copies.
+    for (read_at, write_at, appends, copies) in
+        [(0, 0, false, true), (4, 2, false, true), (2, 4, false, false), (0, 0, true, false)]
+    {
+        fs::write(&path, "12345678").unwrap();
+        let mut input = File::open(&path).unwrap();
+        let mut output = File::options().write(true).append(appends).open(&path).unwrap();
+        input.seek(std::io::SeekFrom::Start(read_at)).unwrap();
+        output.seek(std::io::SeekFrom::Start(write_at)).unwrap();
+        let (status, text) = ended(&["cat"], input, output);
+        assert_eq!(status, Some(i32::from(!copies)), "{read_at} {write_at}: {text}");
+        assert_eq!(text.contains("input file is output file"), !copies, "{text}");
+        let expected = if read_at == 4 { "12567878" } else { "12345678" };
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+    }
+}
+
+#[test]
+fn tee_without_readers_ends_before_its_input_does() {
+    for words in [&["tee", "-p"][..], &["tee", "-p", "--live"], &["tee", "--output-error"]] {
+        let (input, writer) = std::io::pipe().unwrap();
+        let (reader, output) = std::io::pipe().unwrap();
+        let mut child = filter(words).stdin(input).stdout(output).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(child.try_wait().unwrap().is_none(), "{words:?} waits while it has a reader");
+        drop(reader);
+        // Still open, and nothing was ever written.
+        assert_eq!(end(child).code(), Some(0), "{words:?}");
+        drop(writer);
+    }
+}
+
+#[test]
+fn descriptors_of_our_own_are_no_inputs() {
+    for number in 3..10 {
+        let name = format!("/proc/self/fd/{number}");
+        // One that we inherit, and so does cat.
+        if Command::new("test").args(["-e", &name]).status().unwrap().success() {
+            continue;
+        }
+        let (status, text) = ended(&["cat", "-", &name], Stdio::null(), Stdio::null());
+        assert_eq!(status, Some(1), "{name}: {text}");
+        assert!(text.contains("No such file"), "{name}: {text}");
+    }
+}

@@ -2,10 +2,11 @@
 
 use super::{Draw, PAGEWISE, await_some, end, ours, run, shell};
 use std::fs;
-use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn meter_passes_all_on_and_counts_it() {
@@ -265,4 +266,32 @@ fn each_meter_of_a_pipeline_has_its_line() {
     assert_eq!(lines.len(), starts.len(), "{drawn:?}");
     assert!(lines.iter().zip(starts).all(|(line, start)| line.starts_with(start)), "{drawn:?}");
     assert_eq!(place.path().read_dir().unwrap().count(), 1, "the list is gone");
+}
+
+#[test]
+fn a_line_has_nothing_before_it_and_no_padding() {
+    let place = tempfile::tempdir().unwrap();
+    for (words, line) in [(&["-f", "-b"][..], " 100 B"), (&["-f", "-A", "4"], "....")] {
+        let mut command = ours("meter");
+        command.args(words);
+        let done = run(command, place.path(), &[0; 100]);
+        let shown = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(shown, format!("{line}\r\n"), "{words:?}");
+    }
+}
+
+#[test]
+fn the_time_left_follows_the_rate_over_the_window() {
+    // A fast start, then nothing: over a window of two seconds the rate falls to 0.
+    let mut command = ours("meter");
+    command.args(["-f", "-e", "-i", "0.2", "-m", "0.5", "-s", "1G"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&vec![0; 1 << 20]).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    drop(stdin);
+    let text = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    let shown: Vec<&str> = text.split('\r').collect();
+    assert!(shown.iter().any(|line| line.contains("ETA --")), "{text:?}");
 }

@@ -229,6 +229,7 @@ mod tests {
             is_executable,
             is_shared: false,
             path: path.to_owned(),
+            file: None,
         }
     }
 

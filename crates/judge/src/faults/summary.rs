@@ -126,6 +126,7 @@ impl Analysis {
             fixed_addresses: false,
             page_forecasts: self.spaces.page_forecasts(),
             interpreters: Vec::new(),
+            unnamed_files: Vec::new(),
         }
     }
 

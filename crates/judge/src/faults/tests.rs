@@ -125,6 +125,7 @@ pub(super) fn map(start: u64, size: u64, is_executable: bool, path: &str) -> Eve
         is_executable,
         is_shared: false,
         path: path.to_owned(),
+        file: None,
     };
     Event { at_ns: Nanos(0), what: What::Map(map) }
 }

@@ -15,12 +15,18 @@
 //!
 //! Not seen: an error that favours one arm in every block alike.
 
-pub use slope::{Slopes, Speeds};
+pub use observation::{Block, Counter};
+pub use policy::{Entrant, Goal, Halt, Order, Policy, Room, Terms, Unit};
+pub(crate) use slope::{Slopes, Speeds};
 pub(crate) use verdict::between_logs;
-pub use verdict::{Costs, Findings, between_sessions};
+pub use verdict::between_sessions;
+use verdict::{Costs, Findings};
 
 mod normal;
+mod observation;
+mod policy;
 mod randomised;
+mod readings;
 mod slope;
 mod verdict;
 

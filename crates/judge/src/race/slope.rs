@@ -12,7 +12,7 @@
 use super::shrunk;
 
 /// Logarithms of the time of a round of arithmetic and of a load, or slopes by them.
-pub type Speeds = [f64; 2];
+pub(crate) type Speeds = [f64; 2];
 
 /// Means and deviations of slopes among programs. Loads jump between two speeds at times without the program,
 /// so memory has to show first that it matters.
@@ -23,7 +23,7 @@ const NONE: Speeds = [0.0; 2];
 /// Sums over deviations from the mean of an arm in a block: `x` of the logarithms of what was sampled, `y` of
 /// that of the run's time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Slopes {
+pub(crate) struct Slopes {
     xx: [Speeds; 2],
     xy: Speeds,
     yy: f64,
@@ -35,7 +35,7 @@ pub struct Slopes {
 impl Slopes {
     /// The slopes, each from 0 to 1.
     #[must_use]
-    pub fn value(&self) -> Speeds {
+    pub(crate) fn value(&self) -> Speeds {
         let [both, core] = self.left;
         if both <= core && both <= self.yy {
             self.both()
@@ -70,7 +70,7 @@ impl Slopes {
     }
 
     /// Takes in runs of one arm in one block: logarithms of what was sampled and of the run's time.
-    pub fn learn(&mut self, runs: &[(Speeds, f64)]) {
+    pub(crate) fn learn(&mut self, runs: &[(Speeds, f64)]) {
         if runs.len() < 2 {
             return;
         }

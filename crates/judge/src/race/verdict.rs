@@ -36,36 +36,36 @@ pub(super) fn drift(log: f64) -> f64 {
 
 /// All that the verdict on one arm rests on.
 #[derive(Debug)]
-pub struct Findings<'a> {
+pub(super) struct Findings<'a> {
     /// The race that decides: by wall time, corrected where that helps.
-    pub race: &'a Race,
+    pub(super) race: &'a Race,
     /// The race by plain wall time, where the arm's times are corrected.
-    pub plain: Option<&'a Race>,
+    pub(super) plain: Option<&'a Race>,
     /// The same with the host's time taken off each run.
-    pub without_host: &'a Race,
+    pub(super) without_host: &'a Race,
     /// The arm's number.
-    pub arm: usize,
+    pub(super) arm: usize,
     /// The counter of the mechanism.
-    pub mechanism: Mechanism,
+    pub(super) mechanism: Mechanism,
     /// Mean host time of a run of the arm, as a share of the control's median wall time.
-    pub host_share_arm: f64,
+    pub(super) host_share_arm: f64,
     /// The same of the control.
-    pub host_share_control: f64,
+    pub(super) host_share_control: f64,
     /// Time from one run to the next.
-    pub run_ns: f64,
+    pub(super) run_ns: f64,
 }
 
 /// What the arm costs beside time, as shown with the verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Costs {
+pub(super) struct Costs {
     /// Median ratio of CPU time.
-    pub cpu_ratio: Option<f64>,
+    pub(super) cpu_ratio: Option<f64>,
     /// Median peak memory, arm minus control.
-    pub peak_rss_change_bytes: Option<i64>,
+    pub(super) peak_rss_change_bytes: Option<i64>,
     /// Median peak memory of the control.
-    pub control_peak_rss_bytes: Option<Bytes>,
+    pub(super) control_peak_rss_bytes: Option<Bytes>,
     /// Median CPU time of our supervisor beside a run of the arm.
-    pub supervisor_ns: Nanos,
+    pub(super) supervisor_ns: Nanos,
 }
 
 /// A verdict that rests on no comparison of times.
@@ -88,7 +88,7 @@ fn without_effect(arm: &str, word: Word, why: String, costs: Costs) -> Verdict {
 impl Findings<'_> {
     /// The verdict on the arm named `name`.
     #[must_use]
-    pub fn judge(&self, name: &str, costs: Costs) -> Verdict {
+    pub(super) fn judge(&self, name: &str, costs: Costs) -> Verdict {
         let Some(effect) = self.effect() else {
             let why = "no block with a run of this arm was finished".to_owned();
             return without_effect(name, Word::NotTried, why, costs);

@@ -10,9 +10,11 @@ pub mod cpuinfo;
 pub mod fd;
 pub mod held;
 pub mod holders;
+pub mod image;
 pub mod io;
 pub mod maps;
 pub mod meminfo;
+pub mod net;
 pub mod pagetypeinfo;
 pub mod pressure;
 pub mod smaps;
@@ -35,6 +37,14 @@ use std::path::Path;
 #[must_use]
 pub fn own_pid() -> i32 {
     std::process::id().cast_signed()
+}
+
+/// The process group of the calling process; 0 where its leader is outside of our process namespace, for
+/// which `rustix::process::getpgrp` has no value.
+#[must_use]
+pub fn own_group() -> i32 {
+    // SAFETY: getpgrp has no preconditions.
+    unsafe { libc::getpgrp() }
 }
 
 /// The whole of a file, which the kernel writes at the moment it is read.

@@ -39,6 +39,8 @@ pub struct Stat {
     pub threads: u32,
     /// Ticks from boot to its start.
     pub start_ticks: u64,
+    /// Where its stack begins, anew with each exec; 0 where this account may not look at it.
+    pub stack_start: u64,
     /// CPU it last ran on.
     pub processor: u32,
 }
@@ -104,6 +106,7 @@ pub fn parse(text: &[u8]) -> Option<Stat> {
         child_system_ticks: number(field(17)?)?,
         threads: number(field(20)?)?,
         start_ticks: number(field(22)?)?,
+        stack_start: number(field(28)?)?,
         processor: number(field(39)?)?,
     })
 }

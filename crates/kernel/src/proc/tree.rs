@@ -6,7 +6,7 @@
 //! belongs to the nearest subreaper, so a tree started below a subreaper stays whole.
 //!
 //! Cost: about 15 us per process on the machine for a full scan; [`Scanner`] reads only those that
-//! it has not seen before and then costs about 1 us each.
+//! it has not seen before and those inside, and then costs about 1 us for each of the others.
 
 use super::{fields, number, own_pid, pid_path, read_bytes, stat};
 use crate::error::SysError;
@@ -156,41 +156,67 @@ pub fn below(root: i32, parents: &BTreeMap<i32, i32>) -> Vec<i32> {
 /// Repeated scans for the processes below one root, cheap enough for polling.
 ///
 /// A process once found outside the tree is never read again while its id is in use, and one found
-/// inside stays inside, whoever adopts it. Not seen: a process id that ends and is reused between
-/// two scans.
+/// inside stays inside, whichever process adopts it, until it ends: another that has its id by then started at
+/// another time. Not seen: a process inside that has the id of one outside which ended between two scans.
 #[derive(Debug)]
 pub struct Scanner {
     root: i32,
     parents: BTreeMap<i32, i32>,
+    /// When those inside started.
+    started: BTreeMap<i32, u64>,
 }
 
 impl Scanner {
     /// A scanner for the processes below `root`.
     #[must_use]
     pub const fn new(root: i32) -> Self {
-        Self { root, parents: BTreeMap::new() }
+        Self { root, parents: BTreeMap::new(), started: BTreeMap::new() }
     }
 
     /// The processes below the root now, without it.
     pub fn scan(&mut self) -> Result<Vec<i32>, SysError> {
-        let inside: BTreeSet<i32> = below(self.root, &self.parents).into_iter().collect();
+        let started = |pid| stat::read(pid).ok().map(|stat| stat.start_ticks);
         let alive = all()?;
-        let mut parents = BTreeMap::new();
+        let (mut parents, mut starts) = (BTreeMap::new(), BTreeMap::new());
         for &pid in &alive {
-            let known = self.parents.get(&pid).copied();
+            let inside = self.started.get(&pid);
+            let is_inside = inside.is_some_and(|start| started(pid) == Some(*start));
+            starts.extend(inside.filter(|_| is_inside).map(|start| (pid, *start)));
+            let known = self.parents.get(&pid).filter(|_| is_inside || inside.is_none()).copied();
             if let Some(parent) = known.or_else(|| stat::read(pid).ok().map(|s| s.ppid)) {
-                let adopted = inside.contains(&pid) && alive.binary_search(&parent).is_err();
+                let adopted = is_inside && alive.binary_search(&parent).is_err();
                 parents.insert(pid, if adopted { self.root } else { parent });
             }
         }
         self.parents = parents;
-        Ok(below(self.root, &self.parents))
+        let found = below(self.root, &self.parents);
+        let start = |pid: &i32| Some((*pid, starts.get(pid).copied().or_else(|| started(*pid))?));
+        self.started = found.iter().filter_map(start).collect();
+        Ok(found)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stranger_with_the_id_of_a_process_that_has_ended_is_outside() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let mut scanner = Scanner::new(own_pid());
+        assert!(scanner.scan().unwrap().contains(&pid));
+        assert!(scanner.scan().unwrap().contains(&pid), "it is still there");
+        // As if an ended child had had the number that our parent has.
+        let stranger = stat::read(own_pid()).unwrap().ppid;
+        scanner.parents.insert(stranger, own_pid());
+        let its_start = stat::read(stranger).unwrap().start_ticks;
+        scanner.started.insert(stranger, its_start + 1);
+        let found = scanner.scan().unwrap();
+        assert!(found.contains(&pid) && !found.contains(&stranger), "{found:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn order_and_cycles() {

@@ -165,7 +165,7 @@ impl Dropped {
             return Err(SendError { call: "give", errno: Errno::INVAL, taken: 0 });
         }
         let to = to.as_fd();
-        send_all(to, len, "vmsplice", Sent::first_of_memory(to), |taken, by| {
+        send_all(to, len, "vmsplice", Sent::first_of_memory(to), false, |taken, by| {
             self.give_some(to, len - taken, SpliceFlags::empty(), by, |bytes| write(to, bytes))
         })
     }

@@ -219,15 +219,37 @@ impl Frozen {
     /// EINVAL for a range beyond the content; what `write(2)` gives. EPIPE comes with SIGPIPE
     /// unless the caller ignores it, as Rust programs do.
     pub fn send(&self, to: impl AsFd, bytes: Range<usize>) -> Result<Sent, SendError> {
+        self.send_all(to.as_fd(), bytes, false)
+    }
+
+    /// As [`Frozen::send`], but a signal ends it: EINTR, with the number of bytes taken until then.
+    ///
+    /// # Errors
+    ///
+    /// As [`Frozen::send`], and EINTR.
+    pub fn send_interruptibly(
+        &self,
+        to: impl AsFd,
+        bytes: Range<usize>,
+    ) -> Result<Sent, SendError> {
+        self.send_all(to.as_fd(), bytes, true)
+    }
+
+    fn send_all(
+        &self,
+        to: BorrowedFd<'_>,
+        bytes: Range<usize>,
+        interrupts: bool,
+    ) -> Result<Sent, SendError> {
         if bytes.start > bytes.end || bytes.end > self.0.len {
             return Err(SendError { call: "send", errno: Errno::INVAL, taken: 0 });
         }
-        let (to, len) = (to.as_fd(), bytes.len());
+        let len = bytes.len();
         let call = match self.store() {
             Store::Sealed => "splice",
             Store::Private => "vmsplice",
         };
-        send_all(to, len, call, Sent::first(to), |taken, by| {
+        send_all(to, len, call, Sent::first(to), interrupts, |taken, by| {
             self.send_some(to, bytes.start + taken..bytes.end, SpliceFlags::empty(), by, |bytes| {
                 write(to, bytes)
             })

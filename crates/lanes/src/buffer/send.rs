@@ -81,26 +81,30 @@ impl From<SendError> for std::io::Error {
 }
 
 /// Sends `len` bytes, blocking: `some` gets the number sent so far and sends some more. `call` names
-/// the way by reference.
+/// the way by reference. `interrupts`: a signal ends it with EINTR.
 pub(super) fn send_all(
     to: BorrowedFd<'_>,
     len: usize,
     call: &'static str,
     mut by: Sent,
+    interrupts: bool,
     mut some: impl FnMut(usize, &mut Sent) -> Result<usize, Errno>,
 ) -> Result<Sent, SendError> {
     let mut taken = 0;
     while taken < len {
         match some(taken, &mut by) {
-            Ok(n) => taken += n,
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                end::wait(to, PollFlags::OUT).map_err(|errno| SendError {
-                    call: "poll",
-                    errno,
-                    taken,
-                })?;
+            Ok(n) => {
+                taken += n;
+                // A short count of write(2) may be the signal's.
+                if interrupts && by == Sent::Copied && taken < len {
+                    return Err(SendError { call: "write", errno: Errno::INTR, taken });
+                }
             }
+            Err(Errno::INTR) if !interrupts => {}
+            Err(Errno::AGAIN) => match end::wait(to, PollFlags::OUT) {
+                Err(Errno::INTR) if !interrupts => {}
+                waited => waited.map_err(|errno| SendError { call: "poll", errno, taken })?,
+            },
             Err(errno) => {
                 let call = if by == Sent::Copied { "write" } else { call };
                 return Err(SendError { call, errno, taken });

@@ -9,7 +9,8 @@ use super::{BUFFER, Copied, CopyError, PIPE, Side, Step, grow};
 use crate::end::{End, Kind};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -35,18 +36,33 @@ enum Left {
     Refused,
 }
 
-/// A copy at work.
+/// Bytes that were taken from the source and that the sink has not got yet.
+enum Held {
+    Nothing,
+    /// A part of our memory.
+    Memory(Memory, Range<usize>),
+    /// As many bytes in a pipe of our own.
+    Pipe(OwnedFd, usize),
+}
+
+/// A copy at work. After an error it can go on: it keeps what it holds.
 pub(super) struct Engine<'a, C, P> {
     from: BorrowedFd<'a>,
     source: Kind,
-    outlet: Outlet<'a, C>,
+    pub(super) outlet: Outlet<'a, C>,
     progress: P,
+    ways: &'static [Way],
+    /// The way that moved the last bytes.
+    last: Way,
+    held: Held,
     /// Bytes of the buffer between `read` and `write`.
     pub(super) buffer: usize,
     /// Bytes of it that are used at first.
     pub(super) first: usize,
     /// Most bytes to move.
     pub(super) limit: Option<u64>,
+    /// Bytes moved at which it pauses, as at a limit.
+    pub(super) pause: u64,
     /// Nothing more is moved once it is true.
     pub(super) stop: Option<&'a AtomicBool>,
     /// Whether the time on either side is taken.
@@ -59,6 +75,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     pub(super) fn new(
         (from, source): (BorrowedFd<'a>, End),
         outlet: Outlet<'a, C>,
+        ways: &'static [Way],
         progress: P,
     ) -> Self {
         Self {
@@ -66,36 +83,101 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             source: source.kind,
             outlet,
             progress,
+            ways,
+            last: Way::ReadWrite,
+            held: Held::Nothing,
             buffer: BUFFER,
             first: FIRST,
             limit: None,
+            pause: u64::MAX,
             stop: None,
             is_timed: false,
             polling: Polling::new(source.kind == Kind::Pipe),
         }
     }
 
-    /// Tries the ways in order.
-    pub(super) fn run(mut self, ways: &[Way]) -> Result<Copied, CopyError> {
-        let mut last = Way::ReadWrite;
-        for &way in ways {
-            let before = self.outlet.moved;
+    /// Tries the ways in order; after an error, goes on where it stopped.
+    pub(super) fn run(&mut self) -> Result<Copied, CopyError> {
+        self.give_held()?;
+        while let [way, rest @ ..] = self.ways {
+            let (way, before) = (*way, self.outlet.moved);
             let left = match way {
                 Way::ReadWrite => self.by_read_write(),
                 Way::Broker => self.by_broker(),
                 Way::Splice => self.by_one_call(way, Transfer::Splice),
                 Way::Sendfile => self.by_one_call(way, Transfer::Sendfile),
                 Way::FileRange => self.by_one_call(way, Transfer::FileRange),
-            }?;
+            };
             if self.outlet.moved > before {
-                last = way;
+                self.last = way;
             }
-            match left {
+            match left? {
                 Left::Ended if self.is_really_over(way) => break,
-                Left::Ended | Left::Refused => {}
+                Left::Ended | Left::Refused => self.ways = rest,
             }
         }
-        Ok(Copied { bytes: self.outlet.moved, way: last })
+        Ok(Copied { bytes: self.outlet.moved, way: self.last })
+    }
+
+    /// Whether bytes were taken from the source that the sink has not got.
+    pub(super) fn holds(&self) -> bool {
+        !matches!(self.held, Held::Nothing)
+    }
+
+    /// Gives the sink what it is still owed; what it does not take stays held.
+    fn give_held(&mut self) -> Result<(), CopyError> {
+        match std::mem::replace(&mut self.held, Held::Nothing) {
+            Held::Nothing => Ok(()),
+            Held::Memory(memory, part) => self.give(memory, part).map(drop),
+            Held::Pipe(pipe, left) => self.give_pipe(pipe, left).map(drop),
+        }
+    }
+
+    /// Writes a part of our memory; gives the memory back.
+    fn give(&mut self, mut memory: Memory, part: Range<usize>) -> Result<Memory, CopyError> {
+        let before = self.outlet.moved;
+        let written = self.outlet.write_all(&memory.bytes()[part.clone()]);
+        match written {
+            Ok(()) => Ok(memory),
+            Err(error) => {
+                // A part of our memory, so the difference fits.
+                let left = part.start + (self.outlet.moved - before) as usize..part.end;
+                if !left.is_empty() {
+                    self.held = Held::Memory(memory, left);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Splices `left` bytes of our pipe to the sink; gives the pipe back, or nothing once the kernel has refused
+    /// that and they were written by hand.
+    fn give_pipe(&mut self, pipe: OwnedFd, mut left: usize) -> Result<Option<OwnedFd>, CopyError> {
+        match self.outlet.splice_all(&pipe, &mut left) {
+            Ok(true) => Ok(Some(pipe)),
+            Ok(false) => self.give_by_hand(&pipe, left).map(|()| None),
+            Err(error) => {
+                if left > 0 {
+                    self.held = Held::Pipe(pipe, left);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes the bytes of our pipe through memory that holds all of them, so that none is lost on the way.
+    fn give_by_hand(&mut self, pipe: &OwnedFd, left: usize) -> Result<(), CopyError> {
+        let mut memory = Memory::new(left);
+        let mut have = 0;
+        while have < left {
+            match self.outlet.read_held(pipe, &mut memory.bytes()[have..]) {
+                Ok(n) => have += n,
+                // What our pipe holds is there at once.
+                Err(error) if error.errno == Errno::INTR => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.give(memory, 0..left).map(drop)
     }
 
     /// Whether the end that `way` reported needs no second opinion: only `read` speaks for a file
@@ -129,12 +211,13 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         self.is_timed.then(Instant::now)
     }
 
-    /// How many of `most` bytes the limit leaves; none once it is to stop.
+    /// How many of `most` bytes the limit leaves; none once it is to stop or to pause.
     fn room(&self, most: usize) -> usize {
         if self.stop.is_some_and(|stop| stop.load(Relaxed)) {
             return 0;
         }
-        let left = self.limit.map_or(u64::MAX, |limit| limit - self.outlet.moved.min(limit));
+        let limit = self.limit.unwrap_or(u64::MAX).min(self.pause);
+        let left = limit - self.outlet.moved.min(limit);
         usize::try_from(left).map_or(most, |left| left.min(most))
     }
 
@@ -154,7 +237,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                     self.tell(way, [None; 3]);
                     waited = false;
                 }
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => self.outlet.interrupted(Side::Source, how.name())?,
                 Err(Errno::AGAIN) if !waited => {
                     self.outlet.wait(self.from, PollFlags::IN, Side::Source)?;
                     self.outlet.wait(self.outlet.to, PollFlags::OUT, Side::Sink)?;
@@ -178,7 +261,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     /// Through a pipe of our own: what is in it is never lost.
     fn by_broker(&mut self) -> Result<Left, CopyError> {
         let calls = self.outlet.calls;
-        let Ok((reading, writing)) = calls.pipe() else { return Ok(Left::Refused) };
+        let Ok((mut reading, writing)) = calls.pipe() else { return Ok(Left::Refused) };
         let capacity = grow(calls, writing.as_fd());
         if capacity < LEAST {
             return Ok(Left::Refused);
@@ -193,13 +276,12 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
                     let middle = self.now();
-                    let is_spliced = self.outlet.splice_all(&reading, n)?;
+                    let given = self.give_pipe(reading, n)?;
                     self.tell(Way::Broker, [start, middle, self.now()]);
-                    if !is_spliced {
-                        return Ok(Left::Refused);
-                    }
+                    let Some(pipe) = given else { return Ok(Left::Refused) };
+                    reading = pipe;
                 }
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => self.outlet.interrupted(Side::Source, "splice")?,
                 Err(_) => return Ok(Left::Refused),
             }
         }
@@ -220,7 +302,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 return Ok(Left::Ended);
             }
             let middle = self.now();
-            self.outlet.write_all(&buffer.bytes()[..n])?;
+            buffer = self.give(buffer, 0..n)?;
             let eighth = usize::try_from(self.outlet.moved / 8).unwrap_or(usize::MAX);
             used = used.max(eighth - eighth % STEP).min(self.buffer);
             self.tell(Way::ReadWrite, [start, middle, self.now()]);

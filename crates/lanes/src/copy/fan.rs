@@ -15,6 +15,7 @@ use super::polling::Polling;
 use super::uncached::PastCache;
 use super::{BUFFER, CopyError, Side, grow};
 use crate::end::{End, Kind};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -44,13 +45,14 @@ pub struct Fan<'a> {
     to: Vec<BorrowedFd<'a>>,
     live: bool,
     leaves_cache: bool,
+    watches: bool,
 }
 
 impl<'a> Fan<'a> {
     /// From `from` to all of `to`.
     pub fn new(from: &'a impl AsFd, to: &'a [impl AsFd]) -> Self {
         let to = to.iter().map(AsFd::as_fd).collect();
-        Self { from: from.as_fd(), to, live: false, leaves_cache: false }
+        Self { from: from.as_fd(), to, live: false, leaves_cache: false, watches: false }
     }
 
     /// Passes what comes through a pipe on by reference, and grows that pipe.
@@ -67,6 +69,14 @@ impl<'a> Fan<'a> {
     #[must_use]
     pub fn past_cache(mut self) -> Self {
         self.leaves_cache = true;
+        self
+    }
+
+    /// Sees that the reader of a sink is gone while nothing comes in: the sink fails with EPIPE then (`poll(2)`
+    /// before each read), not only at the next write. What comes in is copied, also with [`Fan::live`].
+    #[must_use]
+    pub fn watch_sinks(mut self) -> Self {
+        self.watches = true;
         self
     }
 
@@ -118,11 +128,19 @@ impl<'a> Fan<'a> {
             moved: 0,
         })?;
         let is_pipe = |to| End::of(to).is_ok_and(|end| end.kind == Kind::Pipe);
-        let outlets = self.to.iter().map(|&to| Outlet { calls, to, moved: 0, grows: is_pipe(to) });
+        let outlets = self.to.iter().map(|&to| Outlet {
+            calls,
+            to,
+            moved: 0,
+            grows: is_pipe(to),
+            interrupts: false,
+        });
         let outlets = outlets.map(Some).collect();
         let polling = Polling::new(source.kind == Kind::Pipe);
-        let mut spread = Spread { calls, from: self.from, polling, outlets, failed, moved: 0 };
-        if self.live && !self.leaves_cache && source.kind == Kind::Pipe {
+        let watched = self.to.iter().map(|&to| self.watches && is_pipe(to)).collect();
+        let mut spread =
+            Spread { calls, from: self.from, polling, outlets, watched, failed, moved: 0 };
+        if self.live && !self.watches && !self.leaves_cache && source.kind == Kind::Pipe {
             grow(calls, self.from);
             spread.by_reference()?;
         }
@@ -136,6 +154,8 @@ struct Spread<'a, C, F> {
     from: BorrowedFd<'a>,
     polling: Polling,
     outlets: Vec<Option<Outlet<'a, C>>>,
+    /// Sinks whose readers are watched.
+    watched: Vec<bool>,
     failed: F,
     moved: u64,
 }
@@ -151,6 +171,15 @@ enum Shared {
     Stale,
     /// It had to be read and written by hand.
     ByHand,
+}
+
+/// Moves the `held` bytes of our pipe to a sink, by hand where the kernel refuses a splice.
+fn pass(
+    outlet: &mut Outlet<'_, impl Calls>,
+    pipe: &OwnedFd,
+    mut held: usize,
+) -> Result<(), CopyError> {
+    if outlet.splice_all(pipe, &mut held)? { Ok(()) } else { outlet.drain(pipe, held) }
 }
 
 impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
@@ -210,7 +239,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             };
             given[index] = copied;
             let to = &second.0;
-            let is_empty = self.serve(index, |outlet| outlet.splice_all(to, copied).map(drop))?;
+            let is_empty = self.serve(index, |outlet| pass(outlet, to, copied))?;
             match self.pipe() {
                 _ if is_empty => {}
                 Some((fresh, _)) => *second = fresh,
@@ -220,7 +249,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
                 return self.by_hand(first, held, &given);
             }
         }
-        let is_empty = self.serve(last, |outlet| outlet.splice_all(first, held).map(drop))?;
+        let is_empty = self.serve(last, |outlet| pass(outlet, first, held))?;
         Ok(if is_empty { Shared::Whole } else { Shared::Stale })
     }
 
@@ -247,7 +276,13 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
 
     /// What reads for all sinks together.
     fn reader(&self) -> Outlet<'a, C> {
-        Outlet { calls: self.calls, to: self.from, moved: self.moved, grows: false }
+        Outlet {
+            calls: self.calls,
+            to: self.from,
+            moved: self.moved,
+            grows: false,
+            interrupts: false,
+        }
     }
 
     /// Lets one sink have something; one that fails is left out from then on. False when it
@@ -263,10 +298,40 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
         if (self.failed)(index, error) { Ok(false) } else { Err(error) }
     }
 
+    /// Waits until something comes in, and leaves out watched sinks without a reader meanwhile. False where no
+    /// sink is left.
+    fn await_source(&mut self) -> Result<bool, CopyError> {
+        loop {
+            let left: Vec<usize> = (0..self.outlets.len())
+                .filter(|&index| self.outlets[index].is_some() && self.watched[index])
+                .collect();
+            if left.is_empty() {
+                return Ok(self.outlets.iter().any(Option::is_some));
+            }
+            let sinks = left.iter().filter_map(|&index| Some(self.outlets[index].as_ref()?.to));
+            let sinks = sinks.map(|to| PollFd::from_borrowed_fd(to, PollFlags::empty()));
+            let source = PollFd::from_borrowed_fd(self.from, PollFlags::IN);
+            let mut all: Vec<PollFd<'_>> = std::iter::once(source).chain(sinks).collect();
+            // An error of poll itself: reading tells what is wrong.
+            if poll(&mut all, None).is_err() || !all[0].revents().is_empty() {
+                return Ok(true);
+            }
+            let gone: Vec<bool> =
+                all[1..].iter().map(|sink| sink.revents().contains(PollFlags::ERR)).collect();
+            for (index, is_gone) in left.into_iter().zip(gone) {
+                let broken =
+                    |outlet: &mut Outlet<'a, C>| Err(outlet.error(Side::Sink, "poll", Errno::PIPE));
+                if is_gone {
+                    self.serve(index, broken)?;
+                }
+            }
+        }
+    }
+
     /// Reads once and writes to each, until the source's end or until no sink is left.
     fn by_copying(mut self) -> Result<u64, CopyError> {
         let mut buffer = Memory::new(BUFFER);
-        while self.outlets.iter().any(Option::is_some) {
+        while self.await_source()? {
             let n = self.reader().read(self.from, buffer.bytes())?;
             if n == 0 {
                 return Ok(self.moved);

@@ -49,6 +49,8 @@ enum Fault {
     Errno(Errno),
     /// The same from then on.
     Lasting(Errno),
+    /// The same in every `nth` call.
+    Every(Errno),
     /// Only this many bytes are asked for, from then on.
     Short(usize),
 }
@@ -97,6 +99,7 @@ impl Faulty {
         match self.fault {
             Fault::Errno(errno) if self.seen.get() == self.nth => Err(errno),
             Fault::Lasting(errno) if self.seen.get() >= self.nth => Err(errno),
+            Fault::Every(errno) if self.seen.get().is_multiple_of(self.nth) => Err(errno),
             Fault::Short(most_then) if self.seen.get() >= self.nth => Ok(most.min(most_then)),
             _ => Ok(most),
         }
@@ -292,6 +295,52 @@ fn a_refused_or_short_call_loses_nothing() {
     }
     assert_eq!(cases, 3 * 4 * 8 * 3 * 11 * 3);
     assert!(met > cases / 7, "only {met} of {cases} faults were met");
+}
+
+/// One copy that signals interrupt, run until it ends; how often it was interrupted, and what the sink got.
+fn run_interrupted(from: Kind, to: Kind, content: &[u8], faulty: &Faulty) -> (u32, Vec<u8>) {
+    let (input, feeder) = source(from, content);
+    let (output, close) = sink(to);
+    let mut copy = Copy::new(&input, &output);
+    let is_live = matches!(faulty.mode, Mode::Live | Mode::Sides);
+    copy.wanted = Wanted { live: is_live, sides: faulty.mode == Mode::Sides };
+    let mut engine = copy.engine(faulty, |_| {}).unwrap();
+    engine.outlet.interrupts = true;
+    let mut times = 0;
+    let copied = loop {
+        match engine.run() {
+            Err(error) if error.is_interrupted() => times += 1,
+            ended => break ended.unwrap(),
+        }
+    };
+    assert_eq!(copied.bytes, content.len() as u64);
+    drop(engine);
+    drop(input);
+    let bytes = close(output);
+    if let Some(feeder) = feeder {
+        feeder.join().unwrap();
+    }
+    (times, bytes)
+}
+
+#[test]
+fn an_interrupted_copy_goes_on_where_it_stopped() {
+    let content = content();
+    let mut times = 0;
+    for from in [Kind::File, Kind::Pipe, Kind::Socket] {
+        for to in [Kind::File, Kind::Pipe, Kind::Socket, Kind::Append] {
+            for (call, nth) in CALLS.iter().flat_map(|call| [2, 3].map(|nth| (*call, nth))) {
+                for mode in [Mode::Plain, Mode::Live, Mode::Sides] {
+                    let fault = Fault::Every(Errno::INTR);
+                    let faulty = Faulty { call, nth, fault, mode, seen: Cell::new(0) };
+                    let (interrupted, bytes) = run_interrupted(from, to, &content, &faulty);
+                    assert!(bytes == content, "{from:?} to {to:?}: {faulty:?}");
+                    times += interrupted;
+                }
+            }
+        }
+    }
+    assert!(times > 100, "interrupted {times} times only");
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod fan;
 mod memory;
 mod outlet;
 mod polling;
+mod resumable;
 mod route;
 mod trail;
 mod uncached;
@@ -42,6 +43,7 @@ use std::time::Duration;
 
 pub use fan::Fan;
 pub use memory::Memory;
+pub use resumable::Resumable;
 use route::Wanted;
 pub use route::Way;
 use uncached::PastCache;
@@ -151,9 +153,15 @@ pub struct Copy<'a> {
 impl<'a> Copy<'a> {
     /// A copy from `from` to `to` until the end of the source.
     pub fn new(from: &'a impl AsFd, to: &'a impl AsFd) -> Self {
+        Self::between(from.as_fd(), to.as_fd())
+    }
+
+    /// The same for borrowed descriptors.
+    #[must_use]
+    pub fn between(from: BorrowedFd<'a>, to: BorrowedFd<'a>) -> Self {
         Self {
-            from: from.as_fd(),
-            to: to.as_fd(),
+            from,
+            to,
             wanted: Wanted { live: false, sides: false },
             limit: None,
             grows_source: false,
@@ -276,6 +284,17 @@ impl<'a> Copy<'a> {
     }
 
     fn run_ways(self, calls: &impl Calls, progress: impl FnMut(Step)) -> Result<Copied, CopyError> {
+        self.engine(calls, progress)?.run()
+    }
+
+    fn engine<'c, C: Calls, P: FnMut(Step)>(
+        &self,
+        calls: &'c C,
+        progress: P,
+    ) -> Result<Engine<'c, C, P>, CopyError>
+    where
+        'a: 'c,
+    {
         let reported = |side, errno| CopyError { side, call: "fstat", errno, moved: 0 };
         let from = End::of(self.from).map_err(|e| reported(Side::Source, e))?;
         let to = End::of(self.to).map_err(|e| reported(Side::Sink, e))?;
@@ -283,9 +302,9 @@ impl<'a> Copy<'a> {
             grow(calls, self.from);
         }
         let grows = self.grows_sink && to.kind == Kind::Pipe;
-        let outlet = Outlet { calls, to: self.to, moved: 0, grows };
+        let outlet = Outlet { calls, to: self.to, moved: 0, grows, interrupts: false };
         let ways = route::ways(from, to, self.wanted, || calls.has_own_ranges(self.to));
-        let mut engine = Engine::new((self.from, from), outlet, progress);
+        let mut engine = Engine::new((self.from, from), outlet, ways, progress);
         engine.buffer = buffer(to.kind);
         if self.leaves_cache {
             // A folio that reaches over the end of a piece is read from the disk twice.
@@ -294,7 +313,7 @@ impl<'a> Copy<'a> {
         engine.limit = self.limit;
         engine.stop = self.stop;
         engine.is_timed = self.wanted.sides;
-        engine.run(ways)
+        Ok(engine)
     }
 }
 

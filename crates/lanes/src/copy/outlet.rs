@@ -35,12 +35,19 @@ pub(super) struct Outlet<'a, C> {
     pub(super) moved: u64,
     /// It is a pipe that is to be grown once more than [`SMALL`] bytes have gone into it.
     pub(super) grows: bool,
+    /// A signal ends the call that it meets, with EINTR. What is held then is the caller's to keep.
+    pub(super) interrupts: bool,
 }
 
 impl<'a, C: Calls> Outlet<'a, C> {
     /// An error of this copy.
     pub(super) fn error(&self, side: Side, call: &'static str, errno: Errno) -> CopyError {
         CopyError { side, call, errno, moved: self.moved }
+    }
+
+    /// Goes on after a signal that met `call`, unless signals end this copy's calls.
+    pub(super) fn interrupted(&self, side: Side, call: &'static str) -> Result<(), CopyError> {
+        if self.interrupts { Err(self.error(side, call, Errno::INTR)) } else { Ok(()) }
     }
 
     /// Counts `n` bytes that the sink has taken.
@@ -52,45 +59,47 @@ impl<'a, C: Calls> Outlet<'a, C> {
         }
     }
 
-    /// Moves `held` bytes from our pipe to the sink; false when that needed read and write, which
-    /// then serve better from the start.
+    /// Moves `held` bytes from our pipe to the sink, and lowers their number by those moved; false when
+    /// the rest needs read and write, which then serve better from the start.
     pub(super) fn splice_all(
         &mut self,
         pipe: &OwnedFd,
-        mut held: usize,
+        held: &mut usize,
     ) -> Result<bool, CopyError> {
-        while held > 0 {
-            match self.calls.transfer(Transfer::Splice, pipe.as_fd(), self.to, held) {
+        while *held > 0 {
+            match self.calls.transfer(Transfer::Splice, pipe.as_fd(), self.to, *held) {
                 Ok(n) if n > 0 => {
                     self.took(n);
-                    held -= n;
+                    *held -= n;
                 }
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => self.interrupted(Side::Sink, "splice")?,
                 Err(errno) if is_given_once(errno) => {
                     return Err(self.error(Side::Sink, "splice", errno));
                 }
-                Ok(_) | Err(_) => {
-                    self.drain(pipe, held)?;
-                    return Ok(false);
-                }
+                Ok(_) | Err(_) => return Ok(false),
             }
         }
         Ok(true)
     }
 
     /// Writes the `held` bytes of our pipe out by hand.
-    fn drain(&mut self, pipe: &OwnedFd, mut held: usize) -> Result<(), CopyError> {
+    pub(super) fn drain(&mut self, pipe: &OwnedFd, mut held: usize) -> Result<(), CopyError> {
         let mut buffer = Memory::new(held.min(BUFFER));
         while held > 0 {
             let most = held.min(BUFFER);
-            let n = self.read(pipe.as_fd(), &mut buffer.bytes()[..most])?;
-            if n == 0 {
-                return Err(self.error(Side::Source, "read", Errno::IO));
-            }
+            let n = self.read_held(pipe, &mut buffer.bytes()[..most])?;
             self.write_all(&buffer.bytes()[..n])?;
             held -= n;
         }
         Ok(())
+    }
+
+    /// Reads some bytes of our pipe, which holds some.
+    pub(super) fn read_held(&self, pipe: &OwnedFd, into: &mut [u8]) -> Result<usize, CopyError> {
+        match self.read(pipe.as_fd(), into)? {
+            0 => Err(self.error(Side::Source, "read", Errno::IO)),
+            n => Ok(n),
+        }
     }
 
     /// Reads some bytes; 0 is the end.
@@ -98,7 +107,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
         loop {
             match self.calls.read(from, into) {
                 Ok(n) => return Ok(n),
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => self.interrupted(Side::Source, "read")?,
                 Err(Errno::AGAIN) if self.calls.can_wait(from) => {
                     self.wait(from, PollFlags::IN, Side::Source)?;
                 }
@@ -107,7 +116,8 @@ impl<'a, C: Calls> Outlet<'a, C> {
         }
     }
 
-    /// Writes all of `bytes`.
+    /// Writes all of `bytes`. Where signals end calls, a short count counts as one: the signal has come while
+    /// the call waited.
     pub(super) fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), CopyError> {
         while !bytes.is_empty() {
             match self.calls.write(self.to, bytes) {
@@ -115,8 +125,11 @@ impl<'a, C: Calls> Outlet<'a, C> {
                 Ok(n) => {
                     self.took(n);
                     bytes = &bytes[n..];
+                    if !bytes.is_empty() {
+                        self.interrupted(Side::Sink, "write")?;
+                    }
                 }
-                Err(Errno::INTR) => {}
+                Err(Errno::INTR) => self.interrupted(Side::Sink, "write")?,
                 Err(Errno::AGAIN) if self.calls.can_wait(self.to) => {
                     self.wait(self.to, PollFlags::OUT, Side::Sink)?;
                 }
@@ -133,6 +146,10 @@ impl<'a, C: Calls> Outlet<'a, C> {
         ready: PollFlags,
         side: Side,
     ) -> Result<(), CopyError> {
-        self.calls.wait(fd, ready).map_err(|errno| self.error(side, "poll", errno))
+        match self.calls.wait(fd, ready) {
+            Ok(()) => Ok(()),
+            Err(Errno::INTR) => self.interrupted(side, "poll"),
+            Err(errno) => Err(self.error(side, "poll", errno)),
+        }
     }
 }

@@ -14,6 +14,9 @@
 //! `write_all` and the like), and so is a reader that is gone (`ErrorKind::BrokenPipe`). Making an end
 //! costs two `fstat` and `fcntl` calls, and one to three for the capacity of the pipe.
 //!
+//! A [`Stop`] ends the waits of an end from another thread. An end with one also reports signals where the others
+//! go on: [`Writer::send`], [`Writer::give`] and [`Reader::skip`] then end with EINTR.
+//!
 //! An end does not see its peer: whether that copies, forwards or keeps what it gets, and on which
 //! processor it runs, is only guessed from waits.
 //!
@@ -38,6 +41,7 @@ pub(crate) mod capacity;
 mod patience;
 mod reader;
 mod refer;
+mod stop;
 mod waiter;
 mod writer;
 
@@ -49,6 +53,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 pub use reader::Reader;
+pub use stop::Stop;
 pub use waiter::{Moment, Ready, Waiter};
 pub use writer::Writer;
 
@@ -181,6 +186,15 @@ struct Base {
     capacity: usize,
     attempt: Attempt,
     waiter: Waiter,
+}
+
+impl Base {
+    /// Has `stop` end its waits. A regular file has none: its calls do not depend on another program.
+    fn stopped_by(&mut self, stop: &Stop) {
+        if self.end.kind != Kind::Regular {
+            self.waiter.stopped_by(stop);
+        }
+    }
 }
 
 /// A descriptor like a standard stream, as one of our own.

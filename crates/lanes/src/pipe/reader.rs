@@ -6,7 +6,7 @@
 //! never waits for more.
 
 use super::waiter::Moment;
-use super::{Attempt, Base, Options, WaitCounts, duplicate};
+use super::{Attempt, Base, Options, Stop, WaitCounts, duplicate};
 use crate::copy::{BUFFER, Copied, CopyError, copy};
 use crate::end::{End, Kind};
 use rustix::event::PollFlags;
@@ -65,6 +65,13 @@ impl Reader {
         Self::new(duplicate(io::stdin())?)
     }
 
+    /// Has `stop` end its waits.
+    #[must_use]
+    pub fn stopped_by(mut self, stop: &Stop) -> Self {
+        self.base.stopped_by(stop);
+        self
+    }
+
     /// What it reads from.
     #[must_use]
     pub fn end(&self) -> End {
@@ -93,7 +100,8 @@ impl Reader {
     }
 
     /// Throws the next `bytes` away and gives their number, which is smaller only at the end.
-    /// What is in a pipe is not touched.
+    /// What is in a pipe is not touched. Where a [`Stop`] ends waits, a signal ends this too: it gives the
+    /// number of those skipped before, or EINTR if there are none.
     ///
     /// # Errors
     ///
@@ -105,7 +113,11 @@ impl Reader {
             match self.splice_to_null(most) {
                 Some(Ok(0)) => break,
                 Some(Ok(n)) => skipped += n as u64,
-                Some(Err(_)) => {}
+                Some(Err(errno)) => match self.base.waiter.goes_on(errno) {
+                    true => {}
+                    false if skipped > 0 => break,
+                    false => return Err(errno.into()),
+                },
                 None => return Ok(skipped + self.skip_by_reading(bytes - skipped)?),
             }
         }
@@ -113,20 +125,22 @@ impl Reader {
     }
 
     fn skip_by_reading(&mut self, bytes: u64) -> io::Result<u64> {
-        let mut left = self.by_ref().take(bytes);
         let mut buffer = vec![0; BUFFER];
         let mut skipped = 0;
-        loop {
-            match left.read(&mut buffer) {
-                Ok(0) => return Ok(skipped),
+        while skipped < bytes {
+            let most = usize::try_from(bytes - skipped).map_or(BUFFER, |left| left.min(BUFFER));
+            match self.read_some(&mut buffer[..most]) {
+                Ok(0) => break,
                 Ok(n) => skipped += n as u64,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(errno) if self.base.waiter.goes_on(errno) => {}
+                Err(Errno::INTR) if skipped > 0 => break,
+                Err(errno) => return Err(errno.into()),
             }
         }
+        Ok(skipped)
     }
 
-    /// Bytes thrown away, or EINTR; nothing where that needs reading, which also tells errors
+    /// Bytes thrown away, EINTR or ECANCELED; nothing where that needs reading, which also tells errors
     /// better.
     fn splice_to_null(&mut self, most: usize) -> Option<Result<usize, Errno>> {
         if self.base.end.kind != Kind::Pipe {
@@ -140,7 +154,7 @@ impl Reader {
             rustix::pipe::splice(fd, None, null, None, most, moment.splice_flags())
         });
         match answer {
-            Ok(_) | Err(Errno::INTR) => Some(answer),
+            Ok(_) | Err(Errno::INTR | Errno::CANCELED) => Some(answer),
             Err(_) => None,
         }
     }

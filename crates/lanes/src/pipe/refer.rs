@@ -23,7 +23,8 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// EINVAL for a range beyond the content; what `write(2)` gives.
+    /// EINVAL for a range beyond the content; what `write(2)` gives; EINTR after a signal where a
+    /// [`Stop`](super::Stop) ends waits.
     ///
     /// # Examples
     ///
@@ -47,7 +48,7 @@ impl Writer {
         }
         let by = self.sending.get_or_insert(Sent::first(self.base.fd.as_fd()));
         let base = &mut self.base;
-        all(bytes.len(), by, |taken, by| {
+        base.all(bytes.len(), by, |base, taken, by| {
             let rest = bytes.start + taken..bytes.end;
             base.refer(*by, |fd, flags, write| from.send_some(fd, rest.clone(), flags, by, write))
         })
@@ -85,7 +86,7 @@ impl Writer {
         let first = || Sent::first_of_memory(self.base.fd.as_fd());
         let by = self.giving.get_or_insert_with(first);
         let base = &mut self.base;
-        all(len, by, |taken, by| {
+        base.all(len, by, |base, taken, by| {
             base.refer(*by, |fd, flags, write| from.give_some(fd, len - taken, flags, by, write))
         })
     }
@@ -118,24 +119,25 @@ impl Base {
             }
         }
     }
-}
 
-/// Moves `len` bytes: `some` gets the number moved so far and moves some more.
-fn all(
-    len: usize,
-    by: &mut Sent,
-    mut some: impl FnMut(usize, &mut Sent) -> Result<usize, Errno>,
-) -> Result<Sent, SendError> {
-    let mut taken = 0;
-    while taken < len {
-        match some(taken, by) {
-            Ok(n) => taken += n,
-            Err(Errno::INTR) => {}
-            Err(errno) => {
-                let call = if *by == Sent::Copied { "write" } else { "splice" };
-                return Err(SendError { call, errno, taken });
+    /// Moves `len` bytes: `some` gets the number moved so far and moves some more.
+    fn all(
+        &mut self,
+        len: usize,
+        by: &mut Sent,
+        mut some: impl FnMut(&mut Self, usize, &mut Sent) -> Result<usize, Errno>,
+    ) -> Result<Sent, SendError> {
+        let mut taken = 0;
+        while taken < len {
+            match some(self, taken, by) {
+                Ok(n) => taken += n,
+                Err(errno) if self.waiter.goes_on(errno) => {}
+                Err(errno) => {
+                    let call = if *by == Sent::Copied { "write" } else { "splice" };
+                    return Err(SendError { call, errno, taken });
+                }
             }
         }
+        Ok(*by)
     }
-    Ok(*by)
 }

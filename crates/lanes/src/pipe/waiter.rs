@@ -13,7 +13,7 @@
 //! What is waited for is not seen: the peer may be computing, or not be scheduled.
 
 use super::patience::Patience;
-use super::{Wait, WaitCounts};
+use super::{Stop, Wait, WaitCounts};
 use crate::copy::BUFFER;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::OFlags;
@@ -28,6 +28,10 @@ const PAUSES: u32 = 4;
 /// What a call must take to count as one that slept: longer than it takes to copy some pages,
 /// shorter than any sleep.
 const NOTICEABLE: Duration = Duration::from_micros(5);
+
+/// How long an end with a [`Stop`] spins before it reports EINTR, so that its caller sees the signals that no call
+/// has met.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// Whether a call may sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,13 +62,14 @@ pub struct Waiter {
     wait: Wait,
     patience: Patience,
     counts: WaitCounts,
+    stop: Option<Stop>,
 }
 
 impl Waiter {
     /// Waits by this rule, without having learnt anything of the peer.
     #[must_use]
     pub fn new(wait: Wait) -> Self {
-        Self { wait, patience: Patience::new(), counts: WaitCounts::default() }
+        Self { wait, patience: Patience::new(), counts: WaitCounts::default(), stop: None }
     }
 
     /// What its waits came to.
@@ -73,9 +78,24 @@ impl Waiter {
         self.counts
     }
 
+    /// Has `stop` end its waits, and signals too.
+    pub(super) fn stopped_by(&mut self, stop: &Stop) {
+        self.stop = Some(stop.clone());
+    }
+
+    /// Whether something else than the descriptor ends its waits.
+    pub(super) fn is_stoppable(&self) -> bool {
+        self.stop.is_some()
+    }
+
+    /// Whether a loop goes on after `errno`: after a signal, unless that ends waits.
+    pub(super) fn goes_on(&self, errno: Errno) -> bool {
+        errno == Errno::INTR && !self.is_stoppable()
+    }
+
     /// Whether calls are ever attempted without sleeping, where that is possible.
     pub(super) fn attempts(&self) -> bool {
-        self.wait != Wait::Block
+        self.wait != Wait::Block || self.is_stoppable()
     }
 
     /// Makes `call` until it has an answer other than EAGAIN. With `can_attempt` it knows
@@ -90,8 +110,11 @@ impl Waiter {
         ready: Ready<'_>,
         mut call: impl FnMut(Moment) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        if self.stop.as_ref().is_some_and(Stop::is_stopped) {
+            return Err(Errno::CANCELED);
+        }
         if !can_attempt || !self.attempts() {
-            return sleep(ready, call);
+            return self.sleep(can_attempt, ready, call);
         }
         let budget = self.budget();
         if budget.is_zero() {
@@ -110,7 +133,7 @@ impl Waiter {
         call: impl FnMut(Moment) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let start = Instant::now();
-        let answer = sleep(ready, call);
+        let answer = self.sleep(true, ready, call);
         let took = start.elapsed();
         if took >= NOTICEABLE {
             self.patience.slept(took);
@@ -139,8 +162,11 @@ impl Waiter {
                 return answer;
             }
             spun = start.elapsed();
+            if self.is_stoppable() && spun >= GLANCE {
+                return Err(Errno::INTR);
+            }
         }
-        let answer = sleep(ready, call);
+        let answer = self.sleep(true, ready, call);
         let slept = start.elapsed() - spun;
         self.patience.spun(spun, slept);
         self.counts.sleeps += 1;
@@ -150,13 +176,13 @@ impl Waiter {
     }
 
     /// How many of `len` bytes a `write(2)` is given that may sleep, where calls can be attempted:
-    /// [`PIPE_BUF`] while spinning, so that it returns as soon as there is room and the rest is
+    /// [`PIPE_BUF`] where a [`Stop`] ends waits, and while spinning, so that it returns as soon as there is room and the rest is
     /// attempted; 256 KiB while spinning rests, so that waits are seen; all where nothing is ever
     /// attempted.
     #[must_use]
     pub fn sleeping_write(&self, len: usize) -> usize {
         match self.attempts() {
-            true if self.spins() => len.min(PIPE_BUF),
+            true if self.is_stoppable() || self.spins() => len.min(PIPE_BUF),
             true => len.min(BUFFER),
             false => len,
         }
@@ -175,22 +201,50 @@ impl Waiter {
             Wait::Adaptive => self.patience.budget(),
         }
     }
+
+    /// Lets the call sleep; by poll where the descriptor's O_NONBLOCK forbids that, and where a [`Stop`] ends
+    /// waits. EAGAIN of another cause (a timeout of a socket) is the caller's.
+    fn sleep<T>(
+        &self,
+        can_attempt: bool,
+        ready: Ready<'_>,
+        mut call: impl FnMut(Moment) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let Some(stop) = &self.stop else { return sleep(ready, call) };
+        loop {
+            if can_attempt {
+                match call(Moment::Now) {
+                    Err(Errno::AGAIN) => stop.wait(ready)?,
+                    answer => return answer,
+                }
+            } else {
+                stop.wait(ready)?;
+                match call(Moment::Sleeping) {
+                    Err(Errno::AGAIN) if is_nonblocking(ready.0)? => {}
+                    answer => return answer,
+                }
+            }
+        }
+    }
 }
 
-/// Lets the call sleep; by poll where the descriptor's O_NONBLOCK forbids that. EAGAIN of another
-/// cause (a timeout of a socket) is the caller's.
+/// Lets the call sleep, by itself or by poll.
 fn sleep<T>(
     (fd, events): Ready<'_>,
     mut call: impl FnMut(Moment) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
     loop {
         match call(Moment::Sleeping) {
-            Err(Errno::AGAIN) if rustix::fs::fcntl_getfl(fd)?.contains(OFlags::NONBLOCK) => {
+            Err(Errno::AGAIN) if is_nonblocking(fd)? => {
                 rustix::event::poll(&mut [PollFd::from_borrowed_fd(fd, events)], None)?;
             }
             answer => return answer,
         }
     }
+}
+
+fn is_nonblocking(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(rustix::fs::fcntl_getfl(fd)?.contains(OFlags::NONBLOCK))
 }
 
 #[cfg(test)]

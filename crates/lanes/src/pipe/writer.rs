@@ -4,7 +4,7 @@
 //! is given as much as [`Waiter::sleeping_write`] says. Writes of up to PIPE_BUF bytes stay atomic, as `pipe(7)` promises; longer ones never were.
 
 use super::waiter::{Moment, Waiter};
-use super::{Attempt, Base, Options, WaitCounts, duplicate};
+use super::{Attempt, Base, Options, Stop, WaitCounts, duplicate};
 use crate::buffer::Sent;
 use crate::end::End;
 use rustix::event::PollFlags;
@@ -55,6 +55,13 @@ impl Writer {
         Self::new(duplicate(io::stdout())?)
     }
 
+    /// Has `stop` end its waits.
+    #[must_use]
+    pub fn stopped_by(mut self, stop: &Stop) -> Self {
+        self.base.stopped_by(stop);
+        self
+    }
+
     /// What it writes to.
     #[must_use]
     pub fn end(&self) -> End {
@@ -84,7 +91,8 @@ pub(super) fn write_some(
     loop {
         let can_attempt = attempt.is_possible();
         let len = bytes.len();
-        let piece = &bytes[..if can_attempt { waiter.sleeping_write(len) } else { len }];
+        let cuts = can_attempt || waiter.is_stoppable();
+        let piece = &bytes[..if cuts { waiter.sleeping_write(len) } else { len }];
         let answer = waiter.run(can_attempt, (fd, PollFlags::OUT), |moment| match moment {
             Moment::Now => attempt.write(fd, bytes),
             Moment::Sleeping => rustix::io::write(fd, piece),

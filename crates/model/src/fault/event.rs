@@ -101,6 +101,16 @@ pub struct End {
     pub is_major: bool,
 }
 
+/// Which file a mapping is of, as the kernel lists it: device and inode.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct FileId {
+    pub major: u32,
+    pub minor: u32,
+    pub inode: u64,
+}
+
 /// A mapping was made or changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Map {
@@ -116,6 +126,9 @@ pub struct Map {
     pub is_shared: bool,
     /// Path, or a name of the kernel's such as `[heap]` and `//anon`.
     pub path: String,
+    /// Its file, where that is known.
+    #[serde(default)]
+    pub file: Option<FileId>,
 }
 
 /// What happened.

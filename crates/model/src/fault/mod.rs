@@ -21,7 +21,7 @@ pub use callers::{Callers, Stack, StackEnd, Stacks};
 pub use course::{Again, Churn, Phase, Saving};
 pub use report::{
     Attached, FaultReport, FunctionTally, GroupTally, Interpreter, Latencies, PlaceTally, Step,
-    Tally,
+    Tally, UnnamedFile,
 };
 pub use touch::{ExactTouch, FaultAround, LeftProgram, PageForecast};
 pub use wanted::{Sees, Wanted};

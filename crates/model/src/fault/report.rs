@@ -98,6 +98,13 @@ pub struct Interpreter {
     pub has_map: bool,
 }
 
+/// A file whose functions are not named.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnnamedFile {
+    pub path: String,
+    pub why: String,
+}
+
 /// The faults of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FaultReport {
@@ -168,6 +175,9 @@ pub struct FaultReport {
     /// Interpreters whose code was executed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interpreters: Vec<Interpreter>,
+    /// Files of code that could not be opened as the program has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unnamed_files: Vec<UnnamedFile>,
 }
 
 impl FaultReport {

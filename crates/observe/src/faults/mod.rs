@@ -1,12 +1,13 @@
 //! The code that page faults came from: its bytes, its functions, its lines of source, its callers.
 //!
-//! A file is opened when the first fault in it is seen and kept open, so that one that is replaced
-//! or removed later is still the one that ran. The vDSO is our own, which is the same. Bytes of other code
+//! A file is opened when its first mapping is told of, as the process has it, and kept open
+//! (`pagewise_tracee::mapped_file`), so that one that is replaced or removed later, or that is in a container,
+//! is the one that ran. The vDSO is our own, which is the same. Bytes of other code
 //! without a file (a compiler at run time) are read from the process while it lives. Names are those of the symbol table, or the
 //! dynamic one where that is stripped, as they stand there: not demangled. Code is given for x86-64
 //! only, the machine whose instructions are decoded.
 //!
-//! Not seen: files of another mount namespace, code of a process that has ended or that this
+//! Not seen: code of a process that has ended or that this
 //! account may not read. Cost: one small read per instruction that faults, without a file one per fault
 //! (1 us); the symbols of a file are read once, when they are first asked for (1-100 ms by their number).
 
@@ -20,7 +21,8 @@ use crate::made_code::MadeCode;
 use object::{Architecture, Object, ReadCache};
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::fault::event::FrameRegisters;
-use pagewise_model::fault::{SourceLine, StackEnd};
+use pagewise_model::fault::{SourceLine, StackEnd, UnnamedFile};
+use pagewise_tracee::mapped_file::MappedFiles;
 use pagewise_tracee::perf::{FindCode, WalkStack};
 use pagewise_tracee::ptrace::read_memory;
 use pagewise_tracee::vdso;
@@ -39,7 +41,7 @@ const LONGEST_INSTRUCTION: usize = 15;
 /// A file that code was mapped from.
 #[derive(Debug)]
 struct Image {
-    file: File,
+    file: Arc<File>,
     is_x86_64: bool,
     symbols: Option<Symbols>,
     /// Absent until they are asked for; `None` where there are none.
@@ -49,8 +51,9 @@ struct Image {
 /// The files that code was mapped from.
 #[derive(Debug, Default)]
 pub struct Images {
-    /// `None` for those that cannot be read.
-    files: HashMap<String, Option<Image>>,
+    files: MappedFiles,
+    /// By name; `None` for those that cannot be read.
+    images: HashMap<String, Option<Image>>,
     kernel: OnceCell<Option<KernelSymbols>>,
     debug_files: bool,
     made: MadeCode,
@@ -59,10 +62,26 @@ pub struct Images {
 }
 
 impl Images {
-    /// Takes lines of source from separate debug files too, where `debug_files` says so.
+    /// Of these files. Takes lines of source from separate debug files too, where `debug_files` says so.
     #[must_use]
-    pub fn new(debug_files: bool) -> Self {
-        Self { debug_files, ..Self::default() }
+    pub fn new(files: MappedFiles, debug_files: bool) -> Self {
+        Self { files, debug_files, ..Self::default() }
+    }
+
+    /// The files that are known.
+    #[must_use]
+    pub const fn files(&self) -> &MappedFiles {
+        &self.files
+    }
+
+    /// Those whose functions were wanted and that could not be opened.
+    #[must_use]
+    pub fn unnamed(&self) -> Vec<UnnamedFile> {
+        let names = self.images.iter().filter(|(_, image)| image.is_none());
+        let mut all: Vec<UnnamedFile> =
+            names.filter_map(|(name, _)| self.files.missing(name)).collect();
+        all.sort_by(|a, b| a.path.cmp(&b.path));
+        all
     }
 
     /// The bytes of the instruction at `offset` of file `path`, which process `pid` has at
@@ -131,10 +150,14 @@ impl Images {
     }
 
     fn image(&mut self, path: &str) -> Option<&mut Image> {
-        if !self.files.contains_key(path) {
-            self.files.insert(path.to_owned(), open(path));
+        if !self.images.contains_key(path) {
+            let image = match path {
+                vdso::NAME => own_vdso().map(Arc::new).and_then(image_of),
+                name => self.files.file(name).and_then(image_of),
+            };
+            self.images.insert(path.to_owned(), image);
         }
-        self.files.get_mut(path)?.as_mut()
+        self.images.get_mut(path)?.as_mut()
     }
 }
 
@@ -173,22 +196,14 @@ impl unwind::Ways for Ways<'_> {
     }
 }
 
-/// The file at `path`, when it is a regular ELF file, or the vDSO under its name.
-fn open(path: &str) -> Option<Image> {
-    let file = if path == vdso::NAME { own_vdso() } else { regular(path) }?;
+/// The image in `file`, when it is an ELF file.
+fn image_of(file: Arc<File>) -> Option<Image> {
     let is_x86_64 = {
-        let cache = ReadCache::new(&file);
+        let cache = ReadCache::new(&*file);
         let architecture = object::File::parse(&cache).ok()?.architecture();
         architecture == Architecture::X86_64
     };
     Some(Image { file, is_x86_64, symbols: None, tables: OnceCell::new() })
-}
-
-fn regular(path: &str) -> Option<File> {
-    // Another kind of file (a device, a pipe) could block or act when opened.
-    let is_regular =
-        path.starts_with('/') && std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
-    is_regular.then(|| File::open(path).ok()).flatten()
 }
 
 /// The vDSO as a file, for it has none.
@@ -204,6 +219,13 @@ mod tests {
 
     fn own_path() -> String {
         std::env::current_exe().unwrap().to_string_lossy().into_owned()
+    }
+
+    /// With the file of this very program.
+    fn own_images() -> Images {
+        let images = Images::default();
+        images.files().put(&own_path(), File::open(own_path()).unwrap());
+        images
     }
 
     /// A function to be found.
@@ -224,7 +246,7 @@ mod tests {
     fn a_function_of_ours_is_found_with_its_bytes() {
         let address = found_function as fn() -> u64 as *const () as u64;
         let (path, offset) = located(address);
-        let mut images = Images::default();
+        let mut images = own_images();
         let name = images.function(&path, offset + 1);
         assert!(name.as_ref().is_some_and(|name| name.contains("found_function")), "{name:?}");
         let own = pagewise_kernel::proc::own_pid();
@@ -238,7 +260,7 @@ mod tests {
     #[test]
     fn a_function_of_ours_has_its_way_back() {
         let (path, offset) = located(found_function as fn() -> u64 as *const () as u64);
-        let mut images = Images::default();
+        let mut images = own_images();
         let tables = images.tables(&path).expect("this very program has unwind tables");
         // Before its first instruction the return address is all there is on the stack.
         let rule = tables.rule(offset).expect("it covers the function");
@@ -261,7 +283,7 @@ mod tests {
             println!("SKIP the_vdso_has_code_and_names: this kernel gives no vDSO");
             return;
         }
-        let mut images = Images::default();
+        let mut images = own_images();
         let bytes = images.bytes(vdso::NAME, 0, -1, 0);
         assert_eq!(bytes.starts_with(b"\x7fELF"), cfg!(target_arch = "x86_64"), "{bytes:x?}");
         let names = (0..vdso::image().unwrap().len() as u64)
@@ -272,7 +294,7 @@ mod tests {
 
     #[test]
     fn what_is_no_elf_file_has_neither_code_nor_names() {
-        let mut images = Images::default();
+        let mut images = own_images();
         for path in ["", "relative", "/nonexistent", "/dev/zero", "/etc/passwd", "/proc/self/mem"] {
             assert_eq!(images.function(path, 0), None, "{path}");
             assert_eq!(images.lines(path, &[0, 1]), [None, None], "{path}");

@@ -225,7 +225,7 @@ impl Stacks {
         }
         if self.cut > 0 {
             notes.push(format!(
-                "{} samples have their {MOST_FRAMES} innermost frames alone",
+                "{} samples have their {MOST_FRAMES} innermost frames only",
                 self.cut
             ));
         }

@@ -155,7 +155,7 @@ fn of_a_deep_stack_the_innermost_frames_are_kept() {
     let all = imported(&text);
     let [stack] = &all.samples.stacks[..] else { panic!("{}", all.samples.stacks.len()) };
     assert_eq!((stack.user.len(), stack.user[0].function.as_deref()), (1024, Some("leaf")));
-    assert_eq!(all.notes, ["2 samples have their 1024 innermost frames alone"]);
+    assert_eq!(all.notes, ["2 samples have their 1024 innermost frames only"]);
 }
 
 proptest! {

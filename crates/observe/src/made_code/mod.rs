@@ -40,7 +40,7 @@ struct Process {
     own_pid: i32,
     /// Its account.
     uid: Option<u32>,
-    /// Its /tmp; ours where it could not be opened.
+    /// Its /tmp, where that could be opened.
     directory: Option<OwnedFd>,
 }
 
@@ -107,25 +107,26 @@ impl MadeCode {
         self.interpreters.iter().map(one).collect()
     }
 
-    /// Where the files of process `pid` are, its own number, and its account.
-    fn place(&self, pid: i32) -> (Option<&OwnedFd>, i32, u32) {
+    /// Where the files of process `pid` are, its own number, and its account; nothing where its /tmp is not known.
+    fn place(&self, pid: i32) -> Option<(OwnedFd, i32, u32)> {
         let own = || rustix::process::geteuid().as_raw();
         match self.processes.get(&pid) {
-            Some(met) => (met.directory.as_ref(), met.own_pid, met.uid.unwrap_or_else(own)),
-            None => (None, pid, own()),
+            Some(met) => {
+                let directory = met.directory.as_ref()?.try_clone().ok()?;
+                Some((directory, met.own_pid, met.uid.unwrap_or_else(own)))
+            }
+            None => {
+                let ours = openat(CWD, "/tmp", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+                Some((ours.ok()?, pid, own()))
+            }
         }
     }
 
     fn open(&self, pid: i32) -> Option<File> {
-        let (directory, own_pid, uid) = self.place(pid);
+        let (directory, own_pid, uid) = self.place(pid)?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let name = name(own_pid);
         let flags = flags | OFlags::CLOEXEC;
-        let file = match directory {
-            Some(directory) => openat(directory, name, flags, Mode::empty()),
-            None => openat(CWD, format!("/tmp/{name}"), flags, Mode::empty()),
-        };
-        let file = file.ok()?;
+        let file = openat(directory, name(own_pid), flags, Mode::empty()).ok()?;
         let stat = fstat(&file).ok()?;
         let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         (is_regular && [uid, 0].contains(&stat.st_uid)).then(|| File::from(file))
@@ -135,16 +136,15 @@ impl MadeCode {
     /// writes into the directory it runs in beside them.
     pub fn remove_files(&self, pids: &HashSet<i32>, since: i64) {
         for pid in pids.iter().take(MOST_REMOVED) {
-            let (directory, own_pid, uid) = self.place(*pid);
-            let ours = || openat(CWD, "/tmp", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok();
-            let opened = if directory.is_none() { ours() } else { None };
-            let Some(directory) = directory.or(opened.as_ref()) else { continue };
-            remove(directory, &name(own_pid), uid, since);
+            if let Some((directory, own_pid, uid)) = self.place(*pid) {
+                remove(directory, &name(own_pid), uid, since);
+            }
         }
         let logs = std::fs::read_dir(".").into_iter().flatten().flatten();
         for log in logs.filter_map(|entry| entry.file_name().into_string().ok()) {
-            if let Some(pid) = log_of(&log).filter(|pid| pids.contains(pid)) {
-                remove(CWD, &log, self.place(pid).2, since);
+            let pid = log_of(&log).filter(|pid| pids.contains(pid));
+            if let Some((_, _, uid)) = pid.and_then(|pid| self.place(pid)) {
+                remove(CWD, &log, uid, since);
             }
         }
     }
@@ -183,7 +183,8 @@ fn contents(file: File) -> Vec<u8> {
 
 /// The name of the interpreter whose code a file holds.
 pub(crate) fn interpreter(path: &str) -> Option<&str> {
-    let file = path.rsplit('/').next()?;
+    // Another file of the same path has a number behind it.
+    let file = path.rsplit('/').next()?.split(" (").next()?;
     match file {
         "node" | "nodejs" => Some("node"),
         "libjvm.so" => Some("java"),

@@ -149,7 +149,7 @@ impl<'a> Sorting<'a> {
             return;
         }
         let file = before.path.to_string_lossy().into_owned();
-        let end = self.end().min(self.start().saturating_add(zeroed.of(&file)));
+        let end = self.end().min(self.start().saturating_add(zeroed.of(self.owners.pid, before)));
         if end > self.start() {
             self.claim(self.start(), end, Mark::ZeroedData { file });
         }

@@ -8,6 +8,7 @@ use object::elf::{FileHeader64, SHT_DYNSYM};
 use object::read::elf::{FileHeader, Sym};
 use object::{Endianness, ReadCache};
 use pagewise_kernel::proc::smaps;
+use pagewise_tracee::mapped_file;
 use pagewise_tracee::ptrace::{read_memory, read_u64};
 use std::fs::File;
 use std::ops::Range;
@@ -27,7 +28,8 @@ pub(super) fn heap(pid: i32, entries: &[smaps::Entry]) -> Option<Range<u64>> {
     let is_first =
         |entry: &&smaps::Entry| entry.mapping.offset == 0 && super::file_name(entry) == LIBRARY;
     let library = &entries.iter().find(is_first)?.mapping;
-    let table = library.start + symbol(&library.path.to_string_lossy(), TABLE)?;
+    let file = mapped_file::open(pid, library).ok()?;
+    let table = library.start + symbol(&file, TABLE)?;
     let fields = Fields::read(pid, read_u64(pid, table).ok()?)?;
     let heap = read_u64(pid, fields.collected_heap?).ok()?;
     let reserved = heap.checked_add(fields.reserved?)?;
@@ -86,9 +88,9 @@ fn name(pid: i32, address: u64) -> Vec<u8> {
     text.unwrap_or_default().to_vec()
 }
 
-/// Where the library at `path` has the symbol `wanted`, from its first byte in memory on.
-fn symbol(path: &str, wanted: &[u8]) -> Option<u64> {
-    let file = ReadCache::new(File::open(path).ok()?);
+/// Where a library has the symbol `wanted`, from its first byte in memory on.
+fn symbol(file: &File, wanted: &[u8]) -> Option<u64> {
+    let file = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&file).ok()?;
     let endian = header.endian().ok()?;
     let sections = header.sections(endian, &file).ok()?;

@@ -5,27 +5,26 @@ use object::elf::{FileHeader64, PF_W, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, ReadCache};
 use pagewise_kernel::page_size;
+use pagewise_kernel::proc::maps::Mapping;
+use pagewise_tracee::mapped_file;
 use std::collections::HashMap;
 use std::fs::File;
 
-/// The lengths by path.
+/// The lengths by file, as mappings list it.
 #[derive(Debug, Default)]
-pub(super) struct ZeroedData(HashMap<String, u64>);
+pub(super) struct ZeroedData(HashMap<((u32, u32), u64), u64>);
 
 impl ZeroedData {
-    /// The bytes that the file at `path` asks for; 0 where it is no ELF file of 64 bits.
-    pub(super) fn of(&mut self, path: &str) -> u64 {
-        if let Some(known) = self.0.get(path) {
-            return *known;
-        }
-        let length = read(path).unwrap_or(0);
-        self.0.insert(path.to_owned(), length);
-        length
+    /// The bytes that the file of a mapping of process `pid` asks for; 0 where it is no ELF file of 64 bits.
+    pub(super) fn of(&mut self, pid: i32, mapping: &Mapping) -> u64 {
+        let read = || read(&mapped_file::open(pid, mapping).ok()?);
+        let key = (mapping.device, mapping.inode);
+        *self.0.entry(key).or_insert_with(|| read().unwrap_or(0))
     }
 }
 
-fn read(path: &str) -> Option<u64> {
-    let file = ReadCache::new(File::open(path).ok()?);
+fn read(file: &File) -> Option<u64> {
+    let file = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&file).ok()?;
     let endian = header.endian().ok()?;
     let segments = header.program_headers(endian, &file).ok()?;
@@ -44,12 +43,20 @@ fn read(path: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_kernel::proc::{maps, own_pid};
 
     #[test]
     fn what_is_no_program_asks_for_nothing() {
-        let mut data = ZeroedData::default();
-        assert_eq!(data.of("/proc/self/maps"), 0);
-        assert_eq!(data.of("/nonexistent"), 0);
-        assert_eq!(data.of("/proc/self/exe"), read("/proc/self/exe").unwrap());
+        let file = |path| File::open(path).unwrap();
+        assert_eq!(read(&file("/proc/self/maps")), None);
+        let (mut data, own) = (ZeroedData::default(), own_pid());
+        let maps = maps::read(own).unwrap();
+        let program = std::fs::read_link("/proc/self/exe").unwrap();
+        let mapping = maps.iter().find(|mapping| mapping.path == program).unwrap();
+        assert_eq!(data.of(own, mapping), read(&file("/proc/self/exe")).unwrap());
+        assert_eq!(
+            data.of(own, &Mapping { inode: 1, path: "/nonexistent".into(), ..mapping.clone() }),
+            0
+        );
     }
 }

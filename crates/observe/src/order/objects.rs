@@ -12,9 +12,11 @@ use object::{
     BinaryFormat, File, FileKind, Object, ObjectSection, ObjectSymbol, SectionFlags, SectionIndex,
     SymbolKind,
 };
+use pagewise_kernel::file_view::open_regular;
 use pagewise_model::Bytes;
 use pagewise_model::pieces::{Piece, PieceKind, Pieces, Reference};
 use std::collections::{BTreeSet, HashMap};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Why object files cannot be put in order.
@@ -46,7 +48,14 @@ pub fn read_objects(files: &[PathBuf]) -> Result<Pieces, ObjectError> {
 
 /// The whole file.
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, ObjectError> {
-    std::fs::read(path).map_err(|error| ObjectError::Unreadable(path.display().to_string(), error))
+    let read = |(mut file, length): (std::fs::File, usize)| {
+        let mut data = Vec::with_capacity(length);
+        file.read_to_end(&mut data).map(|_| data)
+    };
+    open_regular(path)
+        .map_err(|error| error.source)
+        .and_then(read)
+        .map_err(|error| ObjectError::Unreadable(path.display().to_string(), error))
 }
 
 /// Pieces so far.

@@ -12,6 +12,7 @@ use object::{
     Architecture, BinaryFormat, File, Object, ObjectKind, ObjectSection, ObjectSymbol, ReadRef,
     Section, SectionIndex, Symbol, SymbolKind,
 };
+use pagewise_kernel::file_view::open_regular;
 use pagewise_model::Bytes;
 use pagewise_model::pieces::Function;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ use std::path::Path;
 /// Whether the file is a program or library, and no object file or archive.
 #[must_use]
 pub fn is_linked(path: &Path) -> bool {
-    std::fs::File::open(path).is_ok_and(|file| {
+    open_regular(path).is_ok_and(|(file, _length)| {
         let cache = object::ReadCache::new(file);
         let kind = File::parse(&cache).map(|elf| elf.kind());
         matches!(kind, Ok(ObjectKind::Executable | ObjectKind::Dynamic))

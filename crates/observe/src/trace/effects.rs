@@ -7,6 +7,7 @@
 //! character devices do.
 
 mod beyond;
+mod written;
 
 use super::calls::{Flags, Ipc, Kind, MARKING, WRITING};
 use super::place::Named;
@@ -19,6 +20,7 @@ use pagewise_model::look::SideEffect;
 use pagewise_tracee::ptrace::read_u64;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
+use written::Written;
 
 /// What will have happened if the call that was seen to begin succeeds.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +41,8 @@ pub(super) struct Intent {
     reads: Option<(Identity, PathBuf)>,
     /// A file that then is open for writing.
     writes: Option<Identity>,
+    /// A file of the tree's that then has this name.
+    renames: Option<(Identity, PathBuf)>,
     /// The name of a message queue that then is the tree's own.
     queue: Option<PathBuf>,
     /// The protocol of netlink for which the result is a socket.
@@ -65,6 +69,7 @@ pub(super) struct Effects {
     found: Vec<SideEffect>,
     reads: BTreeMap<Identity, PathBuf>,
     writes: HashSet<Identity>,
+    written: Written,
 }
 
 impl Effects {
@@ -78,6 +83,11 @@ impl Effects {
 
     pub(super) fn into_found(self) -> Vec<SideEffect> {
         self.found
+    }
+
+    /// The regular files that the tree wrote and left behind.
+    pub(super) fn written(&self) -> Vec<String> {
+        self.written.left()
     }
 
     /// The large files that the tree read and neither made nor wrote.
@@ -167,6 +177,15 @@ impl Effects {
         if intent.opens_new {
             self.adopt(tid, result as i32);
         }
+        if (intent.opens_new || intent.writes.is_some())
+            && let Some(place) = place::opened(tid, result as i32)
+            && !self.is_free(&place.led())
+        {
+            self.written.add(&place);
+        }
+        if let Some((file, to)) = intent.renames {
+            self.written.rename(file, to);
+        }
         if let Some(path) = intent.makes {
             let meta = std::fs::symlink_metadata(&path);
             self.made.extend(meta.ok().map(|meta| identity(&meta)));
@@ -252,6 +271,7 @@ impl Effects {
             .own_effect("renamed", &from)
             .or_else(|| self.own_effect("replaced by renaming", &to))
             .unwrap_or_default();
+        intent.renames = from.own.as_ref().map(|own| (identity(own), to.shown));
         intent.names = to.name.filter(|_| intent.effect.is_none());
         Some(intent)
     }

@@ -153,6 +153,7 @@ impl Engine {
             pipes: self.pipes.into_found(),
             most_processes: self.most,
             files: self.files.finish(self.effects.inputs()),
+            written: self.effects.written(),
             effects: self.effects.into_found(),
             footprint: match self.sampler {
                 Some(_) => self.footprints.finish(),

@@ -18,6 +18,7 @@ use pagewise_kernel::proc::smaps;
 use pagewise_model::Bytes;
 use pagewise_model::look::UsedFile;
 use pagewise_model::plan::{FileKind, HugeFile};
+use pagewise_tracee::mapped_file;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -58,10 +59,11 @@ impl Files {
     }
 }
 
-/// The files of which a process maps code.
+/// The files of which a process maps code, but those that have another path here.
 pub(super) fn of_code(entries: &[smaps::Entry]) -> Vec<Mapped> {
     let mapped = entries.iter().map(|entry| &entry.mapping);
     let code = mapped.filter(|mapping| mapping.is_file() && mapping.perms.exec);
+    let code = code.filter(|mapping| mapped_file::is_here(mapping));
     code.map(|mapping| (PathBuf::from(&mapping.path), mapping.size())).collect()
 }
 

@@ -119,8 +119,7 @@ impl Image {
             (self.seen.allocator, self.seen.is_static) = (elf.allocator, elf.is_static);
         }
         if self.seen.allocator == Allocator::Glibc {
-            let exe = format!("/proc/{pid}/exe");
-            self.seen.glibc_huge_tunable = glibc::has_huge_tunable(exe.as_ref());
+            self.seen.glibc_huge_tunable = glibc::has_huge_tunable_in(pid);
             let opener = lending::deep_opener_of(pid);
             self.seen.opens_deep = opener.map(|path| path.to_string_lossy().into_owned());
         }

@@ -63,6 +63,7 @@ impl Running {
             effects: Vec::new(),
             files: self.files.finish(Vec::new()),
             pattern: Fact::missing(NOT_TRACED),
+            written: Vec::new(),
             footprint: Fact::missing(NOT_TRACED),
             descriptor_kinds: BTreeMap::new(),
             ended,

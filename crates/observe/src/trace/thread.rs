@@ -1,6 +1,7 @@
 //! What the engine knows of one thread between two stops.
 
 use super::effects::Intent;
+use pagewise_tracee::untraced::Cleared;
 
 /// What is to be done when a call comes back.
 #[derive(Debug)]
@@ -8,6 +9,8 @@ pub(super) enum Pending {
     Effect(Box<Intent>),
     Break,
     Close,
+    /// It makes a thread, which was to be untraced.
+    Untraced(Cleared),
 }
 
 #[derive(Debug)]

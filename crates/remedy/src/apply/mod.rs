@@ -5,11 +5,16 @@
 //! [`record`] writes the file and takes it back, [`verify`] asks the format's own reader first.
 
 pub mod record;
+pub mod trust;
 pub mod verify;
 
+use crate::containers::{self, quoted};
+use crate::receipt;
 use crate::receipt::{Here, Start, all_of, environment_alone};
-use crate::{containers, receipt};
+use crate::registry::{RemedyError, derived};
 use pagewise_kernel::SysError;
+use pagewise_kernel::machine::machine;
+use pagewise_kernel::trusted_path::{Doubt, Missing, PathError};
 use pagewise_model::applied::Change;
 use pagewise_model::plan::{self, Dose};
 use pagewise_model::run::{Outcome, Run};
@@ -60,6 +65,27 @@ pub enum ApplyError {
     State(#[from] pagewise_kernel::dirs::DirError),
 }
 
+impl From<PathError> for ApplyError {
+    fn from(error: PathError) -> Self {
+        let PathError::Doubtful { at, why } = error else { return Self::Sys(error.into()) };
+        let help = match why {
+            Doubt::Foreign(_) => {
+                "run this as that user (not by sudo), or give another place".into()
+            }
+            Doubt::Open | Doubt::Group(_) => {
+                format!("chmod go-w {}, or give another place", at.display())
+            }
+        };
+        Self::refused(format!("{} {why}", at.display()), help)
+    }
+}
+
+impl From<RemedyError> for ApplyError {
+    fn from(error: RemedyError) -> Self {
+        Self::refused(error.to_string(), "measure again on this machine: pagewise tune -- CMD")
+    }
+}
+
 impl ApplyError {
     pub(crate) fn refused(why: impl Into<String>, help: impl Into<String>) -> Self {
         Self::Refused { why: why.into(), help: help.into() }
@@ -83,7 +109,7 @@ impl ApplyError {
 struct Kept<'a> {
     run: &'a Run,
     arm: &'a str,
-    doses: &'a [Dose],
+    doses: Vec<Dose>,
     list: String,
     command: Vec<OsString>,
     here: Here,
@@ -137,9 +163,10 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
         _ => None,
     };
     let arm = arm.ok_or_else(|| nothing("it has no proven gain"))?;
-    let doses = run
+    let saved = run
         .doses_of(arm)
         .ok_or_else(|| nothing("its best arm is a command of yours, no remedy"))?;
+    let doses = derived(saved, &machine())?;
     let command: Vec<OsString> = run.command.iter().map(OsString::from).collect();
     let directory = match &run.conditions {
         Some(conditions) => PathBuf::from(&conditions.directory),
@@ -152,7 +179,7 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
         program: program(&command, &directory)?,
         directory,
     };
-    let list = plan::list(doses);
+    let list = plan::list(&doses);
     Ok(Kept { run, arm, doses, list, command, here })
 }
 
@@ -177,6 +204,8 @@ impl Kept<'_> {
                 "use another name",
             )
         })?;
+        // Before anything there is read.
+        record::place_of(&absolute, Missing::Ends)?;
         Ok(Change {
             run: self.run.id.clone(),
             arm: self.arm.to_owned(),
@@ -185,6 +214,7 @@ impl Kept<'_> {
             mode: 0o644,
             next: Vec::new(),
             next_after_undo: Vec::new(),
+            warnings: Vec::new(),
         })
     }
 
@@ -205,15 +235,27 @@ fn drop_in(
     of_user: bool,
 ) -> Result<Change, ApplyError> {
     let unit = unit_name(unit)?;
-    let receipt = receipt::write(kept.doses, start);
+    let receipt = receipt::write(&kept.doses, start);
     if receipt.systemd.is_empty() {
         let why = receipt.notes.iter().find(|note| note.starts_with("no systemd drop-in"));
         let why = why.map_or("this receipt has no systemd drop-in", String::as_str);
         return Err(ApplyError::refused(why, "use --wrapper"));
     }
     let file = units.join(format!("{unit}.d")).join(DROP_IN);
+    let settings = all_of(&kept.doses);
+    let started = trust::Started {
+        pagewise: receipt
+            .systemd
+            .iter()
+            .any(|line| line.starts_with("ExecStart=/"))
+            .then_some(&*kept.here.pagewise),
+        program: &kept.here.program,
+        variables: &start.variables(&settings, true),
+    };
+    let warnings = trust::warnings(&started, !of_user)?;
     let mut change = kept.change(&file, kept.head() + &receipt.systemd.join("\n") + "\n")?;
     let systemctl = if of_user { "systemctl --user" } else { "systemctl" };
+    change.warnings = warnings;
     change.next = vec![format!("{systemctl} daemon-reload"), format!("{systemctl} restart {unit}")];
     change.next_after_undo.clone_from(&change.next);
     Ok(change)
@@ -245,7 +287,7 @@ fn wrapper(kept: &Kept<'_>, start: &Start<'_>, directory: &Path) -> Result<Chang
     if SHELLS.iter().any(|shell| name == *shell) {
         return Err(ApplyError::refused(
             format!("a wrapper called {} would change every script", name.display()),
-            format!("use the line in your script: {}", receipt::write(kept.doses, start).command),
+            format!("use the line in your script: {}", receipt::write(&kept.doses, start).command),
         ));
     }
     let file = directory.join(name);
@@ -255,9 +297,15 @@ fn wrapper(kept: &Kept<'_>, start: &Start<'_>, directory: &Path) -> Result<Chang
             "give a directory that comes before it in PATH",
         ));
     }
-    let line = start.script(&kept.list, &all_of(kept.doses));
+    let line = start.script(&kept.list, &all_of(&kept.doses));
     let mut change = kept.change(&file, format!("#!/bin/sh\n{}exec {line}\n", kept.head()))?;
     change.mode = 0o755;
+    let started = trust::Started {
+        pagewise: Some(&kept.here.pagewise),
+        program,
+        variables: &start.variables(&all_of(&kept.doses), true),
+    };
+    change.warnings = trust::warnings(&started, false)?;
     let absolute = Path::new(&change.file).parent().unwrap_or(directory);
     change.next = vec![format!("export PATH={}:\"$PATH\"", start.quoted(absolute))];
     Ok(change)
@@ -268,7 +316,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
 }
 
 fn environment_file(kept: &Kept<'_>, start: &Start<'_>, file: &Path) -> Result<Change, ApplyError> {
-    let settings = all_of(kept.doses);
+    let settings = all_of(&kept.doses);
     if !environment_alone(&settings) {
         return Err(ApplyError::refused(
             format!("environment variables are not enough for {}", kept.list),
@@ -312,7 +360,7 @@ fn container_lines(
         let help = "give it as your Compose file or pod names it";
         return Err(ApplyError::refused(format!("`{name}` is not the name of a container"), help));
     }
-    containers::lines(kept.doses, start).map_err(|why| {
+    containers::lines(&kept.doses, start).map_err(|why| {
         ApplyError::refused(format!("no lines for containers: {why}"), "use --wrapper in the image")
     })
 }
@@ -324,8 +372,9 @@ fn compose(
     service: &str,
 ) -> Result<Change, ApplyError> {
     let lines = container_lines(kept, start, service)?.compose;
-    let named =
-        |line: &String| if line == "  NAME:" { format!("  {service}:") } else { line.clone() };
+    let named = |line: &String| {
+        if line == "  NAME:" { format!("  {}:", quoted(service)) } else { line.clone() }
+    };
     let lines: Vec<String> = lines.iter().map(named).collect();
     let mut change = kept.change(file, kept.head() + &lines.join("\n") + "\n")?;
     let file = start.quoted(&change.file);
@@ -340,10 +389,15 @@ fn kubernetes(
     file: &Path,
     container: &str,
 ) -> Result<Change, ApplyError> {
+    if !is_label(container) {
+        let why = format!("`{container}` is not the name of a container in Kubernetes");
+        let help = "use up to 63 small letters, digits and -, as your pod names it";
+        return Err(ApplyError::refused(why, help));
+    }
     let lines = container_lines(kept, start, container)?.kubernetes;
     let mut content = kept.head();
     content.push_str("spec:\n  template:\n    spec:\n      containers:\n");
-    content.push_str(&format!("      - name: {container}\n"));
+    content.push_str(&format!("      - name: {}\n", quoted(container)));
     for line in &lines {
         content.push_str(&format!("        {line}\n"));
     }
@@ -352,6 +406,13 @@ fn kubernetes(
     change.next = vec![format!("kubectl patch deployment NAME --patch-file {file}")];
     change.next_after_undo = vec!["kubectl rollout undo deployment NAME".to_owned()];
     Ok(change)
+}
+
+/// Whether this is a label of DNS (RFC 1123), as names of containers are.
+fn is_label(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let ends_well = !name.starts_with('-') && !name.ends_with('-');
+    (1..=63).contains(&name.len()) && ends_well && name.chars().all(is_plain)
 }
 
 /// The name of the systemd unit that a drop-in belongs to.

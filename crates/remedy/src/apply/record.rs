@@ -4,18 +4,34 @@
 //! was: its undo finds nothing to do and forgets it. The file appears whole or not at all ([`part_file`]). A file
 //! that somebody has changed since is not touched by an undo.
 //!
-//! Not kept: times, owner, extended attributes and access lists of a file that is replaced.
+//! The directory is walked once and held open, and the file is looked at by its descriptor. Root writes only where
+//! no other account can put something else in its place. A file that is replaced is this account's own, without
+//! set-user-ID, set-group-ID and sticky bit and without an access list: an undo gives back its content, owner,
+//! group and mode exactly.
+//!
+//! Not kept: times and extended attributes of a file that is replaced.
 
 use super::ApplyError;
-use pagewise_kernel::{SysError, clock, dirs, part_file};
+use pagewise_kernel::file_view::read_at_most;
+use pagewise_kernel::part_file::{self, Rights, Target};
+use pagewise_kernel::trusted_path::{Missing, TrustedDir, walk_to_place};
+use pagewise_kernel::{SysError, attributes, clock, dirs};
+use pagewise_model::Bytes;
 use pagewise_model::applied::{Applied, Before, Change};
-use std::fs::{self, Permissions};
-use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Largest file that is replaced: no drop-in and no script comes near it.
 const LARGEST: u64 = 1 << 20;
+/// Largest record: it holds the file that was replaced as numbers.
+const LARGEST_RECORD: Bytes = Bytes::mib(16);
+/// What no file has that is replaced: set-user-ID, set-group-ID, sticky bit.
+const SPECIAL: u32 = 0o7000;
 /// Attempts to get a number that another process takes at the same time.
 const ATTEMPTS: u32 = 100;
 
@@ -69,7 +85,9 @@ fn is_wrapper_still(change: &Change) -> bool {
     let is_marked = |now: String| {
         now.lines().nth(1).is_some_and(|line| change.content.lines().nth(1) == Some(line))
     };
-    change.is_wrapper() && fs::read_to_string(&change.file).is_ok_and(is_marked)
+    change.is_wrapper()
+        && read_at_most(Path::new(&change.file), Bytes(LARGEST))
+            .is_ok_and(|now| String::from_utf8(now).is_ok_and(is_marked))
 }
 
 fn all_in(directory: &Path) -> Result<Vec<Applied>, ApplyError> {
@@ -80,9 +98,9 @@ fn all_in(directory: &Path) -> Result<Vec<Applied>, ApplyError> {
     let paths = entries.flatten().map(|entry| entry.path());
     let mut found = Vec::new();
     for path in paths.filter(|path| path.extension().is_some_and(|kind| kind == "json")) {
-        let text = match fs::read(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            text => text.map_err(failed("read", &path))?,
+        let text = match read_at_most(&path, LARGEST_RECORD) {
+            Err(error) if error.is_gone() => continue,
+            text => text?,
         };
         let applied = serde_json::from_slice(&text).map_err(|error| {
             let why = format!("the record {} is damaged: {error}", path.display());
@@ -109,7 +127,10 @@ fn apply_in(
     replaces: bool,
 ) -> Result<Option<Applied>, ApplyError> {
     let file = Path::new(&change.file);
-    let before = present(file)?;
+    let before = match place_of(file, Missing::Ends)? {
+        Some((directory, name)) => present(&directory, name)?,
+        None => None,
+    };
     if before.as_ref().is_some_and(|before| before.content == change.content.as_bytes()) {
         return Ok(None);
     }
@@ -126,28 +147,59 @@ fn apply_in(
         directories: missing.iter().map(|path| path.display().to_string()).collect(),
     };
     let record = keep(directory, &mut applied)?;
-    match write(&applied, &missing) {
+    match write(&applied) {
         Ok(()) => Ok(Some(applied)),
         Err(error) => {
             remove_directories(&applied);
             let _forgotten = fs::remove_file(record);
-            Err(error.into())
+            Err(error)
         }
     }
 }
 
-/// The file as it is; none where there is none.
-fn present(file: &Path) -> Result<Option<Before>, ApplyError> {
-    let meta = match fs::symlink_metadata(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        meta => meta.map_err(failed("stat", file))?,
-    };
-    if !meta.is_file() || meta.len() > LARGEST {
-        let why = format!("{} is not a file that can be restored", file.display());
+/// The open directory of a file and the name there; none where the directory is missing and not to be made.
+pub(super) fn place_of(
+    file: &Path,
+    missing: Missing,
+) -> Result<Option<(TrustedDir, &OsStr)>, ApplyError> {
+    let (Some(above), Some(name)) = (file.parent(), file.file_name()) else {
+        let why = format!("{} is not the name of a file", file.display());
         return Err(ApplyError::refused(why, "give another place"));
+    };
+    Ok(walk_to_place(above, missing)?.map(|directory| (directory, name)))
+}
+
+/// The file as it is; none where there is none.
+fn present(directory: &TrustedDir, name: &OsStr) -> Result<Option<Before>, ApplyError> {
+    let path = directory.path().join(name);
+    let refused = |why: &str, help: &str| {
+        ApplyError::refused(format!("{} {why}", path.display()), help.to_owned())
+    };
+    const OTHER: &str = "is not a file that can be restored";
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(directory, name, OFlags::RDONLY | flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP | Errno::NXIO) => return Err(refused(OTHER, "give another place")),
+        Err(error) => return Err(failed("open", &path)(error.into()).into()),
+    };
+    let meta = file.metadata().map_err(failed("fstat", &path))?;
+    if !meta.is_file() || meta.len() > LARGEST {
+        return Err(refused(OTHER, "give another place"));
     }
-    let content = fs::read(file).map_err(failed("read", file))?;
-    Ok(Some(Before { content, mode: meta.permissions().mode() & 0o7777 }))
+    if meta.uid() != rustix::process::geteuid().as_raw() {
+        let why = format!("belongs to another user (uid {})", meta.uid());
+        return Err(refused(&why, "run this as that user, or give another place"));
+    }
+    if meta.mode() & SPECIAL != 0 {
+        return Err(refused("is set-user-ID, set-group-ID or sticky", "give another place"));
+    }
+    if attributes::access_list(&file)?.is_some() {
+        return Err(refused("has an access list", "remove that first: setfacl -b FILE"));
+    }
+    let mut content = Vec::new();
+    file.take(LARGEST + 1).read_to_end(&mut content).map_err(failed("read", &path))?;
+    Ok(Some(Before { content, mode: meta.mode() & 0o777, group: Some(meta.gid()) }))
 }
 
 /// Directories above `file` that are not there, the outermost first.
@@ -167,7 +219,7 @@ fn keep(directory: &Path, applied: &mut Applied) -> Result<PathBuf, ApplyError> 
         let path = record_path(directory, number);
         let text = serde_json::to_vec(applied).map_err(std::io::Error::from);
         let text = text.map_err(failed("write", &path))?;
-        kept = part_file::write_whole(&path, &text, None, false);
+        kept = part_file::write_whole(&path, &text, part_file::PRIVATE, false);
         match &kept {
             Ok(()) => return Ok(path),
             Err(error) if error.source.kind() == ErrorKind::AlreadyExists => {}
@@ -178,19 +230,22 @@ fn keep(directory: &Path, applied: &mut Applied) -> Result<PathBuf, ApplyError> 
     Err(ApplyError::refused("no number is free for the record", "pagewise apply --list"))
 }
 
-fn write(applied: &Applied, missing: &[PathBuf]) -> Result<(), SysError> {
-    for directory in missing {
-        fs::create_dir(directory).map_err(failed("mkdir", directory))?;
-    }
-    let change = &applied.change;
-    let permissions = Some(Permissions::from_mode(change.mode));
-    let replaces = applied.before.is_some();
-    part_file::write_whole(
-        Path::new(&change.file),
-        change.content.as_bytes(),
-        permissions,
-        replaces,
-    )
+fn write(applied: &Applied) -> Result<(), ApplyError> {
+    let (change, before) = (&applied.change, &applied.before);
+    let file = Path::new(&change.file);
+    let Some((directory, name)) = place_of(file, Missing::IsMadeOpen)? else {
+        return Err(failed("open", file)(Errno::NOENT.into()).into());
+    };
+    let rights = rights(change.mode, before.as_ref());
+    let content = change.content.as_bytes();
+    Ok(Target::within(directory, name).write(content, &rights, before.is_some())?)
+}
+
+/// This account's, in the group of the file of before: where that cannot be kept, nothing is replaced.
+fn rights(mode: u32, before: Option<&Before>) -> Rights {
+    let own = rustix::process::geteuid().as_raw();
+    let group = before.and_then(|before| before.group);
+    Rights { owner: group.map(|group| (own, group)), ..Rights::new(mode) }
 }
 
 /// Those that were made for the change and hold nothing else.
@@ -233,124 +288,54 @@ fn undo_in(
 
 fn take_back(applied: &Applied, is_forced: bool) -> Result<Undone, ApplyError> {
     let file = Path::new(&applied.change.file);
-    let now = present(file)?;
+    let place = place_of(file, Missing::Ends)?;
+    let now = match &place {
+        Some((directory, name)) => present(directory, name)?,
+        None => None,
+    };
     let is_ours = now.as_ref().is_some_and(|now| now.content == applied.change.content.as_bytes());
-    if now == applied.before {
+    if is_as_before(now.as_ref(), applied.before.as_ref()) {
         return Ok(Undone::Nothing);
     }
     if !is_ours && !is_forced {
         let why = format!("{} was changed since it was applied", applied.change.file);
         return Err(ApplyError::refused(why, "--force undoes it and discards the later edits"));
     }
+    let Some((directory, name)) = place else {
+        return Err(failed("open", file)(Errno::NOENT.into()).into());
+    };
     match &applied.before {
-        None => fs::remove_file(file).map(|()| Undone::Removed).map_err(failed("unlink", file)),
+        None => {
+            rustix::fs::unlinkat(&directory, name, AtFlags::empty())
+                .map_err(|error| failed("unlink", file)(error.into()))?;
+            Ok(Undone::Removed)
+        }
+        // Of an earlier version, which kept no owner: the content may have been another account's.
+        Some(before) if before.mode & SPECIAL != 0 => {
+            let why = format!("{} was set-user-ID, set-group-ID or sticky", applied.change.file);
+            let help = "restore it by hand: pagewise apply --list --json holds its content";
+            Err(ApplyError::refused(why, help))
+        }
         Some(before) => {
-            let permissions = Some(Permissions::from_mode(before.mode));
-            part_file::write_whole(file, &before.content, permissions, true)
-                .map(|()| Undone::Restored)
+            let rights = rights(before.mode, Some(before));
+            Target::within(directory, name).write(&before.content, &rights, true)?;
+            Ok(Undone::Restored)
         }
     }
-    .map_err(ApplyError::from)
+}
+
+/// Whether a file is as it was; its group counts where it was kept.
+fn is_as_before(now: Option<&Before>, before: Option<&Before>) -> bool {
+    match (now, before) {
+        (Some(now), Some(before)) => {
+            let is_same_group = before.group.is_none() || before.group == now.group;
+            is_same_group && (&now.content, now.mode) == (&before.content, before.mode)
+        }
+        (None, None) => true,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn change(file: &Path, content: &str) -> Change {
-        Change {
-            run: "r".into(),
-            arm: "place".into(),
-            file: file.display().to_string(),
-            content: content.into(),
-            mode: 0o755,
-            next: Vec::new(),
-            next_after_undo: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_new_file_and_its_directories_go_again() {
-        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let file = place.path().join("a.d/b.d/50.conf");
-        let applied = apply_in(records.path(), &change(&file, "x"), false).unwrap().unwrap();
-        assert_eq!((applied.number, applied.directories.len()), (1, 2));
-        assert_eq!(fs::read(&file).unwrap(), b"x");
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o755);
-        assert!(apply_in(records.path(), &change(&file, "x"), false).unwrap().is_none());
-        assert_eq!(undo_in(records.path(), None, false).unwrap().1, Undone::Removed);
-        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
-        assert!(all_in(records.path()).unwrap().is_empty());
-        let none = undo_in(records.path(), None, false).unwrap_err().to_string();
-        assert_eq!(none, "there is no change to undo");
-    }
-
-    #[test]
-    fn a_file_that_was_there_comes_back_as_it_was() {
-        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let file = place.path().join("conf");
-        fs::write(&file, b"own \xff").unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
-        let refused = apply_in(records.path(), &change(&file, "x"), false).unwrap_err();
-        assert!(refused.to_string().ends_with("conf exists"), "{refused}");
-        apply_in(records.path(), &change(&file, "x"), true).unwrap();
-        apply_in(records.path(), &change(&place.path().join("other"), "y"), false).unwrap();
-        assert_eq!(undo_in(records.path(), Some(1), false).unwrap().1, Undone::Restored);
-        assert_eq!(fs::read(&file).unwrap(), b"own \xff");
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
-        assert_eq!(all_in(records.path()).unwrap().len(), 1);
-    }
-
-    #[test]
-    fn what_was_changed_since_stays_unless_forced() {
-        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let file = place.path().join("conf");
-        apply_in(records.path(), &change(&file, "x"), false).unwrap();
-        fs::write(&file, "x and more").unwrap();
-        let refused = undo_in(records.path(), None, false).unwrap_err();
-        assert!(refused.to_string().contains("was changed since"), "{refused}");
-        assert_eq!(undo_in(records.path(), None, true).unwrap().1, Undone::Removed);
-    }
-
-    #[test]
-    fn an_edited_wrapper_is_one_and_another_program_in_its_place_is_none() {
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("app");
-        let wrapper = change(&file, "#!/bin/sh\n# pagewise: run r\nexec app\n");
-        assert!(!is_wrapper_still(&wrapper), "there is no file");
-        for (now, is_one) in [
-            (wrapper.content.clone(), true),
-            (wrapper.content.replace("exec", "exec nice"), true),
-            ("#!/bin/sh\nexec app\n".to_owned(), false),
-            (String::new(), false),
-        ] {
-            fs::write(&file, &now).unwrap();
-            assert_eq!(is_wrapper_still(&wrapper), is_one, "{now}");
-        }
-        fs::write(&file, &wrapper.content).unwrap();
-        assert!(!is_wrapper_still(&Change { mode: 0o644, ..wrapper }));
-    }
-
-    #[test]
-    fn a_record_without_its_file_is_forgotten() {
-        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let file = place.path().join("conf");
-        apply_in(records.path(), &change(&file, "x"), false).unwrap();
-        fs::remove_file(&file).unwrap();
-        assert_eq!(undo_in(records.path(), None, false).unwrap().1, Undone::Nothing);
-        assert!(all_in(records.path()).unwrap().is_empty());
-        assert!(all_in(&records.path().join("never made")).unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_link_is_not_replaced_and_what_cannot_be_written_leaves_nothing() {
-        let (place, records) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let link = place.path().join("link");
-        std::os::unix::fs::symlink("target", &link).unwrap();
-        assert!(apply_in(records.path(), &change(&link, "x"), true).is_err());
-        let below = place.path().join("file");
-        fs::write(&below, "").unwrap();
-        assert!(apply_in(records.path(), &change(&below.join("x"), "x"), true).is_err());
-        assert!(all_in(records.path()).unwrap().is_empty());
-    }
-}
+#[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
+mod tests;

@@ -4,6 +4,8 @@
 //! have no reader that only checks, and those of Compose and Kubernetes need the rest of what they change.
 
 use super::{ApplyError, DROP_IN, unit_of};
+use pagewise_kernel::file_view::read_at_most;
+use pagewise_model::Bytes;
 use pagewise_model::applied::Change;
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,6 +28,9 @@ const OF_USERS: [&str; 4] = [
     "/usr/local/lib/systemd/user",
     "/usr/lib/systemd/user",
 ];
+
+/// Largest unit that is read.
+const LARGEST: Bytes = Bytes::mib(1);
 
 /// What a reader said.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +82,8 @@ fn drop_in(
     installed: Option<PathBuf>,
     of_user: bool,
 ) -> Result<Checked, ApplyError> {
-    let text = installed.and_then(|path| fs::read_to_string(path).ok());
+    let text = installed.and_then(|path| read_at_most(&path, LARGEST).ok());
+    let text = text.and_then(|text| String::from_utf8(text).ok());
     let note = text.is_none().then(|| format!("no unit {unit} is installed here yet"));
     let text = text.unwrap_or_else(|| "[Service]\nExecStart=/bin/true\n".to_owned());
     let Ok((_scratch, plain, changed)) = copies(unit, &text, &change.content) else {
@@ -140,6 +146,7 @@ mod tests {
             mode,
             next: Vec::new(),
             next_after_undo: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 

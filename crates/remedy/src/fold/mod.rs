@@ -23,7 +23,7 @@ pub use plan::{Edit, Options, Plan, PlanError, plan};
 
 use object::ReadCache;
 use pagewise_kernel::cached_file::CachedFile;
-use pagewise_kernel::part_file::{PartFile, remove_leftovers};
+use pagewise_kernel::part_file::{self, PartFile};
 use pagewise_kernel::{SysError, clock, file_system};
 use pagewise_model::Nanos;
 use pagewise_model::fold::Changes;
@@ -93,11 +93,12 @@ pub fn make(
     let cache = ReadCache::new(file.file());
     let plan = plan(&cache, file.size().0, options)?;
     let mut notes = Vec::new();
-    for left in remove_leftovers(target.path) {
+    let place = part_file::Target::open(target.path)?;
+    for left in place.remove_leftovers() {
         notes.push(format!("removed the remains of a killed run: {}", left.display()));
     }
     refuse_target(file, target)?;
-    let part = PartFile::create(target.path)?;
+    let part = PartFile::create(place)?;
     let copying = Copying { original: file, copy: part.file(), plan: &plan, stop };
     copying.write()?;
     copying.compare()?;

@@ -3,6 +3,7 @@
 use super::server::{Request, Response};
 use super::{Applied, Change, Left, Undo};
 use pagewise_kernel::helper::{self, Session};
+use pagewise_kernel::proc::image::Birth;
 use pagewise_model::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use std::ffi::OsStr;
@@ -57,13 +58,16 @@ impl Switch {
     /// [`SwitchError`].
     pub fn on(
         &mut self,
-        root: i32,
+        root: Birth,
         change: &Change,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Applied, SwitchError> {
         let request = Request::Plan { root, change: change.clone() };
         match self.ask(&request, interrupted)? {
-            Response::Planned(Ok(undo)) => self.undo = Some(undo),
+            Response::Planned(Ok(mut undo)) => {
+                undo.hold();
+                self.undo = Some(undo);
+            }
             Response::Planned(Err(why)) => return Err(SwitchError::Refused(why)),
             other => return Err(self.died(&io::Error::other(format!("it says {other:?}")))),
         }

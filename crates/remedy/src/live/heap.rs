@@ -4,18 +4,22 @@
 //! memory, all of it of this process only, nothing swapped out, nothing on a huge page yet. So neither memory nor
 //! content changes by more than the rest of those slots, which the kernel fills with zeros.
 //!
+//! They belong to the address space that they were found in: its page table is held open, and ends with it. A process
+//! that has ended, or executed another program meanwhile, keeps its number and nothing else that was found.
+//!
 //! What is left out: stacks; mappings that are locked (`MADV_COLD` refuses them), that the program advised on
 //! itself, or that a userfaultfd watches.
 
 use super::Applied;
 use pagewise_kernel::pagemap::Pagemap;
+use pagewise_kernel::proc::image::Image;
 use pagewise_kernel::proc::smaps::{self, Entry};
-use pagewise_kernel::proc::stat;
 use pagewise_kernel::{SysError, page_size};
 use pagewise_model::Bytes;
 use pagewise_tracee::collapse::{Refusal, Subject};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Of a slot so much has to be there, as a share.
 const FILLED: f64 = 15.0 / 16.0;
@@ -24,14 +28,22 @@ const FILLED: f64 = 15.0 / 16.0;
 const UNFIT: [&str; 9] = ["lo", "hg", "nh", "io", "pf", "ht", "um", "uw", "ui"];
 
 /// Slots of one process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Heap {
-    pid: i32,
-    /// Tells it from another with its number.
-    start_ticks: u64,
+    image: Image,
     slots: Vec<u64>,
     /// What is not there of these slots.
     missing: Bytes,
+    /// In the process that changes or undoes.
+    #[serde(skip)]
+    held: Option<Arc<Held>>,
+}
+
+/// A process and its address space, whatever has its number later.
+#[derive(Debug)]
+pub(super) struct Held {
+    subject: Subject,
+    map: Pagemap,
 }
 
 /// The size of a slot.
@@ -68,13 +80,28 @@ pub(super) fn find_all(pids: &[i32]) -> Result<Vec<Heap>, String> {
 
 impl Heap {
     fn find(pid: i32) -> Result<Self, SysError> {
-        let start_ticks = stat::read(pid)?.start_ticks;
-        let mut heap = Self { pid, start_ticks, slots: Vec::new(), missing: Bytes(0) };
-        let map = Pagemap::open(pid)?;
+        let image = Image::of(pid)?;
+        let mut heap = Self { image, slots: Vec::new(), missing: Bytes(0), held: None };
+        let held = heap.hold()?;
         for entry in smaps::read(pid)?.iter().filter(|entry| is_fit(entry)) {
-            heap.find_in(entry.mapping.start, entry.mapping.end, &map)?;
+            heap.find_in(entry.mapping.start, entry.mapping.end, &held.map)?;
         }
         Ok(heap)
+    }
+
+    /// Keeps hold of the process and its address space.
+    ///
+    /// # Errors
+    /// ESRCH where it has ended, or executed another program.
+    pub(super) fn hold(&mut self) -> Result<Arc<Held>, SysError> {
+        let pid = self.image.pid();
+        let held = Arc::new(Held { subject: Subject::open(pid)?, map: Pagemap::open(pid)? });
+        if !self.image.is_there() {
+            let subject = format!("process {pid}");
+            return Err(SysError::new("pidfd_open", subject, rustix::io::Errno::SRCH));
+        }
+        self.held = Some(Arc::clone(&held));
+        Ok(held)
     }
 
     fn find_in(&mut self, start: u64, end: u64, map: &Pagemap) -> Result<(), SysError> {
@@ -123,50 +150,41 @@ impl Heap {
         Bytes(self.slots.len() as u64 * slot().0)
     }
 
-    /// The process, if it is still the same.
-    fn subject(&self) -> Result<Subject, SysError> {
-        let subject = Subject::open(self.pid)?;
-        if stat::read(self.pid)?.start_ticks == self.start_ticks {
-            return Ok(subject);
-        }
-        Err(SysError::new("pidfd_open", format!("process {}", self.pid), rustix::io::Errno::SRCH))
+    /// The process, if its address space is still the one of these slots.
+    fn held(&self) -> Option<&Held> {
+        let held = self.held.as_deref()?;
+        held.map.is_there(*self.slots.first()?).then_some(held)
     }
 
     pub(super) fn collapse(&self, applied: &mut Applied, enough: &dyn Fn() -> bool) {
-        let done = self.subject().and_then(|subject| {
-            for at in &self.slots {
-                if enough() {
+        for at in &self.slots {
+            let Some(held) = self.held().filter(|_| !enough()) else { break };
+            match held.subject.collapse(&(*at..*at + slot().0)) {
+                Ok(None) => applied.changed += 1,
+                Ok(Some(refusal)) => {
+                    applied.refused += 1;
+                    applied.why = Some(why(refusal).to_owned());
+                }
+                Err(error) => {
+                    applied.why = Some(error.to_string());
                     break;
                 }
-                match subject.collapse(&(*at..*at + slot().0))? {
-                    None => applied.changed += 1,
-                    Some(refusal) => {
-                        applied.refused += 1;
-                        applied.why = Some(why(refusal).to_owned());
-                    }
-                }
             }
-            Ok(())
-        });
-        if let Err(error) = done {
-            applied.why = Some(error.to_string());
         }
     }
 
     /// Splits what is huge of its slots; how much still is.
     pub(super) fn split(&self) -> Bytes {
-        let (Ok(subject), Ok(map)) = (self.subject(), Pagemap::open(self.pid)) else {
-            // It has ended, and its memory with it.
-            return Bytes(0);
-        };
-        let is_huge = |at: u64| {
-            let found = map.scan(at, at + slot().0).unwrap_or_default();
+        let is_huge = |held: &Held, at: u64| {
+            let found = held.map.scan(at, at + slot().0).unwrap_or_default();
             found.iter().any(|range| range.is_huge)
         };
         let mut left = 0;
         for &at in &self.slots {
+            // When it has ended, its memory has ended with it.
+            let Some(held) = self.held() else { return Bytes(0) };
             // What is locked or no longer mapped by now is refused: the look afterwards decides.
-            if is_huge(at) && (subject.split(at).is_err() || is_huge(at)) {
+            if is_huge(held, at) && (held.subject.split(at).is_err() || is_huge(held, at)) {
                 left += slot().0;
             }
         }
@@ -187,5 +205,46 @@ const fn why(refusal: Refusal) -> &'static str {
         Refusal::Busy => "it was in use",
         Refusal::NoMemory => "no huge page was free",
         Refusal::GroupFull => "its cgroup may not have more memory",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn the_next_program_of_a_process_is_another() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo; read go; exec sh -c 'echo; read go'"]);
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let mut out = child.stdout.take().unwrap();
+        let mut step = || out.read_exact(&mut [0]).unwrap();
+        step();
+        let mut heap = Heap {
+            image: Image::of(pid).unwrap(),
+            slots: vec![smaps::read(pid).unwrap()[0].mapping.start / slot().0 * slot().0],
+            missing: Bytes(0),
+            held: None,
+        };
+        assert!(heap.held().is_none(), "nothing is done before it is held");
+        heap.hold().unwrap();
+        // What the front gets of the helper, it has to hold itself.
+        let sent = serde_json::to_string(&heap).unwrap();
+        let received = || serde_json::from_str::<Heap>(&sent).unwrap();
+        assert!(heap.held().is_some() && received().held().is_none());
+        assert!(received().hold().is_ok());
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        step();
+        assert!(heap.held().is_none(), "the same process, another program");
+        assert!(received().hold().unwrap_err().is_gone());
+        assert_eq!(heap.split(), Bytes(0));
+        let mut applied = Applied::default();
+        heap.collapse(&mut applied, &|| false);
+        assert_eq!(applied, Applied::default());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

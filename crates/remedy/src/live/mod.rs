@@ -3,7 +3,8 @@
 //! - *heap*: what is on small pages in large private mappings goes on huge ones (`tracee::collapse`), and the
 //!   very same huge pages are split again. Memory that was huge before is not touched.
 //! - *CPUs*: every thread gets another affinity, and later its own again. A thread that was born meanwhile gets
-//!   that of its process, a process that of the service. One that has changed its own since keeps it.
+//!   that of its process, a process that of the service. One that has other CPUs by then has chosen them, and keeps
+//!   them.
 //!
 //! The way back ([`Undo`]) is written down before the first step. A helper process ([`serve`]) makes the steps,
 //! in a session of its own, with a name of its own. It undoes them when asked and when the one who asked is gone.
@@ -27,9 +28,10 @@ use crate::recache::{is_pressed, no_room};
 use cpus::Affinities;
 use heap::Heap;
 use pagewise_kernel::clock;
+use pagewise_kernel::proc::image::Birth;
+use pagewise_kernel::proc::tree;
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tracee::tree::Tree;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -83,9 +85,9 @@ impl std::fmt::Display for Left {
 }
 
 /// The way back from a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Undo {
-    root: i32,
+    root: Birth,
     heaps: Vec<Heap>,
     affinities: Option<Affinities>,
 }
@@ -95,12 +97,12 @@ impl Undo {
     ///
     /// # Errors
     /// Why there is nothing to do, or nothing is to be done now.
-    fn plan(root: i32, change: &Change) -> Result<Self, String> {
+    fn plan(root: Birth, change: &Change) -> Result<Self, String> {
         let mut undo = Self { root, heaps: Vec::new(), affinities: None };
-        let tree = tree(root);
+        let pids = pids(root);
         match change {
             Change::HeapHuge => {
-                undo.heaps = heap::find_all(tree.pids())?;
+                undo.heaps = heap::find_all(&pids)?;
                 let grows = undo.heaps.iter().fold(Bytes(0), |sum, heap| sum + heap.grows());
                 if let Some(CacheOutcome::Refused { why, .. }) =
                     no_room(grows + heap::slot()).or_else(is_pressed)
@@ -109,10 +111,15 @@ impl Undo {
                 }
             }
             Change::Cpus { cpus } => {
-                undo.affinities = Some(Affinities::read(root, tree.pids(), cpus)?);
+                undo.affinities = Some(Affinities::read(root.id(), &pids, cpus)?);
             }
         }
         Ok(undo)
+    }
+
+    /// Keeps hold of what it is to undo, in a process that did not plan it. What has ended has nothing to undo.
+    fn hold(&mut self) {
+        self.heaps.retain_mut(|heap| heap.hold().is_ok());
     }
 
     /// Makes the change, until `enough`.
@@ -128,19 +135,18 @@ impl Undo {
     }
 
     /// Undoes it as far as that can be done now.
-    fn step(&self, tree: &mut Tree) -> Left {
+    fn step(&self) -> Left {
         let huge = self.heaps.iter().map(|heap| heap.split().0).sum();
         let affinities = self.affinities.as_ref();
-        let threads = affinities.map_or(0, |affinities| affinities.restore(tree));
+        let threads = affinities.map_or(0, |affinities| affinities.restore(&|| pids(self.root)));
         Left { huge_bytes: Bytes(huge), threads }
     }
 
     /// Undoes it, trying again for so long.
     fn within(&self, patience: Nanos) -> Left {
         let deadline = clock::now() + patience;
-        let mut tree = tree(self.root);
         loop {
-            let left = self.step(&mut tree);
+            let left = self.step();
             if left.is_nothing() || clock::now() > deadline {
                 return left;
             }
@@ -149,10 +155,12 @@ impl Undo {
     }
 }
 
-fn tree(root: i32) -> Tree {
-    let mut tree = Tree::below(root);
-    tree.refresh();
-    tree
+/// The process `root` and what lies below it; nothing where it has ended, whatever has its number.
+fn pids(root: Birth) -> Vec<i32> {
+    let below = tree::descendants(root.id()).unwrap_or_default();
+    let all = std::iter::once(root.id()).chain(below);
+    // Asked last: so long the number was its own.
+    if root.is_there() { all.collect() } else { Vec::new() }
 }
 
 #[cfg(test)]
@@ -163,6 +171,10 @@ mod tests {
     use pagewise_kernel::proc::own_pid;
     use pagewise_tracee::collapse::Subject;
     use std::process::{Child, Stdio};
+
+    fn birth(id: i32) -> Birth {
+        Birth::of(id).unwrap()
+    }
 
     fn child(program: &str, words: &[&str]) -> (Child, i32) {
         let mut command = std::process::Command::new(program);
@@ -180,7 +192,7 @@ mod tests {
         let huge = slot_of_tests();
         let mut memory = vec![7u8; 8 * huge];
         memory[3 * huge] = 8;
-        let undo = match Undo::plan(own_pid(), &Change::HeapHuge) {
+        let undo = match Undo::plan(birth(own_pid()), &Change::HeapHuge) {
             Ok(undo) => undo,
             Err(why) => return println!("SKIP a_heap_is_collapsed: {why}"),
         };
@@ -189,7 +201,7 @@ mod tests {
             return println!("SKIP a_heap_is_collapsed: {applied:?}");
         }
         assert!(undo.within(Nanos(0)).is_nothing(), "split by one step");
-        let again = Undo::plan(own_pid(), &Change::HeapHuge).unwrap();
+        let again = Undo::plan(birth(own_pid()), &Change::HeapHuge).unwrap();
         let slots = |undo: &Undo| undo.heaps.iter().map(|heap| heap.size().0).sum::<u64>();
         assert!(slots(&again) >= 6 * huge as u64, "what was split is on small pages");
         let stopped = again.change(&|| true);
@@ -210,10 +222,10 @@ mod tests {
         let (mut shell, pid) = child("sh", &["-c", "read go; sleep 60 & echo $!; wait"]);
         affinity::set(pid, &[first, second]).unwrap();
         let change = Change::Cpus { cpus: vec![second] };
-        let undo = Undo::plan(pid, &change).unwrap();
+        let undo = Undo::plan(birth(pid), &change).unwrap();
         assert_eq!(undo.change(&|| false).changed, 1);
         assert_eq!(affinity::get(pid).unwrap(), [second]);
-        assert!(Undo::plan(pid, &change).unwrap_err().contains("already"));
+        assert!(Undo::plan(birth(pid), &change).unwrap_err().contains("already"));
         use std::io::{BufRead, BufReader, Write};
         shell.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
         let mut line = String::new();
@@ -237,14 +249,62 @@ mod tests {
     fn a_process_that_has_ended_has_nothing_left() {
         let (mut cat, pid) = child("cat", &[]);
         let change = Change::Cpus { cpus: vec![affinity::get(0).unwrap()[0]] };
-        let undo = Undo::plan(pid, &change);
+        let root = birth(pid);
+        let undo = Undo::plan(root, &change);
         cat.kill().unwrap();
         cat.wait().unwrap();
         if let Ok(undo) = undo {
             assert_eq!(undo.change(&|| false).changed, 0);
             assert!(undo.within(Nanos(0)).is_nothing());
         }
-        assert!(Undo::plan(pid, &change).is_err());
+        assert!(Undo::plan(root, &change).is_err());
+    }
+
+    #[test]
+    fn a_stranger_with_the_number_of_what_was_changed_keeps_its_cpus() {
+        let all = affinity::get(0).unwrap();
+        let [first, second, ..] = all[..] else {
+            return println!("SKIP a_stranger_with_the_number: one CPU");
+        };
+        let (mut cat, pid) = child("cat", &[]);
+        let (mut other, stranger) = child("cat", &[]);
+        for id in [pid, stranger] {
+            affinity::set(id, &[first, second]).unwrap();
+        }
+        let undo = Undo::plan(birth(pid), &Change::Cpus { cpus: vec![second] }).unwrap();
+        // The same plan after the number of its process has gone to another, which chose the same CPU.
+        let plan = serde_json::to_string(&undo).unwrap();
+        let reused = plan.replace(&pid.to_string(), &stranger.to_string());
+        let reused: Undo =
+            serde_json::from_str(&reused.replace("start_ticks\":", "start_ticks\":1")).unwrap();
+        affinity::set(stranger, &[second]).unwrap();
+        assert!(reused.within(Nanos(0)).is_nothing());
+        assert_eq!(affinity::get(stranger).unwrap(), [second], "it is not ours to undo");
+        affinity::set(stranger, &[first, second]).unwrap();
+        assert_eq!(reused.change(&|| false).changed, 0, "nor to change");
+        assert_eq!(affinity::get(stranger).unwrap(), [first, second]);
+        assert!(Undo::plan(reused.root, &Change::Cpus { cpus: vec![second] }).is_err());
+        for one in [&mut cat, &mut other] {
+            one.kill().unwrap();
+            one.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_chooses_other_cpus_meanwhile_keeps_them() {
+        let all = affinity::get(0).unwrap();
+        let [first, second, ..] = all[..] else {
+            return println!("SKIP a_thread_that_chooses_other_cpus: one CPU");
+        };
+        let (mut cat, pid) = child("cat", &[]);
+        affinity::set(pid, &[first, second]).unwrap();
+        let undo = Undo::plan(birth(pid), &Change::Cpus { cpus: vec![second] }).unwrap();
+        assert_eq!(undo.change(&|| false).changed, 1);
+        affinity::set(pid, &[first]).unwrap();
+        assert!(undo.within(Nanos(0)).is_nothing());
+        assert_eq!(affinity::get(pid).unwrap(), [first]);
+        cat.kill().unwrap();
+        cat.wait().unwrap();
     }
 
     #[test]

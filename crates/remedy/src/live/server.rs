@@ -1,6 +1,7 @@
 //! The helper's side: makes changes, and undoes them whatever becomes of the one who asked.
 
 use super::{Applied, Change, Left, Undo};
+use pagewise_kernel::proc::image::Birth;
 use pagewise_kernel::{SysError, helper, title};
 use pagewise_model::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -19,7 +20,7 @@ const LATER: Nanos = Nanos::secs(600);
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     /// What a change would do, so that it can be undone without the helper too.
-    Plan { root: i32, change: Change },
+    Plan { root: Birth, change: Change },
     /// Do it.
     On,
     /// Undo it.

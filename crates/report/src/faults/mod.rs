@@ -20,7 +20,7 @@ use crate::table::{Align, Cell, Table};
 use account::account;
 use pagewise_model::fault::{
     Broken, Fault, FaultReport, FunctionTally, GroupTally, Interpreter, Names, Place, PlaceTally,
-    Site, SourceLine, Step, Tally,
+    Site, SourceLine, Step, Tally, UnnamedFile,
 };
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, Nanos};
@@ -158,12 +158,21 @@ fn circumstances(report: &FaultReport, page: &mut Document) {
             page.item("scripts", &text);
         }
     }
+    for unnamed in &report.unnamed_files {
+        page.item_tone("not named", &unnamed_text(unnamed), Tone::Warn);
+    }
     if let Some(exact) = &report.exact {
         exact::touches(exact, page);
     }
     if let Some(around) = report.fault_around.filter(|around| around.mapped_bytes.0 > 0) {
         page.item("fault-around", &exact::around(&around, report.exact.is_some()));
     }
+}
+
+/// A file whose functions are not named.
+#[must_use]
+pub fn unnamed_text(unnamed: &UnnamedFile) -> String {
+    format!("functions of {}: {}", unnamed.path, unnamed.why)
 }
 
 /// Whether an interpreter named its functions, or what lets it; of a process that was running already or of one

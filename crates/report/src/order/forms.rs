@@ -3,6 +3,7 @@
 //! or `.text.exit.f`. GCC puts the cold part `f.cold` in `.text.unlikely.f`.
 
 use pagewise_model::pieces::By;
+use std::collections::HashSet;
 use std::fmt::Write;
 use std::str::FromStr;
 
@@ -74,16 +75,15 @@ pub struct Placed {
     pub section: Option<String>,
 }
 
-/// What the linker reads.
+/// What the linker reads. Each name stands once, at its first place: there a linker puts all that has it, and
+/// some warn of the others.
 #[must_use]
 pub fn order_file(linker: Linker, by: By, order: &[Placed]) -> String {
-    let lines = |line: &dyn Fn(&Placed) -> String| -> String { order.iter().map(line).collect() };
+    let section = |one: &Placed| sections(by, one).into_iter().map(|(_, name)| name).collect();
     match linker {
-        Linker::Lld | Linker::Bolt | Linker::Msvc => lines(&|one| format!("{}\n", one.name)),
-        Linker::Apple => lines(&|one| format!("_{}\n", one.name)),
-        Linker::Gold => lines(&|one| {
-            sections(by, one).into_iter().fold(String::new(), |text, (_, name)| text + &name + "\n")
-        }),
+        Linker::Lld | Linker::Bolt | Linker::Msvc => lines(order, &|one| vec![one.name.clone()]),
+        Linker::Apple => lines(order, &|one| vec![format!("_{}", one.name)]),
+        Linker::Gold => lines(order, &section),
         Linker::Ld => outputs(by, order)
             .into_iter()
             .map(|(output, inside)| format!("{output} : {{\n{inside}}}\n"))
@@ -96,34 +96,34 @@ pub fn order_file(linker: Linker, by: By, order: &[Placed]) -> String {
                 )
             })
             .collect(),
-        Linker::MoldObjects => joined(by, order),
+        // A section each, which `ld -r` writes in this order. Parts of .eh_frame in several sections are more
+        // than mold reads.
+        Linker::MoldObjects => {
+            let own = |name: &String| format!("{name} 0 : {{ *({name}) }}");
+            let inside = lines(order, &|one| section(one).iter().map(own).collect());
+            format!("SECTIONS {{\n{inside}.eh_frame 0 : {{ *(.eh_frame) }}\n}}\n")
+        }
     }
 }
 
-/// A section each, which `ld -r` writes in this order.
-fn joined(by: By, order: &[Placed]) -> String {
-    let mut text = String::from("SECTIONS {\n");
-    for one in order {
-        for (_, name) in sections(by, one) {
-            let _infallible = writeln!(text, "{name} 0 : {{ *({name}) }}");
-        }
-    }
-    // Parts of it in several sections are more than mold reads.
-    text + ".eh_frame 0 : { *(.eh_frame) }\n}\n"
+fn lines(order: &[Placed], of: &dyn Fn(&Placed) -> Vec<String>) -> String {
+    let mut seen = HashSet::new();
+    let once = order.iter().flat_map(of).filter(|line| seen.insert(line.clone()));
+    once.fold(String::new(), |text, line| text + &line + "\n")
 }
 
 /// Output sections with what goes there, as in a linker script.
 fn outputs(by: By, order: &[Placed]) -> Vec<(&'static str, String)> {
     let mut outputs: Vec<(&'static str, String)> = Vec::new();
-    for one in order {
-        for (output, pattern) in patterns(by, one) {
-            let known = outputs.iter().position(|(name, _)| *name == output);
-            let at = known.unwrap_or_else(|| {
-                outputs.push((output, String::new()));
-                outputs.len() - 1
-            });
-            let _infallible = writeln!(outputs[at].1, "  {pattern}");
-        }
+    let mut seen = HashSet::new();
+    let all = order.iter().flat_map(|one| patterns(by, one));
+    for (output, pattern) in all.filter(|one| seen.insert(one.clone())) {
+        let known = outputs.iter().position(|(name, _)| *name == output);
+        let at = known.unwrap_or_else(|| {
+            outputs.push((output, String::new()));
+            outputs.len() - 1
+        });
+        let _infallible = writeln!(outputs[at].1, "  {pattern}");
     }
     outputs
 }
@@ -195,6 +195,24 @@ mod tests {
         let two = order(&["main", "_ZN1aE"]);
         assert_eq!(order_file(Linker::Lld, By::Function, &two), "main\n_ZN1aE\n");
         assert_eq!(order_file(Linker::Apple, By::Function, &two), "_main\n__ZN1aE\n");
+    }
+
+    #[test]
+    fn a_name_stands_once_in_every_form() {
+        let mut twice = order(&["f", "g", "f"]);
+        let within = |section: &str| Some(section.to_owned());
+        twice.push(Placed { name: "g".into(), section: within(".text.hot.g") });
+        for (by, linker) in [By::Function, By::Variable]
+            .into_iter()
+            .flat_map(|by| Linker::ALL.map(|linker| (by, linker)))
+        {
+            let text = order_file(linker, by, &twice);
+            let is_brace = |line: &&str| line.ends_with('{') || line.starts_with('}');
+            let names: Vec<&str> = text.lines().filter(|line| !is_brace(line)).collect();
+            let distinct: HashSet<&&str> = names.iter().collect();
+            assert!(names.len() >= 2 && names.len() == distinct.len(), "{linker:?} {text}");
+        }
+        assert_eq!(order_file(Linker::Lld, By::Function, &twice), "f\ng\n");
     }
 
     #[test]

@@ -178,6 +178,7 @@ pub(crate) fn report() -> FaultReport {
         fixed_addresses: false,
         page_forecasts: vec![],
         interpreters: vec![],
+        unnamed_files: vec![],
         by_phase: vec![
             group(Phase::Loader, code),
             group(Phase::Relocation, other),

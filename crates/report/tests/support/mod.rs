@@ -166,6 +166,7 @@ pub(crate) fn traced_look() -> Look {
             effects: vec![effect],
             files: Vec::new(),
             pattern: Fact::Known(pattern),
+            written: Vec::new(),
             footprint: Fact::Known(Footprint { probes: 8, new_pages_per_ms: 2100.0 }),
             descriptor_kinds: [("pipe".to_owned(), 2)].into(),
             ended: Ended::Exited(0),

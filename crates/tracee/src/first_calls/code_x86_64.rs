@@ -1,6 +1,7 @@
 //! What breakpoints are on x86-64.
 
 use crate::ptrace::Regs;
+use iced_x86::{Decoder, DecoderOptions, FlowControl};
 
 /// `int3`.
 pub(super) const BREAK: u8 = 0xcc;
@@ -14,6 +15,27 @@ const RETURNS_FROM_HANDLER: [&[u8]; 2] =
 pub(super) fn may_break(code: &[u8]) -> bool {
     code.first().is_some_and(|byte| *byte != BREAK)
         && !RETURNS_FROM_HANDLER.iter().any(|returns| code.starts_with(returns))
+}
+
+/// How many bytes of `code` are of a function that begins there: up to a return or jump, or all.
+pub(super) fn own_bytes(code: &[u8]) -> usize {
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    let ends = |flow| {
+        matches!(
+            flow,
+            FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch
+        )
+    };
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return code.len();
+        }
+        if ends(instruction.flow_control()) {
+            return decoder.position();
+        }
+    }
+    code.len()
 }
 
 /// Where the breakpoint is that a thread with these registers has met.
@@ -38,5 +60,14 @@ mod tests {
         assert!(!may_break(b""));
         assert!(!may_break(b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05\x90"));
         assert!(!may_break(b"\xb8\x0f\0\0\0\x0f\x05"));
+    }
+
+    #[test]
+    fn a_function_ends_with_its_return() {
+        assert_eq!(own_bytes(b"\xb8\x01\0\0\0\xc3\x66\x90"), 6);
+        assert_eq!(own_bytes(b"\xc3\x90\x90"), 1);
+        assert_eq!(own_bytes(b"\xff\xe0\x90"), 2);
+        assert_eq!(own_bytes(b"\x55\x48\x89\xe5"), 4);
+        assert_eq!(own_bytes(b""), 0);
     }
 }

@@ -1,7 +1,7 @@
-//! The seccomp filter that stops a tree where memory becomes code, where SIGTRAP is blocked or given an action,
+//! The seccomp filter that stops a tree where memory becomes code, where SIGTRAP may be blocked or given an action,
 //! and where CPUs are asked for or chosen. Pure.
 
-use crate::seccomp::{ARCHITECTURE, ARCHITECTURE_AT, NUMBER_AT, argument, give, jump, load};
+use crate::seccomp::{argument, begin, give, jump};
 use libc::{BPF_JEQ, BPF_JSET, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, sock_filter};
 
 /// How the lower half of an argument is compared.
@@ -10,6 +10,8 @@ enum Test {
     Is(u32),
     /// Any of these bits.
     Has(u32),
+    /// Not at all.
+    Any,
 }
 
 /// Code, by the protection of memory.
@@ -18,12 +20,13 @@ const CODE: Test = Test::Has(libc::PROT_EXEC as u32);
 const GIVEN: Test = Test::Has(u32::MAX);
 
 /// Calls that stop, and by which argument.
-const STOPS: [(i64, u32, Test); 7] = [
+const STOPS: [(i64, u32, Test); 8] = [
     (libc::SYS_mmap, 2, CODE),
     (libc::SYS_mprotect, 2, CODE),
     (libc::SYS_pkey_mprotect, 2, CODE),
     (libc::SYS_rt_sigaction, 0, Test::Is(libc::SIGTRAP as u32)),
     (libc::SYS_rt_sigprocmask, 1, GIVEN),
+    (libc::SYS_rt_sigreturn, 0, Test::Any),
     (libc::SYS_sched_setaffinity, 2, GIVEN),
     (libc::SYS_sched_getaffinity, 2, GIVEN),
 ];
@@ -31,14 +34,14 @@ const STOPS: [(i64, u32, Test); 7] = [
 /// A stop at each of these calls.
 pub(crate) fn filter() -> Vec<sock_filter> {
     let (allow, stop) = (give(SECCOMP_RET_ALLOW), give(SECCOMP_RET_TRACE));
-    let mut filter =
-        vec![load(ARCHITECTURE_AT), jump(BPF_JEQ, ARCHITECTURE, 1, 0), allow, load(NUMBER_AT)];
+    let mut filter = begin();
     for (number, at, test) in STOPS {
-        let (how, value) = match test {
-            Test::Is(value) => (BPF_JEQ, value),
-            Test::Has(bits) => (BPF_JSET, bits),
+        let if_so = |how, value| vec![argument(at), jump(how, value, 0, 1), stop, allow];
+        let matched = match test {
+            Test::Is(value) => if_so(BPF_JEQ, value),
+            Test::Has(bits) => if_so(BPF_JSET, bits),
+            Test::Any => vec![stop],
         };
-        let matched = [argument(at), jump(how, value, 0, 1), stop, allow];
         filter.push(jump(BPF_JEQ, number as u32, 0, matched.len() as u8));
         filter.extend(matched);
     }

@@ -11,7 +11,7 @@
 //! A breakpoint that is not ours is delivered to the program. Functions that begin with such a byte are left
 //! out, and so are those that unwinders read (returns from signal handlers).
 //!
-//! Not seen: functions that were inlined; programs of 32 bits; code that the program makes or unpacks
+//! Not seen: functions that were inlined; those of a byte or two (`ret`), of which a program's copy could not be told; programs of 32 bits; code that the program makes or unpacks
 //! itself. A program that reads its own code (a checksum over it) reads breakpoints. Programs that trace
 //! others cannot. Without rights the filter needs `no_new_privs`: a set-user-id program in the tree runs
 //! without its rights. Cost: a stop for each function, one for each mapping of code; times of such a run

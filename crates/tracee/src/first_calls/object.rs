@@ -1,6 +1,6 @@
 //! The functions of one file: where each begins, what is there, and whether it has been called.
 
-use super::code_x86_64::{BREAK, may_break};
+use super::code_x86_64::{BREAK, may_break, own_bytes};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -17,13 +17,25 @@ pub(super) struct Object {
     called: Vec<bool>,
     /// What follows that byte.
     rest: Vec<Rest>,
+    /// How much of that is the function's own, as far as it is kept.
+    own: Vec<u8>,
 }
 
 /// The bytes after the first one, filled up with breakpoints at the end of the code.
 type Rest = [u8; HEAD - 1];
 
-/// Fewer bytes than these do not tell a function.
-const LEAST_TELLING: usize = 6;
+/// Fewer bytes than these of a copy of a part, or of a whole function, do not tell it.
+const LEAST_OF_PART: usize = 6;
+const LEAST_OF_WHOLE: usize = 2;
+
+/// A function of which some code could be a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Copied {
+    /// How many bytes say so.
+    pub(super) bytes: usize,
+    /// Its first byte.
+    pub(super) first: u8,
+}
 
 impl Object {
     pub(super) fn new(path: PathBuf, mut starts: Vec<u64>) -> Self {
@@ -31,7 +43,8 @@ impl Object {
         starts.dedup();
         let (bytes, called) = (vec![BREAK; starts.len()], vec![false; starts.len()]);
         let rest = vec![[BREAK; HEAD - 1]; starts.len()];
-        Self { path, starts, bytes, called, rest }
+        let own = vec![0; starts.len()];
+        Self { path, starts, bytes, called, rest, own }
     }
 
     /// How many functions.
@@ -58,13 +71,19 @@ impl Object {
     }
 
     /// Puts breakpoints into `code`, which is the file's from `offset` on, at the functions of `places`
-    /// that have not been called yet; whether there is any.
+    /// that have not been called yet; whether there is any. A function whose copy could not be told from others has
+    /// none: a program may copy its code.
     pub(super) fn arm(&mut self, places: Range<usize>, offset: u64, code: &mut [u8]) -> bool {
         let mut is_armed = false;
         for place in places {
             let at = (self.starts[place] - offset) as usize;
             let head = at..code.len().min(at.saturating_add(HEAD));
             let Some(head) = code.get(head).filter(|head| may_break(head)) else { continue };
+            let own = own_bytes(head).saturating_sub(1);
+            if own < LEAST_OF_WHOLE {
+                continue;
+            }
+            self.own[place] = own as u8;
             self.bytes[place] = head[0];
             self.rest[place][..head.len() - 1].copy_from_slice(&head[1..]);
             if !self.called[place] {
@@ -75,22 +94,27 @@ impl Object {
         is_armed
     }
 
-    /// The first bytes of the functions of which `code` could be a copy, taken with breakpoints.
-    pub(super) fn copied(&self, code: &[u8; HEAD]) -> impl Iterator<Item = u8> {
-        let places = (0..self.starts.len()).filter(|place| self.is_copy(*place, code));
-        places.map(|place| self.bytes[place])
+    /// The functions of which `code` could be a copy, taken with breakpoints.
+    pub(super) fn copied(&self, code: &[u8; HEAD]) -> impl Iterator<Item = Copied> {
+        (0..self.starts.len()).filter_map(|place| {
+            let bytes = self.likeness(place, code)?;
+            Some(Copied { bytes, first: self.bytes[place] })
+        })
     }
 
-    /// Whether `code` looks like this function, or like it and what comes after.
-    fn is_copy(&self, place: usize, code: &[u8; HEAD]) -> bool {
-        let rest = &self.rest[place];
-        let next = self.starts.get(place + 1).map_or(u64::MAX, |next| *next);
-        let own = usize::try_from(next - self.starts[place] - 1).unwrap_or(usize::MAX);
-        [own.min(rest.len()), rest.len()].into_iter().any(|len| {
-            let mut both = rest[..len].iter().zip(&code[1..]);
-            let told = both.clone().filter(|(own, copy)| own == copy).count();
-            told >= LEAST_TELLING && both.all(|(own, copy)| own == copy || *copy == BREAK)
-        })
+    /// How many bytes say that `code` is a copy of this function and what comes after, or of the function alone.
+    fn likeness(&self, place: usize, code: &[u8; HEAD]) -> Option<usize> {
+        let (rest, copy) = (&self.rest[place], &code[1..]);
+        let is_same = |len: usize| {
+            rest[..len].iter().zip(copy).all(|(own, copy)| own == copy || *copy == BREAK)
+        };
+        let told =
+            |len: usize| rest[..len].iter().zip(copy).filter(|(own, copy)| own == copy).count();
+        let (whole, all) = (usize::from(self.own[place]), rest.len());
+        if is_same(all) && told(all) >= LEAST_OF_PART {
+            return Some(told(all));
+        }
+        (whole >= LEAST_OF_WHOLE && is_same(whole) && told(whole) == whole).then_some(whole)
     }
 
     /// Notes a call; whether it is the first.
@@ -105,20 +129,28 @@ mod tests {
 
     #[test]
     fn functions_are_armed_once_and_found_by_their_place() {
-        let mut object = Object::new("x".into(), vec![0x20, 0x10, 0x12, 0x20]);
-        assert_eq!((object.len(), object.within(0x11..0x20)), (3, 1..2));
+        let mut object = Object::new("x".into(), vec![0x20, 0x10, 0x12, 0x1a, 0x20, 0x28]);
+        assert_eq!((object.len(), object.within(0x11..0x20)), (5, 1..3));
         let mut code: [u8; 32] = std::array::from_fn(|at| 0x80 + at as u8);
         code[2] = BREAK;
+        // A return alone, and a whole function: `mov $1, %eax; ret`.
+        code[0x0a] = 0xc3;
+        code[0x18..0x1e].copy_from_slice(b"\xb8\x01\0\0\0\xc3");
         assert_eq!(object.at(0x10), None);
-        assert!(object.arm(0..3, 0x10, &mut code));
-        assert_eq!((code[0], code[2], code[0x10]), (BREAK, BREAK, BREAK));
+        assert!(object.arm(0..5, 0x10, &mut code));
+        let starts = [0, 2, 0xa, 0x10, 0x18].map(|at| code[at]);
+        assert_eq!(starts, [BREAK, BREAK, 0xc3, BREAK, BREAK]);
         assert_eq!(object.at(0x10), Some((0, 0x80)));
         assert_eq!(object.at(0x12), None, "that one was there before");
-        let copy = |code: [u8; HEAD]| object.copied(&code).collect::<Vec<_>>();
-        assert_eq!(copy(std::array::from_fn(|at| code[at])), [0x80]);
-        let alone = std::array::from_fn(|at| if at < 10 { code[at] } else { 0 });
-        assert!(copy(alone).is_empty(), "what comes after its two bytes is another's");
-        assert_eq!(copy(std::array::from_fn(|at| code[at + 16])), [0x90]);
+        assert_eq!(object.at(0x1a), None, "no copy of it could be told");
+        let copy = |code: [u8; HEAD]| {
+            object.copied(&code).map(|copied| (copied.bytes, copied.first)).collect::<Vec<_>>()
+        };
+        assert_eq!(copy(std::array::from_fn(|at| code[at])), [(15, 0x80)]);
+        let alone = std::array::from_fn(|at| if at < 5 { code[at] } else { 0 });
+        assert!(copy(alone).is_empty(), "a part of it, and few bytes");
+        let small = std::array::from_fn(|at| if at < 6 { code[at + 0x18] } else { 0x77 });
+        assert_eq!(copy(small), [(5, 0xb8)]);
         assert!(object.call(0) && !object.call(0));
         let mut code = [0x90; 16];
         assert!(!object.arm(0..1, 0x10, &mut code));

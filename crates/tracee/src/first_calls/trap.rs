@@ -2,16 +2,18 @@
 //!
 //! `int3` forces its signal (kernel/signal.c, `force_sig_info_to_task`): where the thread blocks it, or the
 //! process ignores it, the kernel unblocks it and sets its action back to the default, before a tracer is
-//! asked. So what a program sets is noted when it sets it, and put back after each breakpoint of ours: the
-//! mask by ptrace(2), the action by a call of the thread itself.
+//! asked: a stop at a breakpoint is too late to read them. So the mask is read from the kernel wherever it may have
+//! changed: at the beginning of a thread, at the exits of rt_sigprocmask(2) and rt_sigreturn(2), and at the beginning
+//! of each handler. The action is noted when it is set. After each breakpoint of ours both are put back: the mask
+//! by ptrace(2), the action by a call of the thread itself. A SIGTRAP that was pending, blocked, hides that of the
+//! breakpoint, is delivered in its place and goes back into its queue.
 //!
-//! Not seen: the mask that a handler runs with (`sa_mask`). SIGTRAP is unblocked there from the first
-//! breakpoint until the handler returns. Cost: a stop for each rt_sigprocmask(2).
+//! Cost: two stops for each rt_sigprocmask(2) and rt_sigreturn(2), one for each handler.
 
 use crate::borrowed_x86_64::{self, Borrowed};
 use crate::follow::Newborn;
 use crate::inject::Call;
-use crate::ptrace::{Regs, read_memory, read_u64, request, write_memory};
+use crate::ptrace::{Regs, read_memory, request, write_memory};
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::{maps, status};
 use std::collections::{HashMap, HashSet};
@@ -23,7 +25,7 @@ const ACTION_BYTES: usize = 32;
 /// Below the stack pointer, out of the way of what leaf functions keep there.
 const BELOW_STACK: u64 = 256;
 
-type Action = [u8; ACTION_BYTES];
+pub(super) type Action = [u8; ACTION_BYTES];
 
 const DEFAULT: Action = [0; ACTION_BYTES];
 
@@ -40,28 +42,26 @@ pub(super) struct Traps {
     actions: HashMap<i32, Action>,
     /// Threads that block it.
     blocked: HashSet<i32>,
+    /// Threads that stop at the beginning of a handler.
+    entering: HashSet<i32>,
 }
 
 impl Traps {
     /// Ignored signals and the mask of a process stay over an exec.
     pub(super) fn executed(&mut self, pid: i32) {
         self.actions.remove(&pid);
-        self.blocked.remove(&pid);
-        let Ok(status) = status::read(pid) else { return };
-        if status.ignored & TRAP != 0 {
+        self.look(pid);
+        if status::read(pid).is_ok_and(|status| status.ignored & TRAP != 0) {
             self.actions.insert(pid, ignore());
-        }
-        if status.blocked & TRAP != 0 {
-            self.blocked.insert(pid);
         }
     }
 
     pub(super) fn begin(&mut self, new: &Newborn) {
-        let Some(birth) = new.birth else { return };
-        if self.blocked.contains(&birth.thread) {
-            self.blocked.insert(new.tid);
-        }
-        if let Some(action) = self.actions.get(&birth.maker).copied() {
+        self.look(new.tid);
+        let action = new.birth.and_then(|birth| self.actions.get(&birth.maker).copied());
+        // One that is made with the default action of each signal (CLONE_CLEAR_SIGHAND) has none.
+        let keeps = || status::read(new.tid).is_ok_and(|s| (s.caught | s.ignored) & TRAP != 0);
+        if let Some(action) = action.filter(|_| keeps()) {
             self.actions.insert(new.pid, action);
         }
     }
@@ -69,33 +69,54 @@ impl Traps {
     pub(super) fn ended(&mut self, tid: i32) {
         self.actions.remove(&tid);
         self.blocked.remove(&tid);
+        self.entering.remove(&tid);
     }
 
-    /// rt_sigaction(2) of SIGTRAP is about to be made.
-    pub(super) fn sets_action(&mut self, pid: i32, regs: &Regs) {
+    /// Reads the mask of thread `tid`, which stands still where no breakpoint has changed it.
+    pub(super) fn look(&mut self, tid: i32) {
+        match request::get_sigmask(tid) {
+            Ok(mask) if mask & TRAP != 0 => self.blocked.insert(tid),
+            Ok(_) | Err(_) => self.blocked.remove(&tid),
+        };
+    }
+
+    pub(super) fn is_blocked(&self, tid: i32) -> bool {
+        self.blocked.contains(&tid)
+    }
+
+    /// The action that rt_sigaction(2) of SIGTRAP is about to set; `None` where it sets nothing.
+    pub(super) fn asked(pid: i32, regs: &Regs) -> Option<Action> {
         let mut action = DEFAULT;
-        if regs.rsi == 0 || read_memory(pid, regs.rsi, &mut action).ok() != Some(ACTION_BYTES) {
-            return;
-        }
+        let read = (regs.rsi != 0).then(|| read_memory(pid, regs.rsi, &mut action).ok())?;
+        (read == Some(ACTION_BYTES)).then_some(action)
+    }
+
+    /// It has been set.
+    pub(super) fn acted(&mut self, pid: i32, action: Action) {
         match action.first_chunk::<8>() {
             Some(handler) if u64::from_ne_bytes(*handler) != 0 => self.actions.insert(pid, action),
             _ => self.actions.remove(&pid),
         };
     }
 
-    /// rt_sigprocmask(2) is about to be made with a set.
-    pub(super) fn sets_mask(&mut self, tid: i32, regs: &Regs) {
-        let Ok(set) = read_u64(tid, regs.rsi) else { return };
-        let blocks = match regs.rdi as i32 {
-            libc::SIG_BLOCK if set & TRAP != 0 => true,
-            libc::SIG_UNBLOCK if set & TRAP != 0 => false,
-            libc::SIG_SETMASK => set & TRAP != 0,
-            _ => return,
-        };
-        match blocks {
-            true => self.blocked.insert(tid),
-            false => self.blocked.remove(&tid),
-        };
+    /// Whether thread `tid` has a handler for `signal`, which is about to be delivered; then it is to stop where
+    /// that begins.
+    pub(super) fn enters(&mut self, tid: i32, signal: i32) -> bool {
+        let has_handler = status::read(tid).is_ok_and(|s| s.caught & 1 << (signal - 1) != 0);
+        if has_handler {
+            self.entering.insert(tid);
+        }
+        has_handler
+    }
+
+    /// Whether a SIGTRAP with this code says that thread `tid` is at the beginning of a handler; takes note of
+    /// its mask there.
+    pub(super) fn entered(&mut self, tid: i32, code: i32) -> bool {
+        let is_there = self.entering.remove(&tid) && code == libc::SIGTRAP;
+        if is_there {
+            self.look(tid);
+        }
+        is_there
     }
 
     /// A signal of somebody else's is about to be delivered to process `pid`.
@@ -108,27 +129,38 @@ impl Traps {
     }
 
     /// Puts back for thread `tid` of process `pid`, which has met a breakpoint and stands at these
-    /// registers, what the kernel has changed by that.
-    pub(super) fn put_back(&self, tid: i32, pid: i32, regs: &Regs) -> Result<(), SysError> {
-        if self.blocked.contains(&tid) {
+    /// registers, what the kernel has changed by that. `pending` is the signal that was delivered in place of the
+    /// breakpoint's, or 0. The signal that the thread is to go on with.
+    pub(super) fn put_back(
+        &self,
+        tid: i32,
+        pid: i32,
+        regs: &Regs,
+        pending: i32,
+    ) -> Result<i32, SysError> {
+        if self.is_blocked(tid) {
             request::set_sigmask(tid, request::get_sigmask(tid)? | TRAP)?;
         }
-        let Some(action) = self.actions.get(&pid) else { return Ok(()) };
+        let Some(action) = self.actions.get(&pid) else { return Ok(pending) };
         let now = status::read(tid)?;
         if (now.caught | now.ignored) & TRAP != 0 {
-            return Ok(());
+            return Ok(pending);
         }
         let at = regs.rsp.wrapping_sub(BELOW_STACK) & !15;
         let mut before = DEFAULT;
-        read_memory(pid, at, &mut before)?;
+        if read_memory(pid, at, &mut before)? != before.len() {
+            return Ok(pending);
+        }
         let site = borrowed_x86_64::site(pid, &maps::read(pid)?);
         let borrowed = site.map(|site| Borrowed::new(tid, site)).transpose()?.flatten();
-        let Some(thread) = borrowed else { return Ok(()) };
+        let Some(thread) = borrowed else { return Ok(pending) };
         write_memory(pid, at, action)?;
         let set_bytes = size_of::<u64>() as u64;
         let args = [libc::SIGTRAP as u64, at, 0, set_bytes];
-        let done = thread.call(Call { name: "rt_sigaction", number: libc::SYS_rt_sigaction, args });
+        let call = Call { name: "rt_sigaction", number: libc::SYS_rt_sigaction, args };
+        thread.stands_before(pending);
+        let done = thread.call(call);
         write_memory(pid, at, &before)?;
-        done.map(drop)
+        done.map(|_| 0)
     }
 }

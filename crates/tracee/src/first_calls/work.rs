@@ -4,12 +4,14 @@ use super::code_x86_64::{BREAK, at, met};
 use super::object::{HEAD, Object};
 use super::pins::Pins;
 use super::space::{Region, Space};
-use super::trap::Traps;
+use super::trap::{Action, Traps};
 use super::{FindStarts, FirstCall, FirstCalls, Mapped};
 use crate::elf::{self, Key};
 use crate::follow::{Newborn, Work, ignore_gone};
+use crate::mapped_file;
 use crate::ptrace::{Regs, read_memory, request};
 use pagewise_kernel::clock;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::proc::maps::{self, Mapping};
 use pagewise_model::Nanos;
 use std::cell::RefCell;
@@ -37,6 +39,10 @@ pub(super) enum Call {
     Choose { thread: i32 },
     /// Asks for the CPUs of a thread that runs where we do.
     Ask,
+    /// Sets the action of SIGTRAP.
+    Act(Action),
+    /// May change which signals are blocked.
+    Mask,
 }
 
 /// Code of a file in memory.
@@ -102,23 +108,14 @@ impl<'a, 'b> Recorder<'a, 'b> {
             let inside = memory.start < mapping.end && mapping.start < memory.end;
             inside && mapping.is_file() && mapping.perms.exec && !mapping.perms.shared
         };
-        let exe = PathBuf::from(format!("/proc/{pid}/exe"));
-        let exe_inode = fs::metadata(&exe).map_or(0, |meta| meta.ino());
+        let key = |meta: &fs::Metadata| (meta.dev(), meta.ino());
+        let exe = fs::metadata(format!("/proc/{pid}/exe")).ok().as_ref().map(key);
         for mapping in maps.iter().filter(is_code) {
-            let inside = PathBuf::from(&mapping.path);
-            let is_executable = mapping.inode == exe_inode;
-            let open = match is_executable {
-                true => exe.clone(),
-                false => {
-                    let below = inside.strip_prefix("/").unwrap_or(&inside);
-                    Path::new(&format!("/proc/{pid}/root")).join(below)
-                }
-            };
-            if let Some(file) = open_regular(&open, Some(mapping.inode)) {
-                let memory = mapping.start..mapping.end;
-                let offset = mapping.offset;
-                what(self, Code { file: &file, path: &inside, is_executable, memory, offset });
-            }
+            let Ok(file) = mapped_file::open(pid, mapping) else { continue };
+            let is_executable = exe.is_some() && file.metadata().ok().as_ref().map(key) == exe;
+            let (memory, offset) = (mapping.start..mapping.end, mapping.offset);
+            let path = Path::new(&mapping.path);
+            what(self, Code { file: &file, path, is_executable, memory, offset });
         }
     }
 
@@ -188,7 +185,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
             return;
         }
         let link = PathBuf::from(format!("/proc/{pid}/fd/{}", regs.r8 as i32));
-        if let (Some(file), Ok(path)) = (open_regular(&link, None), fs::read_link(&link)) {
+        if let (Ok((file, _)), Ok(path)) = (open_regular(&link), fs::read_link(&link)) {
             let (file, path) = (&file, path.as_path());
             let code = Code { file, path, is_executable: false, memory, offset: regs.r9 };
             self.arm(&space, code);
@@ -205,10 +202,14 @@ impl<'a, 'b> Recorder<'a, 'b> {
         self.arm_all(pid, &memory);
     }
 
-    /// A thread has met a breakpoint; `None` where it is none of ours.
-    fn meet(&mut self, tid: i32, pid: i32) -> Option<()> {
+    /// A thread has met a breakpoint: the signal that it is to go on with; `None` where it is none of ours.
+    /// `pending` is the signal that was delivered in place of the breakpoint's, or 0.
+    fn meet(&mut self, tid: i32, pid: i32, pending: i32) -> Option<i32> {
         let regs = request::get_regs(tid).ok()?;
         let address = met(&regs);
+        if pending != 0 && !is_at_break(pid, &regs) {
+            return None;
+        }
         let space = self.space(pid)?;
         let place = space.borrow().find(address);
         let function = place.and_then(|(object, offset)| {
@@ -223,7 +224,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         space.borrow().write(address, &[byte]).ok()?;
         let regs = at(&regs, address);
         request::set_regs(tid, &regs).ok()?;
-        ignore_gone(self.traps.put_back(tid, pid, &regs));
+        let signal = self.traps.put_back(tid, pid, &regs, pending).unwrap_or(pending);
         if let Some((object, offset, place, _)) = function
             && self.objects[object].call(place)
         {
@@ -231,14 +232,16 @@ impl<'a, 'b> Recorder<'a, 'b> {
             let at_ns = Nanos(clock::now().0.saturating_sub(began.0));
             self.calls.push(FirstCall { object, offset, at_ns, pid });
         }
-        Some(())
+        Some(signal)
     }
 
     /// The byte that belongs at `address`, where the program has copied code with a breakpoint of ours.
     fn copied(&self, pid: i32, address: u64) -> Option<u8> {
         let mut code = [BREAK; HEAD];
         read_memory(pid, address, &mut code).ok()?;
-        let mut bytes = self.objects.iter().flat_map(|object| object.copied(&code));
+        let all = || self.objects.iter().flat_map(|object| object.copied(&code));
+        let likest = all().map(|copied| copied.bytes).max()?;
+        let mut bytes = all().filter(|copied| copied.bytes == likest).map(|copied| copied.first);
         let byte = bytes.next()?;
         // Of functions that look the same but for this byte, none is told.
         bytes.all(|other| other == byte).then_some(byte)
@@ -287,19 +290,17 @@ impl Work for Recorder<'_, '_> {
             libc::SYS_sched_getaffinity => {
                 self.pins.is_held(meant(&regs, tid)).then_some(Call::Ask)
             }
-            libc::SYS_rt_sigaction => {
-                self.traps.sets_action(pid, &regs);
-                None
-            }
-            libc::SYS_rt_sigprocmask => {
-                self.traps.sets_mask(tid, &regs);
-                None
-            }
+            libc::SYS_rt_sigaction => Traps::asked(pid, &regs).map(Call::Act),
+            libc::SYS_rt_sigprocmask | libc::SYS_rt_sigreturn => Some(Call::Mask),
             _ => None,
         }
     }
 
     fn left(&mut self, tid: i32, pid: i32, call: Call) {
+        if call == Call::Mask {
+            // What rt_sigreturn(2) leaves in the registers is no result.
+            return self.traps.look(tid);
+        }
         let Ok(regs) = request::get_regs(tid) else { return };
         if (-4095..0).contains(&(regs.rax as i64)) {
             return;
@@ -309,19 +310,37 @@ impl Work for Recorder<'_, '_> {
             Call::Protect => self.protected(pid, &regs),
             Call::Choose { thread } => self.pins.chosen(thread),
             Call::Ask => self.pins.answer(tid, &regs),
+            Call::Act(action) => self.traps.acted(pid, action),
+            Call::Mask => {}
         }
     }
 
     fn signalled(&mut self, tid: i32, pid: i32, signal: i32) -> i32 {
-        let is_break =
-            signal == libc::SIGTRAP && request::signal_code(tid).is_ok_and(|c| c == FROM_KERNEL);
-        if is_break && self.meet(tid, pid).is_some() {
+        let Some(code) =
+            (signal == libc::SIGTRAP).then(|| request::signal_code(tid).ok()).flatten()
+        else {
+            return signal;
+        };
+        if self.traps.entered(tid, code) {
             return 0;
         }
-        if signal == libc::SIGTRAP {
-            self.traps.delivered(pid);
+        // One that a process sent and that was pending hides that of a breakpoint.
+        let pending = match code {
+            FROM_KERNEL => Some(0),
+            ..=0 => Some(signal),
+            _ => None,
+        };
+        if let Some(next) = pending.and_then(|pending| self.meet(tid, pid, pending)) {
+            return next;
         }
+        self.traps.delivered(pid);
         signal
+    }
+
+    fn stops_in_handler(&mut self, tid: i32, signal: i32) -> bool {
+        // One that is blocked goes back into its queue.
+        let waits = signal == libc::SIGTRAP && self.traps.is_blocked(tid);
+        !waits && self.traps.enters(tid, signal)
     }
 
     fn ended(&mut self, tid: i32) {
@@ -331,18 +350,18 @@ impl Work for Recorder<'_, '_> {
     }
 }
 
+/// Whether a thread that has been sent a SIGTRAP has executed a breakpoint: it is in no call, and there is one
+/// before it.
+fn is_at_break(pid: i32, regs: &Regs) -> bool {
+    let mut byte = [0];
+    let is_in_call = regs.orig_rax as i64 >= 0;
+    !is_in_call && read_memory(pid, met(regs), &mut byte).is_ok() && byte == [BREAK]
+}
+
 /// The thread that a call on CPUs means, by its first argument.
 fn meant(regs: &Regs, caller: i32) -> i32 {
     match regs.rdi as i32 {
         0 => caller,
         other => other,
     }
-}
-
-/// A regular file; where an inode is given, this one.
-fn open_regular(path: &Path, inode: Option<u64>) -> Option<File> {
-    // Opening anything else could have effects.
-    let meta = fs::metadata(path).ok()?;
-    let is_meant = meta.is_file() && inode.is_none_or(|inode| inode == meta.ino());
-    is_meant.then(|| File::open(path).ok()).flatten()
 }

@@ -22,15 +22,14 @@ mod file;
 #[cfg(target_arch = "x86_64")]
 use code_x86_64 as code;
 
-use crate::elf;
+use crate::{elf, mapped_file};
 use file::Seen;
 use pagewise_kernel::SysError;
 use pagewise_kernel::proc::maps::{self, Mapping};
+use pagewise_model::fault::event::FileId;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::File;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -93,11 +92,12 @@ impl Files {
         // In the middle of an exec a process has no code yet.
         let mut answer = Answer { lender: None, took_long: code.is_empty() };
         let mut is_static = !code.is_empty();
-        for (inode, path) in code {
-            let file = open(pid, inode, path);
+        for (id, mapping) in code {
+            let path = Path::new(&mapping.path);
+            let file = mapped_file::open(pid, mapping).ok();
             let Some(seen) = file.and_then(|file| self.look(&file, &mut answer.took_long)) else {
                 // Unless it called exec meanwhile, and is another program.
-                if code_files(&maps::read(pid)?).contains_key(&inode) {
+                if code_files(&maps::read(pid)?).contains_key(&id) {
                     answer.lender = Some((path.to_owned(), Why::Unreadable));
                 }
                 answer.took_long = true;
@@ -137,8 +137,8 @@ pub fn deep_opener_of(pid: i32) -> Option<PathBuf> {
     let code = code_files(&mappings);
     let opener = code
         .into_iter()
-        .find(|(inode, path)| open(pid, *inode, path).is_some_and(|file| opens_deep(&file)));
-    opener.map(|(_, path)| path.to_owned())
+        .find(|(_, mapping)| mapped_file::open(pid, mapping).is_ok_and(|file| opens_deep(&file)));
+    opener.map(|(_, mapping)| PathBuf::from(&mapping.path))
 }
 
 /// Whether this file opens libraries so.
@@ -161,9 +161,9 @@ fn opens_deep(file: &File) -> bool {
 }
 
 /// Files with executable mappings, each once.
-fn code_files(mappings: &[Mapping]) -> BTreeMap<u64, &Path> {
+fn code_files(mappings: &[Mapping]) -> BTreeMap<FileId, &Mapping> {
     let executed = mappings.iter().filter(|m| m.perms.exec && m.is_file());
-    executed.map(|m| (m.inode, Path::new(&m.path))).collect()
+    executed.map(|m| (mapped_file::id_of(m), m)).collect()
 }
 
 /// Code that no file has.
@@ -173,15 +173,6 @@ fn is_made(mapping: &Mapping) -> bool {
 
 fn exe(pid: i32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/exe"))
-}
-
-/// The file of a mapping as the process sees it; none where it is another one by now. The device is not
-/// compared: some file systems show another one in mappings than of the file.
-fn open(pid: i32, inode: u64, path: &Path) -> Option<File> {
-    let rooted = [format!("/proc/{pid}/root").as_bytes(), path.as_os_str().as_bytes()].concat();
-    let ways = [PathBuf::from(std::ffi::OsString::from_vec(rooted)), exe(pid)];
-    let is_it = |file: &File| file.metadata().is_ok_and(|meta| meta.ino() == inode);
-    ways.iter().filter_map(|way| File::open(way).ok()).find(is_it)
 }
 
 #[cfg(test)]

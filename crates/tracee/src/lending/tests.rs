@@ -96,6 +96,5 @@ fn what_is_no_program_of_this_machine_is_not_understood() {
     std::fs::write(&path, b"\x7fELF\x01\x01 and so on").unwrap();
     assert_eq!(why(&path), Some(Why::Foreign));
     let mut seen = false;
-    assert!(open(std::process::id() as i32, 1, &path).is_none(), "another inode");
     assert!(Files::default().look(&File::open(&path).unwrap(), &mut seen).is_some() && seen);
 }

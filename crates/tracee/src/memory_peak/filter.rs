@@ -1,6 +1,6 @@
 //! The seccomp filter that stops a tree where memory of no file is mapped, and before much of it is given back. Pure.
 
-use crate::seccomp::{ARCHITECTURE, ARCHITECTURE_AT, NUMBER_AT, argument, give, jump, load};
+use crate::seccomp::{argument, begin, give, jump};
 use libc::{BPF_JEQ, BPF_JGE, BPF_JSET, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, sock_filter};
 use pagewise_model::Bytes;
 
@@ -17,11 +17,8 @@ pub(crate) fn filter() -> Vec<sock_filter> {
         let lower = argument(LENGTH);
         sock_filter { k: lower.k + 4, ..lower }
     };
-    vec![
-        load(ARCHITECTURE_AT),
-        jump(BPF_JEQ, ARCHITECTURE, 1, 0),
-        allow,
-        load(NUMBER_AT),
+    let mut filter = begin();
+    filter.extend([
         jump(BPF_JEQ, libc::SYS_mremap as u32, 1, 0),
         jump(BPF_JEQ, libc::SYS_brk as u32, 0, 1),
         stop,
@@ -38,12 +35,14 @@ pub(crate) fn filter() -> Vec<sock_filter> {
         jump(BPF_JGE, LEAST.0 as u32, 0, 1),
         stop,
         allow,
-    ]
+    ]);
+    filter
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seccomp::ARCHITECTURE;
 
     /// What the filter says to a call: runs it as the kernel would.
     fn verdict(number: i64, arguments: [u64; 6]) -> u32 {
@@ -87,5 +86,7 @@ mod tests {
             assert!(!stops(call, of(LEAST.0 - 1)));
         }
         assert!(!stops(libc::SYS_read, of(1 << 32)));
+        assert!(stops(libc::SYS_clone3, [0; 6]) && !stops(libc::SYS_clone, [0x11; 6]));
+        assert!(stops(libc::SYS_clone, [libc::CLONE_UNTRACED as u64 | 0x11, 0, 0, 0, 0, 0]));
     }
 }

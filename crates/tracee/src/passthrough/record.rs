@@ -50,6 +50,7 @@ pub fn record_through(
         true => spawn(launch, before, reads)?,
         false => launch::spawn_with(launch, &[], before)?,
     };
+    caught.spare(Some(recorder.pid()));
     recorder.attach(child.pid(), wanted)?;
     let lived = match wanted.exact {
         true => live_traced(child, &mut caught)?,

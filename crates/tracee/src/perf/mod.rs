@@ -38,6 +38,7 @@ pub use sampling::Sampling;
 pub use walks::WalkCounters;
 
 use crate::glibc;
+use crate::mapped_file::MappedFiles;
 use pagewise_model::Fact;
 use pagewise_model::look::{Samples, UserSamples, WalkCounts};
 use pagewise_model::profile::StackSamples;
@@ -47,6 +48,7 @@ use std::ops::Range;
 /// What is attached to one program.
 #[derive(Debug)]
 pub struct Observers {
+    files: MappedFiles,
     samples: Fact<Sampling>,
     profile: Fact<Profiling>,
     user: Fact<Profiling>,
@@ -68,13 +70,21 @@ pub struct Observed {
 
 impl Observers {
     /// Attaches what `observe` asks for to `pid`, which must not have executed its program yet; a profile has the
-    /// stacks that `walker` walks.
+    /// stacks that `walker` walks, and its code is opened in `files`.
     #[must_use]
-    pub fn attach(pid: i32, observe: &crate::launch::Observe, walker: Option<Walker>) -> Self {
+    pub fn attach(
+        pid: i32,
+        observe: &crate::launch::Observe,
+        files: &MappedFiles,
+        walker: Option<Walker>,
+    ) -> Self {
+        let profile = || Profiling::attach(pid, files, walker);
+        let user = || Profiling::attach_to_user_mode(pid, files);
         Self {
+            files: files.clone(),
             samples: if observe.samples { Sampling::attach(pid) } else { not_asked() },
-            profile: if observe.profile { Profiling::attach(pid, walker) } else { not_asked() },
-            user: if observe.user { Profiling::attach_to_user_mode(pid) } else { not_asked() },
+            profile: if observe.profile { profile() } else { not_asked() },
+            user: if observe.user { user() } else { not_asked() },
             walks: if observe.walks { WalkCounters::attach(pid) } else { not_asked() },
         }
     }
@@ -85,21 +95,25 @@ impl Observers {
         Observed {
             samples: self.samples.and_then(Sampling::finish),
             profile: self.profile.and_then(Profiling::finish),
-            user: self.user.and_then(Profiling::finish).map(|all| user_samples(&all)),
+            user: self.user.and_then(Profiling::finish).map(|all| user_samples(&all, &self.files)),
             walks: self.walks.and_then(WalkCounters::finish),
         }
     }
 }
 
-/// How many of these samples are in user mode, and how many of them hit the code of glibc's allocator.
+/// How many of these samples are in user mode, and how many of them hit the code of glibc's allocator in one of
+/// `files`.
 #[must_use]
-pub fn user_samples(all: &StackSamples) -> UserSamples {
+pub fn user_samples(all: &StackSamples, files: &MappedFiles) -> UserSamples {
     let mut code: HashMap<&str, Option<Range<u64>>> = HashMap::new();
     let mut counted = UserSamples::default();
     for stack in all.stacks.iter().filter(|stack| stack.kernel.is_empty()) {
         counted.all += stack.count;
         let Some(leaf) = stack.user.first() else { continue };
-        let range = code.entry(&*leaf.path).or_insert_with(|| glibc::malloc_code(&leaf.path));
+        let range = code.entry(&*leaf.path).or_insert_with(|| {
+            let file = files.file(&leaf.path)?;
+            glibc::malloc_code(&leaf.path, &file)
+        });
         if range.as_ref().is_some_and(|range| range.contains(&leaf.offset_bytes.0)) {
             counted.malloc += stack.count;
         }

@@ -8,6 +8,7 @@
 //! it (`PTRACE_MODE_READ_REALCREDS`), which `ptrace_scope` does not narrow. Cost to it: some 5 us of
 //! interrupts per thread, event and CPU, once.
 
+use crate::mapped_file::id_of;
 use pagewise_kernel::SysError;
 use pagewise_kernel::proc::{maps, tree};
 use pagewise_model::Bytes;
@@ -60,6 +61,7 @@ pub(super) fn mapped(pid: i32) -> impl Iterator<Item = Map> {
         offset_bytes: Bytes(mapping.offset),
         is_executable: mapping.perms.exec,
         is_shared: mapping.perms.shared,
+        file: mapping.is_file().then(|| id_of(&mapping)),
         path: mapping.path.to_string_lossy().into_owned(),
     })
 }

@@ -6,7 +6,7 @@
 use super::streams::Streams;
 use super::words::{halves, word};
 use pagewise_kernel::perf::bindings as b;
-use pagewise_model::fault::event::Map;
+use pagewise_model::fault::event::{FileId, Map};
 use pagewise_model::{Bytes, Nanos};
 
 /// Thread, time, number of the event.
@@ -79,6 +79,8 @@ pub(super) fn read<K: Copy>(
 #[must_use]
 pub fn mapping(body: &[u8]) -> Option<Map> {
     let (protection, flags) = halves(word(body, 56)?);
+    let (major, minor) = halves(word(body, 32)?);
+    let id = |inode| FileId { major: major as u32, minor: minor as u32, inode };
     Some(Map {
         pid: halves(word(body, 0)?).0,
         start_address: word(body, 8)?,
@@ -87,6 +89,7 @@ pub fn mapping(body: &[u8]) -> Option<Map> {
         is_executable: protection & libc::PROT_EXEC != 0,
         is_shared: flags & libc::MAP_SHARED != 0,
         path: name(body, 64)?,
+        file: Some(word(body, 40)?).filter(|inode| *inode != 0).map(id),
     })
 }
 

@@ -160,6 +160,7 @@ mod tests {
             is_executable: true,
             is_shared: false,
             path: path.to_owned(),
+            file: None,
         }
     }
 

@@ -15,6 +15,9 @@ use std::mem::MaybeUninit;
 /// The register set of the extended state of x86, from `<elf.h>`.
 const NT_X86_XSTATE: usize = 0x202;
 
+/// No processor has more: beyond it a full buffer is taken as it is.
+const MOST_XSTATE: usize = 1 << 20;
+
 /// The type of a request in the header of the C library.
 #[cfg(target_env = "musl")]
 type Request = c_int;
@@ -155,12 +158,18 @@ pub fn set_regs(tid: i32, regs: &Regs) -> Result<(), SysError> {
 /// # Errors
 /// ENODEV on a processor without XSAVE, ESRCH when it is gone or not stopped.
 pub fn get_xstate(tid: i32) -> Result<Vec<u8>, SysError> {
-    let mut state = vec![0_u8; 16 << 10];
-    let mut iov = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
-    let data = (&raw mut iov).cast();
-    ptrace("PTRACE_GETREGSET", libc::PTRACE_GETREGSET as Request, tid, NT_X86_XSTATE, data)?;
-    state.truncate(iov.iov_len);
-    Ok(state)
+    let mut state = vec![0_u8; 1 << 10];
+    loop {
+        let mut iov = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
+        let data = (&raw mut iov).cast();
+        ptrace("PTRACE_GETREGSET", libc::PTRACE_GETREGSET as Request, tid, NT_X86_XSTATE, data)?;
+        // A buffer that is full may hold a part: the kernel cuts without a word.
+        if iov.iov_len < state.len() || state.len() >= MOST_XSTATE {
+            state.truncate(iov.iov_len);
+            return Ok(state);
+        }
+        state.resize(2 * state.len(), 0);
+    }
 }
 
 /// The signal mask that is in force when the current call is over.
@@ -431,6 +440,29 @@ fn is_own_child(tid: i32) -> bool {
 mod tests {
     use super::*;
     use crate::waiting;
+
+    #[test]
+    fn the_extended_state_is_whole() {
+        let Some((mut child, pid)) = waiting::seized_cat("the_extended_state_is_whole") else {
+            return;
+        };
+        interrupt(pid).unwrap();
+        assert_eq!(wait_stop(pid).unwrap(), Stop::Interrupted);
+        match get_xstate(pid) {
+            Ok(state) => {
+                let mut room = vec![0_u8; MOST_XSTATE];
+                let mut iov =
+                    libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+                let data = (&raw mut iov).cast();
+                let request = libc::PTRACE_GETREGSET as Request;
+                ptrace("PTRACE_GETREGSET", request, pid, NT_X86_XSTATE, data).unwrap();
+                assert_eq!(state, room[..iov.iov_len]);
+            }
+            Err(error) => assert_eq!(error.errno(), Some(libc::ENODEV)),
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn the_end_of_a_child_is_left_for_its_parent() {

@@ -56,7 +56,7 @@ impl Recorder {
     }
 
     /// Process id of the recorder.
-    fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> i32 {
         // Process ids of Linux are below 2^22.
         i32::try_from(self.child.id()).unwrap_or(0)
     }

@@ -164,6 +164,7 @@ mod tests {
             is_executable,
             is_shared: false,
             path: path.to_owned(),
+            file: None,
         };
         Event { at_ns: Nanos(0), what: What::Map(map) }
     }

@@ -1,7 +1,7 @@
 //! The seccomp filter that stops a tree where a file is mapped or a mapping moves, and where it is read. Pure.
 
 use super::reads::CALLS;
-use crate::seccomp::{ARCHITECTURE, ARCHITECTURE_AT, NUMBER_AT, argument, give, jump, load};
+use crate::seccomp::{argument, begin, give, jump};
 use libc::{BPF_JEQ, BPF_JSET, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, sock_filter};
 
 /// Which argument of mmap(2) holds its flags.
@@ -10,8 +10,7 @@ const FLAGS: u32 = 3;
 /// A stop at mmap(2) of anything but anonymous memory, at mremap(2), and with `reads` at each read.
 pub(crate) fn filter(reads: bool) -> Vec<sock_filter> {
     let (allow, stop) = (give(SECCOMP_RET_ALLOW), give(SECCOMP_RET_TRACE));
-    let mut filter =
-        vec![load(ARCHITECTURE_AT), jump(BPF_JEQ, ARCHITECTURE, 1, 0), allow, load(NUMBER_AT)];
+    let mut filter = begin();
     let stops = CALLS.iter().filter(|_| reads).chain([&libc::SYS_mremap]);
     filter.extend(stops.flat_map(|number| [jump(BPF_JEQ, *number as u32, 0, 1), stop]));
     filter.extend([

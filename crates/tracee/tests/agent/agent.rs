@@ -5,7 +5,7 @@ use pagewise_model::Fact;
 use pagewise_model::look::{SideEffect, Traced};
 use pagewise_model::plan::Watch;
 use pagewise_model::units::Nanos;
-use pagewise_tracee::launch::Launch;
+use pagewise_tracee::launch::{Launch, Sink};
 use pagewise_tracee::passthrough;
 use pagewise_tracee::pipes::{self, Ledger};
 use pagewise_tracee::recorder::RecordError;
@@ -101,6 +101,7 @@ fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> 
         effects: scratch.iter().map(effect).collect(),
         files: Vec::new(),
         pattern: Fact::missing("not stepped"),
+        written: Vec::new(),
         footprint: Fact::missing("not followed"),
         descriptor_kinds: kinds.collect::<BTreeMap<_, _>>(),
         ended,
@@ -144,7 +145,8 @@ fn front(args: Vec<OsString>) -> Result<(), Box<dyn std::error::Error>> {
     let mut supervisor = Supervisor::start(&std::env::current_exe()?, &["supervise"])?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "supervisor {}", supervisor.pid())?;
-    match supervisor.run(&Launch::experiment(args), &|| false) {
+    let launch = Launch { stderr: Sink::Inherit, ..Launch::experiment(args) };
+    match supervisor.run(&launch, &|| false) {
         Ok(finished) => writeln!(out, "ended {}", finished.usage.ended)?,
         Err(SuperviseError::Died { how, killed, .. }) => writeln!(out, "died {how}; {killed}")?,
         Err(error) => writeln!(out, "error {error}")?,

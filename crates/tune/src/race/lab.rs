@@ -1,5 +1,6 @@
 //! What the engine asks of the outside world: run an arm, tell the time, read the weather.
 
+use super::Clock;
 use crate::world::Arm;
 use pagewise_model::Nanos;
 use pagewise_model::trial::{Point, Ratio};
@@ -52,22 +53,17 @@ impl std::fmt::Debug for Progress<'_> {
 
 /// Runs arms. Everything the engine sees of the world comes through here, so that an experiment
 /// can be simulated.
-pub trait Lab {
+pub trait Lab: Clock {
     /// Prepares the machine (memory that the host has ready), runs `arm` once in a fresh process
-    /// and reports what it used. The engine names the point.
+    /// and reports what it used, with the counters of all `arms` in a run of the control. The race names the
+    /// point.
     ///
     /// # Errors
     /// [`RunFailure`]; a program that ran and failed is a point with its exit status instead.
-    fn run(&mut self, arm: &Arm) -> Result<Point, RunFailure>;
+    fn run(&mut self, arm: &Arm, arms: &[Arm]) -> Result<Point, RunFailure>;
 
     /// Reads the totals.
     fn weather(&mut self) -> WeatherMark;
-
-    /// Time of a monotonic clock.
-    fn now(&self) -> Nanos;
-
-    /// The user asked to stop.
-    fn interrupted(&self) -> bool;
 
     /// Told before each run.
     fn progress(&mut self, progress: &Progress<'_>);
@@ -76,11 +72,11 @@ pub trait Lab {
     /// host took to give memory back.
     fn host_ns(&mut self, point: &Point) -> Nanos;
 
-    /// The arm that does what all of these do, if they go together.
+    /// The arm that does what all of `apart` do, if they go together. `arms` are all that race.
     ///
     /// # Errors
     /// [`RunFailure`] when what was tried for it could not be; `Failed` leaves the combination out.
-    fn combine(&mut self, arms: &[&Arm]) -> Result<Option<Arm>, RunFailure>;
+    fn combine(&mut self, apart: &[&Arm], arms: &[Arm]) -> Result<Option<Arm>, RunFailure>;
 
     /// Holds what an arm puts out against the control's, before its gain is reported; why it is
     /// rejected, if it differs.

@@ -1,24 +1,176 @@
 //! Controlled experiments: which of several arms is faster than the control, and how sure is that?
 //!
-//! The engine runs nothing itself. A [`Lab`] runs an arm once and reads the clock; a [`Plan`] names the
-//! arms, the time left and the seed; [`run`] returns the
-//! [`Experiment`](pagewise_model::trial::Experiment) with a verdict on each arm.
+//! There is one race for programs, services and running processes. The [`Policy`] plans a block; a [`Subject`]
+//! runs it and gives back what it saw; [`drive`] repeats that until the policy has its answer or the time is
+//! over. A race may be stopped at any moment and continued from its blocks.
 //!
-//! A point is one fresh run. Arms *race*: each block runs the control and every arm that may still be
-//! the best, in random order, and all runs count ([`pagewise_judge::race`]). The race
-//! ends when the best arm is proven, when no arm can gain what is worth having, or when the time is over;
-//! it may be stopped at any moment and continued from its blocks.
+//! The race itself runs nothing and reads no clock. Of programs, a [`Lab`] runs an arm once ([`run`]).
 //!
 //! Not seen: an effect that lasts beyond the run that caused it (the next run of another arm
 //! pays for it); the random order turns that into noise, not into bias.
 
-mod evidence;
 mod lab;
 mod plan;
-mod races;
-mod runner;
-mod schedule;
+mod programs;
 
 pub use lab::{Lab, Progress, RunFailure, WeatherMark};
-pub use plan::{Goal, Plan, default_budget};
-pub use schedule::run;
+pub use pagewise_judge::race::{Goal, Terms};
+pub use plan::{Plan, default_budget};
+pub use programs::run;
+
+use pagewise_judge::race::{Block, Entrant, Halt, Policy, Room};
+use pagewise_model::Nanos;
+
+/// The time may be overrun by this part of the whole budget, where a block is to be finished.
+const OVERRUN: u64 = 10;
+
+/// The time of a race, by the clock of its subject.
+#[derive(Debug, Clone, Copy)]
+pub struct Time {
+    pub started: Nanos,
+    /// Time for the whole session.
+    pub budget: Nanos,
+    /// What of it was left at the start.
+    pub left: Nanos,
+}
+
+impl Time {
+    /// Time left before `overrun` beyond the time is used up as well.
+    fn left(&self, now: Nanos, overrun: u64) -> u64 {
+        let spent = now.0.saturating_sub(self.started.0);
+        self.left.0.saturating_add(overrun).saturating_sub(spent)
+    }
+
+    pub(crate) fn left_ns(&self, now: Nanos) -> u64 {
+        self.left(now, 0)
+    }
+
+    /// Stops when the time and a tenth of the budget are over.
+    pub(crate) fn check(&self, now: Nanos) -> Result<(), Halt> {
+        if self.left(now, self.budget.0 / OVERRUN) == 0 { Err(Halt::Budget) } else { Ok(()) }
+    }
+}
+
+/// What a subject did when it was asked for a block.
+#[derive(Debug)]
+pub struct BlockRun {
+    /// None where nothing was seen.
+    pub block: Option<Block>,
+    /// Arms that are not to be run again, and why.
+    pub failed: Vec<(usize, String)>,
+    /// Whether the race may go on.
+    pub end: Result<(), Halt>,
+}
+
+/// The clock of whoever runs something, and the user beside it.
+pub trait Clock {
+    /// Time of a monotonic clock.
+    fn now(&self) -> Nanos;
+    /// The user asked to stop.
+    fn interrupted(&self) -> bool;
+}
+
+/// What is compared: a program that ends, a server that is started for each pair, or a process that runs.
+pub trait Subject: Clock {
+    /// Runs the arms of these numbers, none for the control, in this order or side by side.
+    fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun;
+    /// What one run of an arm takes, or of the control; of a pair, what both sides take.
+    fn cost_ns(&self, arm: Option<usize>) -> u64;
+    /// Compares what an arm puts out with what the control does; why it is rejected, if they differ.
+    ///
+    /// # Errors
+    /// [`RunFailure`] when it could not be compared.
+    fn compare_output(&mut self, _arm: usize) -> Result<Option<String>, RunFailure> {
+        Ok(None)
+    }
+    /// Makes the arm that does what all of these do, if they go together.
+    ///
+    /// # Errors
+    /// [`RunFailure`] when what was tried for it could not be; `Failed` leaves the combination out.
+    fn combine(&mut self, _arms: &[usize]) -> Result<Option<Entrant>, RunFailure> {
+        Ok(None)
+    }
+}
+
+/// Races until the answer is clear; what halts it before. `compare_runs` is what comparing a first output takes.
+pub fn drive(
+    subject: &mut dyn Subject,
+    policy: &mut Policy,
+    time: &Time,
+    compare_runs: u32,
+) -> Result<(), Halt> {
+    // What an earlier session found likely.
+    compare_outputs(subject, policy)?;
+    // Who continues a session that has its answer asks for more.
+    let mut asks_more = !policy.blocks().is_empty();
+    while asks_more || !policy.is_decided() {
+        asks_more = false;
+        check(subject, time)?;
+        let order = {
+            let now = subject.now();
+            let cost_ns = |arm| subject.cost_ns(arm);
+            let room = Room {
+                left_ns: time.left_ns(now),
+                // Half of the overrun is for the estimate of a block, half for a last block.
+                block_ns: time.left(now, time.budget.0 / (2 * OVERRUN)),
+                cost_ns: &cost_ns,
+                compare_runs,
+            };
+            policy.next_block(&room).ok_or(Halt::Budget)?
+        };
+        let done = subject.run(&order, policy, time);
+        done.failed.into_iter().for_each(|(arm, why)| policy.fail(arm, why));
+        if let Some(block) = done.block {
+            policy.add(block);
+        }
+        done.end?;
+        compare_outputs(subject, policy)?;
+        combine(subject, policy)?;
+    }
+    Ok(())
+}
+
+/// Stops for the user and when the time is over.
+fn check(subject: &(impl Clock + ?Sized), time: &Time) -> Result<(), Halt> {
+    if subject.interrupted() {
+        return Err(Halt::Interrupted);
+    }
+    time.check(subject.now())
+}
+
+/// Has the outputs of arms compared that are likely to gain.
+fn compare_outputs(subject: &mut dyn Subject, policy: &mut Policy) -> Result<(), Halt> {
+    for arm in policy.to_compare() {
+        let differs = match subject.compare_output(arm) {
+            Ok(why) => why,
+            Err(RunFailure::Failed(why)) => {
+                Some(format!("its output could not be compared: {why}"))
+            }
+            Err(other) => return Err(ours(other)),
+        };
+        policy.compared(arm, differs);
+    }
+    Ok(())
+}
+
+/// Lets combinations of the arms that gain most join.
+fn combine(subject: &mut dyn Subject, policy: &mut Policy) -> Result<(), Halt> {
+    for arms in policy.to_combine() {
+        match subject.combine(&arms) {
+            Ok(Some(entrant)) => policy.join(entrant),
+            Ok(None) | Err(RunFailure::Failed(_)) => {}
+            Err(other) => return Err(ours(other)),
+        }
+    }
+    Ok(())
+}
+
+/// What a failure that is not the arm's makes of the experiment.
+fn ours(failure: RunFailure) -> Halt {
+    match failure {
+        RunFailure::Interrupted => Halt::Interrupted,
+        RunFailure::Failed(why) | RunFailure::Broken(why) => {
+            Halt::Control(format!("the experiment could not continue: {why}"))
+        }
+    }
+}

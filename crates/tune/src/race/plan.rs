@@ -1,6 +1,7 @@
 //! What an experiment is to do.
 
 use crate::world::Arm;
+use pagewise_judge::race::Goal;
 use pagewise_model::Nanos;
 use pagewise_model::guard::Guard;
 use pagewise_model::trial::{Block, Quantity};
@@ -9,20 +10,6 @@ use pagewise_model::trial::{Block, Quantity};
 const DEFAULT_BUDGET: Nanos = Nanos::secs(60);
 /// So many runs.
 const DEFAULT_RUNS: u64 = 40;
-
-/// When an experiment has its answer.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Goal {
-    /// The best arm is proven, or none can gain what is worth having; the best go together as arms of
-    /// their own.
-    Gain,
-    /// Each arm is proven faster or slower, or differs by little at most.
-    Difference,
-    /// Whether each arm takes at most this share of time more than the control.
-    LossAtMost(f64),
-    /// The control and every arm have run so often, whatever is known by then.
-    Pairs(u32),
-}
 
 /// An experiment to be run.
 #[derive(Debug, Clone, PartialEq)]

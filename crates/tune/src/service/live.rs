@@ -8,23 +8,28 @@
 //! Guards are looked at after each run of the load ([`Watch`]); the remedy of a broken one is undone at once
 //! and not tried again.
 
-use super::answer::{self, Named};
+use super::Terms;
+use super::answer;
+use super::session::{self, Kind};
+use super::stage::Seen;
 use super::subject::{Helpers, Subject, cpus_used};
-use super::{Terms, answer::BUDGET, watched};
 use crate::choose;
 use crate::live::Listener;
+use crate::race::{self, BlockRun, Clock, Time};
 use crate::request::Request as Base;
 use crate::stop::Stop;
-use crate::world::Event;
-use pagewise_judge::service::{Shows, Standings, Watch};
-use pagewise_judge::stats::Rng;
+use crate::world::{Event, Surroundings};
+use pagewise_judge::race::{Block, Counter, Entrant, Policy, Unit};
+use pagewise_judge::service::Watch;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
-use pagewise_model::plan::{Dose, Receipt};
-use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Candidate, Dose, Receipt};
+use pagewise_model::price::Prices;
+use pagewise_model::run::{Run, RunKind};
 use pagewise_model::service::{Holding, Mode, Pair, Service, Side, Window};
-use pagewise_remedy::Target as Program;
-use pagewise_remedy::live::{Change, Offer, Running, offers};
+use pagewise_remedy::live::{Applied, Change, Offer, Running, offers};
+use pagewise_remedy::{Evidence, Target as Program};
 use pagewise_tracee::target::Target;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -53,26 +58,44 @@ pub fn run(
     let since = clock::now();
     let mut run = request.base.empty_run(RunKind::Tune, &request.base.command);
     run.stdout = None;
-    let end = Subject::new(request, helpers, stop).and_then(|subject| {
-        let notes = Vec::new();
-        Session { request, since, subject, listener, notes, failed: 0.0 }.go(&mut run)
-    });
-    let end = end.err();
-    if matches!(end, Some(Stop::Interrupted)) {
-        run.outcome = Some(Outcome::Interrupted);
-    }
-    run.took_ns = Nanos(clock::now().0.saturating_sub(since.0));
-    (run, end)
+    let subject = Subject::new(request, helpers, stop, listener);
+    let switched = subject.map(|world| Switched::new(&request.base, &request.terms, world));
+    session::run(run, since, switched)
 }
 
-struct Session<'a> {
-    request: &'a Live,
-    since: Nanos,
-    subject: Subject<'a>,
-    listener: Listener<'a>,
-    notes: Vec<String>,
-    /// Requests that failed while nothing was changed.
-    failed: f64,
+/// A process that runs already, its load, and what switches it.
+pub(super) trait ProcessWorld: Surroundings {
+    fn pid(&self) -> i32;
+    /// The command that started it, as far as it shows.
+    fn command(&self) -> Vec<String>;
+    fn pids(&self) -> Vec<i32>;
+    /// What its memory holds now.
+    fn holding(&self) -> Holding;
+    fn has_ended(&self) -> bool;
+    /// A remedy is on.
+    fn is_on(&self) -> bool;
+    /// The load ran since the last switch.
+    fn is_washed(&self) -> bool;
+    /// The process as it is, under its load; what to know besides.
+    ///
+    /// # Errors
+    /// When it ends or the load fails.
+    fn look(&mut self, notes: &mut Vec<String>) -> Result<Seen, Stop>;
+    /// Runs the load once.
+    ///
+    /// # Errors
+    /// When the process ends or the load fails.
+    fn window(&mut self) -> Result<Window, Stop>;
+    /// Makes a change; the inner error says why it cannot be made.
+    ///
+    /// # Errors
+    /// When the user interrupts or our process dies.
+    fn on(&mut self, change: &Change) -> Result<Result<Applied, String>, Stop>;
+    /// Undoes it.
+    ///
+    /// # Errors
+    /// When it cannot be undone.
+    fn off(&mut self) -> Result<(), Stop>;
 }
 
 /// A remedy that is switched.
@@ -83,12 +106,12 @@ struct Arm {
 }
 
 /// Windows of one block.
-struct Block {
+struct Sides {
     off: Side,
     on: Side,
 }
 
-impl Block {
+impl Sides {
     /// Before any window, with what the service holds now.
     fn new(now: Holding) -> Self {
         let side = || Side {
@@ -106,10 +129,220 @@ impl Block {
     }
 }
 
-impl Session<'_> {
-    fn go(mut self, run: &mut Run) -> Result<(), Stop> {
-        let done = self.advance(run);
-        let undone = self.subject.off();
+/// A service that is switched.
+pub(super) struct Switched<'a, W> {
+    base: &'a Base,
+    terms: &'a Terms,
+    world: W,
+    /// What fits and can be switched.
+    pub(super) offers: Vec<Offer>,
+    arms: Vec<Arm>,
+    /// Of the load in a part of a block.
+    runs: u32,
+    watch: Watch<'a>,
+    /// What a block took last.
+    cost: Nanos,
+    stop: Option<Stop>,
+    notes: Vec<String>,
+    /// Requests that failed while nothing was changed.
+    failed: f64,
+}
+
+impl<'a, W: ProcessWorld> Switched<'a, W> {
+    pub(super) fn new(base: &'a Base, terms: &'a Terms, world: W) -> Self {
+        Self {
+            base,
+            terms,
+            world,
+            offers: Vec::new(),
+            arms: Vec::new(),
+            runs: 1,
+            watch: Watch::new(&terms.guards, Vec::new()),
+            cost: Nanos(0),
+            stop: None,
+            notes: Vec::new(),
+            failed: 0.0,
+        }
+    }
+
+    /// One block of an arm, and why it is not to be tried again, if so. Nothing is on afterwards.
+    fn block(&mut self, at: usize, is_on_first: bool) -> Result<(Sides, Option<String>), Stop> {
+        let mut block = Sides::new(self.world.holding());
+        let mut broken = None;
+        for is_on in [is_on_first, !is_on_first, !is_on_first, is_on_first] {
+            broken = self.part(&mut block, at, is_on)?;
+            block.side(is_on).at_last = self.world.holding();
+            if broken.is_some() {
+                break;
+            }
+        }
+        self.world.off()?;
+        Ok((block, broken))
+    }
+
+    /// Runs of the load with the remedy on, or off. Why it is to be undone, if so.
+    fn part(&mut self, block: &mut Sides, at: usize, is_on: bool) -> Result<Option<String>, Stop> {
+        if is_on != self.world.is_on() {
+            let begun = self.world.now();
+            if let Some(why) = self.switch(at, is_on)? {
+                return Ok(Some(why));
+            }
+            block.side(is_on).ready_ns = Nanos(self.world.now().0.saturating_sub(begun.0));
+        }
+        if !self.world.is_washed() {
+            block.side(is_on).warm_ups += 1;
+            let seen = self.window(is_on)?;
+            if let Some(why) =
+                seen.map_or_else(Some, |window| self.watch.failed(&window)).filter(|_| is_on)
+            {
+                return Ok(Some(undone(&why)));
+            }
+        }
+        if block.side(is_on).windows.is_empty() {
+            block.side(is_on).at_first = self.world.holding();
+        }
+        for _ in 0..self.runs {
+            let window = match self.window(is_on)? {
+                Ok(window) => window,
+                Err(why) => return Ok(Some(undone(&why))),
+            };
+            block.side(is_on).windows.push(window.clone());
+            if !is_on {
+                self.watch.add_off(&window);
+                self.failed += window.load.errors.unwrap_or(0.0);
+            } else if let Some(why) = self.watch.add_on(at, &window) {
+                return Ok(Some(undone(&why)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Switches; why the arm cannot be on, if so.
+    fn switch(&mut self, at: usize, is_on: bool) -> Result<Option<String>, Stop> {
+        if !is_on {
+            self.world.off()?;
+            return Ok(None);
+        }
+        let before = self.world.holding();
+        match self.world.on(&self.arms[at].change)? {
+            Err(why) => Ok(Some(why)),
+            Ok(applied) if applied.changed < applied.refused => {
+                let why = applied.why.unwrap_or_default();
+                let all = applied.changed + applied.refused;
+                Ok(Some(format!("only {} of {all} could be changed: {why}", applied.changed)))
+            }
+            Ok(_) => {
+                let broken = self.watch.memory(&before, &self.world.holding());
+                Ok(broken.map(|why| undone(&why)))
+            }
+        }
+    }
+
+    /// One run of the load. The inner error is one that comes with the remedy on and not with it off.
+    fn window(&mut self, is_on: bool) -> Result<Result<Window, String>, Stop> {
+        let failure = match self.world.window() {
+            Ok(window) => return Ok(Ok(window)),
+            Err(Stop::Service(why)) if is_on && !self.world.has_ended() => why,
+            Err(stop) => return Err(stop),
+        };
+        self.world.off()?;
+        match self.world.window() {
+            Ok(_) => Ok(Err(failure)),
+            Err(stop) => Err(stop),
+        }
+    }
+}
+
+impl<W: ProcessWorld> Kind for Switched<'_, W> {
+    const UNIT: Unit = Unit::WatchedPair;
+    const LOOK: &'static str = "the process as it is under its load";
+
+    fn base(&self) -> &Base {
+        self.base
+    }
+
+    fn terms(&self) -> &Terms {
+        self.terms
+    }
+
+    fn service(&self) -> Result<Service, Stop> {
+        Ok(Service {
+            serve: self.world.command().join(" "),
+            pid: Some(self.world.pid()),
+            load: self.terms.load.clone(),
+            metric: self.terms.metric.to_string(),
+            mode: Mode::Toggle,
+            mode_why: "the process runs already".to_owned(),
+            first: None,
+            pairs: Vec::new(),
+            // What was the process is no longer there, or no longer the same.
+            asked: None,
+        })
+    }
+
+    fn look(&mut self) -> Result<Seen, Stop> {
+        self.world.look(&mut self.notes)
+    }
+
+    fn candidates(&mut self, evidence: &Evidence<'_>, side: &Side) -> Vec<Candidate> {
+        let program = Program::from_command(&self.base.command);
+        let (root, pids) = (self.world.pid(), self.world.pids());
+        let cpus_used = cpus_used(side);
+        let running = Running { root, pids: &pids, cpus_used, program: &program };
+        self.offers = offers(evidence, &running);
+        self.offers.iter().map(|offer| offer.candidate.clone()).collect()
+    }
+
+    fn enter(&mut self, run: &Run, _: Nanos) -> Result<Vec<Entrant>, Stop> {
+        self.arms = arms(std::mem::take(&mut self.offers), self.base.only.as_deref())?;
+        let first = run.service.as_ref().and_then(|service| service.first.as_ref());
+        let first = first.map(|side| side.windows.clone()).unwrap_or_default();
+        let usual =
+            first.iter().map(|window| window.wall_ns.0).sum::<u64>() / first.len().max(1) as u64;
+        self.runs = (PART.0 / usual.max(1)).clamp(1, u64::from(MOST)) as u32;
+        self.watch = Watch::new(&self.terms.guards, first);
+        // Four parts, and three runs that do not count.
+        self.cost = Nanos(usual * u64::from(4 * self.runs + 3));
+        let entrant = |arm: &Arm| Entrant {
+            name: arm.name.clone(),
+            counter: match arm.change {
+                Change::HeapHuge => Counter::AnonHuge,
+                Change::Cpus { .. } => Counter::None,
+            },
+            barred: None,
+        };
+        Ok(self.arms.iter().map(entrant).collect())
+    }
+
+    fn doses(&self) -> Vec<(String, Vec<Dose>)> {
+        self.arms.iter().map(|arm| (arm.name.clone(), vec![arm.dose.clone()])).collect()
+    }
+
+    fn receipt(&self, _: &Run, arm: &str) -> Option<Receipt> {
+        let arm = self.arms.iter().find(|one| one.name == arm)?;
+        let doses = std::slice::from_ref(&arm.dose);
+        let mut receipt = answer::receipt(doses, &self.base.start());
+        receipt.notes.push(format!(
+            "process {} is as it was before: these lines act at its next start",
+            self.world.pid()
+        ));
+        receipt.notes.push(
+            "another start was not tested, and starts differ by up to 3%: to prove it for fresh starts, use pagewise tune --serve"
+                .to_owned(),
+        );
+        Some(receipt)
+    }
+
+    fn take_stop(&mut self) -> Option<Stop> {
+        self.stop.take()
+    }
+
+    fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+
+    fn finish(&mut self, run: &mut Run, done: Result<(), Stop>) -> Result<(), Stop> {
+        let undone = self.world.off();
         if let (Err(_), Err(left)) = (&done, &undone) {
             self.notes.push(left.to_string());
         }
@@ -120,240 +353,57 @@ impl Session<'_> {
         run.warnings.append(&mut self.notes);
         done.and(undone)
     }
+}
 
-    fn advance(&mut self, run: &mut Run) -> Result<(), Stop> {
-        (self.listener)(&Event::Stage("measuring this machine's unit prices"));
-        run.machine = Some(pagewise_kernel::machine::machine());
-        run.prices = Some(answer::prices(self.subject.stop())?);
-        let terms = &self.request.terms;
-        run.service = Some(Service {
-            serve: self.request.target.command().join(" "),
-            pid: Some(self.request.target.pid()),
-            load: terms.load.clone(),
-            metric: terms.metric.to_string(),
-            mode: Mode::Toggle,
-            mode_why: "the process runs already".to_owned(),
-            first: None,
-            pairs: Vec::new(),
-            // What was the process is no longer there, or no longer the same.
-            asked: None,
-        });
-        (self.listener)(&Event::Stage("the process as it is under its load"));
-        let (side, usage, traced) = self.subject.look(&mut self.notes)?;
-        self.notes.extend(answer::check(terms, &side)?);
-        let mut found = Vec::new();
-        let pids = self.subject.tree().pids();
-        let program = Program::from_command(&self.request.base.command);
-        let (root, cpus_used) = (self.request.target.pid(), cpus_used(&side));
-        let running = Running { root, pids: &pids, cpus_used, program: &program };
-        watched::diagnosed(run, usage, traced, |evidence| {
-            found = offers(evidence, &running);
-            found.iter().map(|offer| offer.candidate.clone()).collect()
-        });
-        (self.listener)(&Event::Chosen(run));
-        if let Some(service) = &mut run.service {
-            service.first = Some(side.clone());
-        }
-        if self.request.base.advise {
-            run.outcome = Some(Outcome::AdviceOnly);
-            return Ok(());
-        }
-        let arms = arms(found, self.request.base.only.as_deref())?;
-        self.race(run, &arms, &side.windows)
+impl<W: ProcessWorld> Clock for Switched<'_, W> {
+    fn now(&self) -> Nanos {
+        self.world.now()
     }
 
-    fn race(&mut self, run: &mut Run, arms: &[Arm], first: &[Window]) -> Result<(), Stop> {
-        if arms.is_empty() {
-            run.outcome = Some(Outcome::NothingToGain { why: answer::nothing_fits(run) });
-            return Ok(());
-        }
-        let terms = &self.request.terms;
-        let shows = |arm: &Arm| match arm.change {
-            Change::HeapHuge => Shows::AnonHuge,
-            Change::Cpus { .. } => Shows::Nothing,
-        };
-        let named: Vec<_> = arms.iter().map(|arm| (arm.name.clone(), shows(arm))).collect();
-        let mut standings = Standings::new(terms.goal, &terms.guards, &named).watched();
-        let mut watch = Watch::new(&terms.guards, first.to_vec());
-        let usual =
-            first.iter().map(|window| window.wall_ns.0).sum::<u64>() / first.len().max(1) as u64;
-        let runs = (PART.0 / usual.max(1)).clamp(1, u64::from(MOST)) as u32;
-        // Four parts, and three runs that do not count.
-        let mut cost = Nanos(usual * u64::from(4 * runs + 3));
-        let mut race = Race { arms, runs, standings: &mut standings, watch: &mut watch };
-        let end = self.blocks(&mut race, &mut cost);
-        let named = arms.iter().map(|arm| {
-            let doses = std::slice::from_ref(&arm.dose);
-            Named { name: &arm.name, doses, cost }
-        });
-        let named: Vec<Named<'_>> = named.collect();
-        let cut = end.is_err() && self.subject.is_interrupted();
-        let base = &self.request.base;
-        let best = answer::conclude(run, base, terms, &named, &standings, cut);
-        run.receipt = best.and_then(|arm| self.receipt(arms, &arm));
-        end
-    }
-
-    /// Blocks in turn, until the answer is clear or the time is over.
-    fn blocks(&mut self, race: &mut Race<'_, '_>, cost: &mut Nanos) -> Result<(), Stop> {
-        let base = &self.request.base;
-        let mut rng = Rng::new(base.seed);
-        let end = self.since + base.budget.unwrap_or(BUDGET);
-        let names: Vec<&str> = race.arms.iter().map(|arm| &arm.name[..]).collect();
-        loop {
-            let mut turn = race.standings.racing();
-            rng.shuffle(&mut turn);
-            if turn.is_empty() {
-                return Ok(());
-            }
-            for at in turn {
-                let left = Nanos(end.0.saturating_sub(clock::now().0));
-                if *cost > left {
-                    return Ok(());
-                }
-                answer::show(self.listener, &names, at, left, race.standings);
-                let begun = clock::now();
-                let (block, broken) = self.block(race, at, rng.below(2) == 0)?;
-                *cost = Nanos(clock::now().0.saturating_sub(begun.0));
-                if let Some(why) = broken {
-                    race.standings.reject(at, why);
-                }
-                let arm = race.arms[at].name.clone();
-                let (mode, plain, other) = (Mode::Toggle, block.off, block.on);
-                race.standings.add(Pair { arm, mode, plain, other });
-                if race.standings.is_decided(*cost) {
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// One block of an arm, and why it is not to be tried again, if so. Nothing is on afterwards.
-    fn block(
-        &mut self,
-        race: &mut Race<'_, '_>,
-        at: usize,
-        is_on_first: bool,
-    ) -> Result<(Block, Option<String>), Stop> {
-        let mut block = Block::new(self.subject.tree().holding());
-        let mut broken = None;
-        for is_on in [is_on_first, !is_on_first, !is_on_first, is_on_first] {
-            broken = self.part(race, &mut block, at, is_on)?;
-            block.side(is_on).at_last = self.subject.tree().holding();
-            if broken.is_some() {
-                break;
-            }
-        }
-        self.subject.off()?;
-        Ok((block, broken))
-    }
-
-    /// Runs of the load with the remedy on, or off. Why it is to be undone, if so.
-    fn part(
-        &mut self,
-        race: &mut Race<'_, '_>,
-        block: &mut Block,
-        at: usize,
-        is_on: bool,
-    ) -> Result<Option<String>, Stop> {
-        if is_on != self.subject.is_on() {
-            let begun = clock::now();
-            if let Some(why) = self.switch(race, at, is_on)? {
-                return Ok(Some(why));
-            }
-            block.side(is_on).ready_ns = Nanos(clock::now().0.saturating_sub(begun.0));
-        }
-        if !self.subject.is_washed() {
-            block.side(is_on).warm_ups += 1;
-            let seen = self.window(is_on)?;
-            if let Some(why) =
-                seen.map_or_else(Some, |window| race.watch.failed(&window)).filter(|_| is_on)
-            {
-                return Ok(Some(undone(&why)));
-            }
-        }
-        if block.side(is_on).windows.is_empty() {
-            block.side(is_on).at_first = self.subject.tree().holding();
-        }
-        for _ in 0..race.runs {
-            let window = match self.window(is_on)? {
-                Ok(window) => window,
-                Err(why) => return Ok(Some(undone(&why))),
-            };
-            block.side(is_on).windows.push(window.clone());
-            if !is_on {
-                race.watch.add_off(&window);
-                self.failed += window.load.errors.unwrap_or(0.0);
-            } else if let Some(why) = race.watch.add_on(at, &window) {
-                return Ok(Some(undone(&why)));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Switches; why the arm cannot be on, if so.
-    fn switch(
-        &mut self,
-        race: &Race<'_, '_>,
-        at: usize,
-        is_on: bool,
-    ) -> Result<Option<String>, Stop> {
-        if !is_on {
-            self.subject.off()?;
-            return Ok(None);
-        }
-        let before = self.subject.tree().holding();
-        match self.subject.on(&race.arms[at].change)? {
-            Err(why) => Ok(Some(why)),
-            Ok(applied) if applied.changed < applied.refused => {
-                let why = applied.why.unwrap_or_default();
-                let all = applied.changed + applied.refused;
-                Ok(Some(format!("only {} of {all} could be changed: {why}", applied.changed)))
-            }
-            Ok(_) => {
-                let broken = race.watch.memory(&before, &self.subject.tree().holding());
-                Ok(broken.map(|why| undone(&why)))
-            }
-        }
-    }
-
-    /// One run of the load. The inner error is one that comes with the remedy on and not with it off.
-    fn window(&mut self, is_on: bool) -> Result<Result<Window, String>, Stop> {
-        let failure = match self.subject.window() {
-            Ok(window) => return Ok(Ok(window)),
-            Err(Stop::Service(why)) if is_on && !self.subject.has_ended() => why,
-            Err(stop) => return Err(stop),
-        };
-        self.subject.off()?;
-        match self.subject.window() {
-            Ok(_) => Ok(Err(failure)),
-            Err(stop) => Err(stop),
-        }
-    }
-
-    fn receipt(&self, arms: &[Arm], arm: &str) -> Option<Receipt> {
-        let arm = arms.iter().find(|one| one.name == arm)?;
-        let doses = std::slice::from_ref(&arm.dose);
-        let mut receipt = answer::receipt(doses, &self.request.base.start());
-        receipt.notes.push(format!(
-            "process {} is as it was before: these lines act at its next start",
-            self.request.target.pid()
-        ));
-        receipt.notes.push(
-            "another start was not tested, and starts differ by up to 3%: to prove it for fresh starts, use pagewise tune --serve"
-                .to_owned(),
-        );
-        Some(receipt)
+    fn interrupted(&self) -> bool {
+        self.world.interrupted()
     }
 }
 
-/// What a race is made of.
-struct Race<'a, 'w> {
-    arms: &'a [Arm],
-    /// Of the load in a part of a block.
-    runs: u32,
-    standings: &'a mut Standings,
-    watch: &'a mut Watch<'w>,
+impl<W: ProcessWorld> Surroundings for Switched<'_, W> {
+    fn machine(&mut self) -> Machine {
+        self.world.machine()
+    }
+
+    fn prices(&mut self) -> Result<Prices, Stop> {
+        self.world.prices()
+    }
+
+    fn tell(&mut self, event: &Event<'_>) {
+        self.world.tell(event);
+    }
+}
+
+impl<W: ProcessWorld> race::Subject for Switched<'_, W> {
+    fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun {
+        let mut done = BlockRun { block: None, failed: Vec::new(), end: Ok(()) };
+        let Some(at) = order.iter().find_map(|arm| *arm) else { return done };
+        session::show(&mut self.world, policy, at, time);
+        let begun = self.world.now();
+        match self.block(at, order.first().is_some_and(Option::is_some)) {
+            Ok((Sides { off, on }, broken)) => {
+                self.cost = Nanos(self.world.now().0.saturating_sub(begun.0));
+                done.failed.extend(broken.map(|why| (at, why)));
+                let arm = self.arms[at].name.clone();
+                let pair = Pair { arm, mode: Mode::Toggle, plain: off, other: on };
+                done.block = Some(Block::Pair(pair));
+            }
+            Err(stop) => {
+                done.end = Err(session::halt(&stop));
+                self.stop = Some(stop);
+            }
+        }
+        done
+    }
+
+    fn cost_ns(&self, arm: Option<usize>) -> u64 {
+        arm.map_or(0, |_| self.cost.0)
+    }
 }
 
 /// What fits and can be switched, or was asked for.

@@ -5,9 +5,9 @@ use super::tree::ServerTree;
 use crate::files::last_line_in;
 use crate::stop::Stop;
 use pagewise_kernel::clock;
-use pagewise_model::Nanos;
 use pagewise_model::plan::Settings;
 use pagewise_model::service::Window;
+use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::{Launch, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::{SuperviseError, Supervisor};
@@ -20,12 +20,16 @@ use std::time::Duration;
 const GRACE: Nanos = Nanos::millis(300);
 /// Pause between two looks at a server that is starting or ending.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
+/// What a generator may print.
+const MOST_PRINTED: Bytes = Bytes::mib(64);
 /// How much of a failing generator's last line is shown.
 const SHOWN: usize = 200;
 
 /// A server as its load sees it.
 pub(super) trait Loaded {
     fn tree(&self) -> ServerTree;
+    /// Refuses a load that would reach another program. What could not be seen of that, if anything.
+    fn reach(&self) -> Result<Option<String>, Stop>;
     /// It has ended, by itself or otherwise.
     fn has_ended(&self) -> bool;
     /// It has ended, or does so within this time.
@@ -69,8 +73,13 @@ impl Generator<'_> {
     ) -> Result<Window, Stop> {
         let file = |what: &str| self.dir.join(format!("load-{}-{what}", volley.at));
         let launch = self.launch(volley, &file("out"), &file("err"));
+        if !server.has_ended() {
+            server.reach()?;
+        }
         let before = server.tree().cpu();
-        let stopping = || self.stop.load(Ordering::Relaxed) || server.has_ended();
+        let size = |what| std::fs::metadata(file(what)).map_or(0, |found| found.len());
+        let is_flood = || ["out", "err"].into_iter().any(|what| Bytes(size(what)) > MOST_PRINTED);
+        let stopping = || self.stop.load(Ordering::Relaxed) || server.has_ended() || is_flood();
         let done = supervisor.run(&launch, &stopping);
         let cpu_ns = Nanos(server.tree().cpu().0.saturating_sub(before.0));
         // A load that fails may have seen the server's end before we do.
@@ -78,6 +87,11 @@ impl Generator<'_> {
         let has_ended = if is_sound { server.has_ended() } else { server.ends_within(GRACE) };
         if has_ended && !self.stop.load(Ordering::Relaxed) {
             return Err(server.ended_early("under load"));
+        }
+        if is_flood() {
+            return Err(Stop::Service(format!(
+                "the load printed more than {MOST_PRINTED}: let it print its results only"
+            )));
         }
         let done = done.map_err(|error| match error {
             SuperviseError::Interrupted => Stop::Interrupted,

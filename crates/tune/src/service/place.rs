@@ -3,13 +3,17 @@
 use crate::files::last_line_in;
 use crate::scratch::remove_tree;
 use crate::stop::Stop;
+use pagewise_kernel::proc::net::{self, Address};
+use pagewise_kernel::proc::own_pid;
+use rustix::fs::{FallocateFlags, fallocate};
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// How much of the end of a log is read and shown.
+/// How much of the end of a log is read and shown, and how much of it is kept.
 const LOG_READ: u64 = 1 << 20;
+const LOG_KEPT: u64 = 16 << 20;
 const LOG_SHOWN: usize = 200;
 /// The placeholders of a command.
 const PORT: &str = "{port}";
@@ -19,6 +23,48 @@ const DIR: &str = "{dir}";
 #[must_use]
 pub(super) fn has_placeholder(text: &str) -> bool {
     text.contains(PORT)
+}
+
+/// Refuses to put `scratch` into a command where it would not be one word of it everywhere: without quotes, within
+/// either kind, or passed on to another shell. So no name has to be quoted, and what the user quotes stays right.
+pub(super) fn refuse_odd(scratch: &Path, commands: &str) -> Result<(), Stop> {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@".contains(byte);
+    if scratch.as_os_str().as_bytes().iter().all(is_plain) || !commands.contains(DIR) {
+        return Ok(());
+    }
+    Err(Stop::Service(format!(
+        "`{}` cannot stand for {DIR} in a command: set TMPDIR to a directory whose path has only letters, digits \
+         and /._-+,:@",
+        scratch.display()
+    )))
+}
+
+/// Gives up the beginning of a log that has become long. A writer's place in it stays: what is given up reads as
+/// zeros, or the whole of it where the file system has no holes.
+pub(super) fn bound_log(log: &Path) {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(file) = std::fs::File::options().write(true).open(log) else { return };
+    let Ok(found) = file.metadata() else { return };
+    // In units of 512 bytes (stat(2)).
+    if found.blocks() * 512 < LOG_KEPT {
+        return;
+    }
+    let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let given_up = found.len().saturating_sub(LOG_READ);
+    if fallocate(&file, hole, 0, given_up).is_err() {
+        let _stays = file.set_len(0);
+    }
+}
+
+/// A port at which nothing listens, at any address of this machine.
+fn free_port() -> std::io::Result<u16> {
+    loop {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let all = net::listeners(own_pid()).unwrap_or_default();
+        if !all.iter().any(|one| matches!(one.address, Address::Tcp(at) if at.port() == port)) {
+            return Ok(port);
+        }
+    }
 }
 
 /// Where one start of a server lives: a free port and a directory, which `remove` takes away.
@@ -32,8 +78,7 @@ pub(super) struct Place {
 impl Place {
     /// A place in `scratch`.
     pub(super) fn new(scratch: &Path, name: &str) -> Result<Self, Stop> {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
-        let port = free.map_err(|e| Stop::Broken(format!("no free port: {e}")))?.port();
+        let port = free_port().map_err(|e| Stop::Broken(format!("no free port: {e}")))?;
         let dir = scratch.join(name);
         std::fs::create_dir_all(&dir)
             .map_err(|e| Stop::Broken(format!("cannot make `{}`: {e}", dir.display())))?;
@@ -61,7 +106,8 @@ impl Place {
             file.seek(SeekFrom::Start(length.saturating_sub(LOG_READ)))?;
             file.take(LOG_READ).read_to_end(&mut bytes)
         });
-        read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
+        let text = bytes.iter().position(|byte| *byte != 0).map_or(&[][..], |at| &bytes[at..]);
+        read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(text).into_owned())
     }
 
     /// The last words of the server, for a message.
@@ -87,5 +133,44 @@ impl Place {
     pub(super) fn is_port_taken(&self) -> bool {
         TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))
             .is_err_and(|e| e.kind() == std::io::ErrorKind::AddrInUse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_one_word_of_any_command_or_is_refused() {
+        let dir = "rm -rf {dir}/*";
+        for odd in ["/a b", "/a'b", "/a\"b", "/$HOME", "/a;b", "/a\\b", "/é", "/*", "/a=b", "/a~"]
+        {
+            let why = refuse_odd(Path::new(odd), dir).unwrap_err().to_string();
+            assert!(why.contains("set TMPDIR"), "{why}");
+            refuse_odd(Path::new(odd), "server {port}").unwrap();
+        }
+        refuse_odd(Path::new("/tmp/pagewise-scratch-1-2/server_1.x"), dir).unwrap();
+    }
+
+    #[test]
+    fn of_a_long_log_the_end_is_kept() {
+        use std::io::Write;
+        use std::os::unix::fs::MetadataExt;
+        let scratch = tempfile::tempdir().unwrap();
+        let place = Place::new(scratch.path(), "server").unwrap();
+        let mut log = std::fs::File::create(&place.log).unwrap();
+        let line = [&[b'x'; 1023][..], b"\n"].concat();
+        for part in 0..4 {
+            for _ in 0..LOG_KEPT >> 10 {
+                log.write_all(&line).unwrap();
+            }
+            log.write_all(format!("part {part}\n").as_bytes()).unwrap();
+            bound_log(&place.log);
+        }
+        // The writer's place in it is unchanged.
+        log.write_all(b"last\n").unwrap();
+        let held = log.metadata().unwrap().blocks() * 512;
+        assert!(held <= LOG_KEPT, "{held} bytes are kept");
+        assert!(place.last_words().ends_with("its last line: last"), "{}", place.last_words());
     }
 }

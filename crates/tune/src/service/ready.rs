@@ -67,10 +67,11 @@ impl Ready {
         }
     }
 
-    /// Asks once.
+    /// Asks once. Nothing is sent unless `is_own` says that the server's own socket listens.
     pub(super) fn is_met(
         &self,
         place: &Place,
+        is_own: &dyn Fn() -> bool,
         socket: Option<&UnixDatagram>,
         stop: &AtomicBool,
     ) -> bool {
@@ -79,7 +80,7 @@ impl Ready {
                 let port = place.fill(port).parse().ok();
                 port.is_some_and(|port| connect(port).is_some())
             }
-            Self::Http(url) => answers(&place.fill(url)).unwrap_or(false),
+            Self::Http(url) => answers(&place.fill(url), is_own).unwrap_or(false),
             Self::Exec(command) => run_shell(&place.fill(command), EXEC, Some(stop)).is_ok(),
             Self::Log(pattern) => pattern.is_match(&place.log_text()),
             Self::Notify => socket.is_some_and(has_told),
@@ -102,10 +103,11 @@ fn host_and_path(url: &str) -> Option<(&str, &str)> {
     is_local.then_some((host, if path.is_empty() { "/" } else { path }))
 }
 
-fn answers(url: &str) -> Option<bool> {
+fn answers(url: &str, is_own: &dyn Fn() -> bool) -> Option<bool> {
     let (host, path) = host_and_path(url)?;
     let port = host.rsplit(':').next()?.parse().ok()?;
-    let mut stream = connect(port)?;
+    // Connected first: what listens by now is what would answer.
+    let mut stream = connect(port).filter(|_| is_own())?;
     stream.set_read_timeout(Some(ATTEMPT)).ok()?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
@@ -161,9 +163,19 @@ mod tests {
                 stream.write_all(&[b'a'; 1 << 12]).unwrap();
             }
         });
-        assert_eq!((answers(&url), answers(&url)), (Some(true), Some(false)));
+        let asked = || answers(&url, &|| true);
+        assert_eq!((asked(), asked()), (Some(true), Some(false)));
         serve.join().unwrap();
-        assert_eq!(answers(&url), None);
+        assert_eq!(asked(), None);
+    }
+
+    #[test]
+    fn a_stranger_is_asked_nothing() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        assert_eq!(answers(&url, &|| false), None);
+        let (mut stream, _) = listener.accept().unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it ends without a byte");
     }
 
     #[test]
@@ -171,7 +183,8 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let place = Place::new(scratch.path(), "server").unwrap();
         let is_met = |command: &str| {
-            Ready::Exec(command.to_owned()).is_met(&place, None, &AtomicBool::new(false))
+            let ready = Ready::Exec(command.to_owned());
+            ready.is_met(&place, &|| true, None, &AtomicBool::new(false))
         };
         assert!(is_met("test -d {dir}") && !is_met("exit 3"));
     }

@@ -4,7 +4,8 @@
 //! supervisor ends the server; nothing outlives the session.
 
 use super::load::{Loaded, PAUSE};
-use super::place::Place;
+use super::place::{Place, bound_log};
+use super::reach::Reach;
 use super::ready::Ready;
 use super::shell::run_shell;
 use super::tree::ServerTree;
@@ -42,6 +43,7 @@ pub struct Ways {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) place: Place,
+    reach: Reach,
     /// Until the start.
     idle: Option<Supervisor>,
     supervisor: i32,
@@ -57,9 +59,10 @@ pub(super) struct Server {
 
 impl Server {
     /// One to be started in `place` below `supervisor`.
-    pub(super) fn new(place: Place, supervisor: Supervisor) -> Self {
+    pub(super) fn new(place: Place, reach: Reach, supervisor: Supervisor) -> Self {
         Self {
             place,
+            reach,
             supervisor: supervisor.pid(),
             idle: Some(supervisor),
             root: None,
@@ -71,8 +74,9 @@ impl Server {
         }
     }
 
-    /// Starts `launch`.
+    /// Starts `launch`, unless something else listens where it shall.
     pub(super) fn start(&mut self, launch: Launch, ways: &Ways) -> Result<(), Stop> {
+        self.reach.refuse_taken()?;
         let place = &self.place;
         let mut launch = Launch {
             argv: launch.argv.iter().map(|word| place.fill_word(word)).collect(),
@@ -83,11 +87,14 @@ impl Server {
         if matches!(ways.ready, Ready::Notify) {
             self.socket = Some(notify(place, &mut launch)?);
         }
-        let asked = Arc::clone(&self.kill);
+        let (asked, log) = (Arc::clone(&self.kill), place.log.clone());
         self.started = clock::now();
         self.thread = self.idle.take().map(|mut supervisor| {
             std::thread::spawn(move || {
-                let done = supervisor.run(&launch, &|| asked.load(Ordering::Relaxed));
+                let done = supervisor.run(&launch, &|| {
+                    bound_log(&log);
+                    asked.load(Ordering::Relaxed)
+                });
                 (supervisor, done)
             })
         });
@@ -107,7 +114,9 @@ impl Server {
         if self.has_ended() {
             return Err(self.ended_early("before it was ready"));
         }
-        let is_met = ways.ready.is_met(&self.place, self.socket.as_ref(), stop);
+        self.reach()?;
+        let is_met =
+            ways.ready.is_met(&self.place, &|| self.reach().is_ok(), self.socket.as_ref(), stop);
         let since = Nanos(clock::now().0.saturating_sub(self.started.0));
         if is_met {
             self.ready_ns = Some(since);
@@ -181,6 +190,10 @@ impl Server {
 impl Loaded for Server {
     fn tree(&self) -> ServerTree {
         ServerTree::Below(self.supervisor)
+    }
+
+    fn reach(&self) -> Result<Option<String>, Stop> {
+        self.reach.check(self.tree())
     }
 
     fn has_ended(&self) -> bool {

@@ -5,25 +5,29 @@
 //! both. In a restart a server has the stage to itself, its generator on the other half.
 
 use super::load::{Generator, Loaded, Volley};
-use super::place::Place;
+use super::place::{Place, refuse_odd};
+use super::reach::Reach;
 use super::server::{Server, await_ready};
+use super::servers::ServerWorld;
 use super::shell::{AROUND, run_shell};
 use super::tree::{Counts, ServerTree};
 use super::watched::Watched;
 use super::{Pairing, Request, Shape};
 use crate::folios::Folios;
-use crate::live::Listener;
-use crate::race::RunFailure;
+use crate::live::{self, Listener};
+use crate::race::{Clock, RunFailure};
 use crate::scratch::Scratch;
 use crate::stop::Stop;
-use crate::world::{Arm, Event};
+use crate::world::{Arm, Event, Surroundings};
 use pagewise_judge::service::is_settled;
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::{affinity, clock, limits, topology};
-use pagewise_model::Bytes;
 use pagewise_model::look::Traced;
+use pagewise_model::machine::Machine;
+use pagewise_model::price::Prices;
 use pagewise_model::service::{Holding, Mode, Pair, Side, Window};
 use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::trace::Running;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::supervise::Supervisor;
@@ -65,7 +69,7 @@ pub(super) struct Stage<'a> {
     listener: Listener<'a>,
     starts: u32,
     /// What the user must know, each once.
-    pub(super) notes: Vec<String>,
+    notes: Vec<String>,
 }
 
 /// A server and what has been seen of it.
@@ -84,8 +88,10 @@ impl<'a> Stage<'a> {
         stop: Arc<AtomicBool>,
         listener: Listener<'a>,
     ) -> Result<Self, Stop> {
-        let scratch = Scratch::create(&std::env::temp_dir())
+        let scratch = std::path::absolute(std::env::temp_dir())
+            .and_then(|parent| Scratch::create(&parent))
             .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
+        refuse_odd(scratch.path(), &request.commands())?;
         Ok(Self {
             request,
             exe,
@@ -100,68 +106,6 @@ impl<'a> Stage<'a> {
             starts: 0,
             notes: Vec::new(),
         })
-    }
-
-    pub(super) fn is_interrupted(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn stop(&self) -> &AtomicBool {
-        &self.stop
-    }
-
-    pub(super) fn tell(&mut self, event: &Event<'_>) {
-        (self.listener)(event);
-    }
-
-    /// CPUs for two servers at once.
-    pub(super) const fn has_halves(&self) -> bool {
-        self.halves.is_some()
-    }
-
-    /// One start of the plain server, looked at under load.
-    pub(super) fn look(&mut self, plain: &Arm) -> Result<Seen, Stop> {
-        let shape = Shape { windows: 2, slot: 0 };
-        let mut watched = Watched::default();
-        let mut sides =
-            self.play(&[plain], &shape, Some(&mut watched)).map_err(|(_, stop)| stop)?;
-        let side = sides.pop().ok_or_else(|| Stop::Broken("no server was started".to_owned()))?;
-        let usage = watched.usage(&side);
-        let traced = watched.running.finish(Ended::Exited(0));
-        Ok(Seen { side, usage, traced })
-    }
-
-    /// A pair of fresh starts.
-    pub(super) fn pair(
-        &mut self,
-        plain: &Arm,
-        arm: &Arm,
-        pairing: &Pairing,
-    ) -> Result<Pair, Failure> {
-        let shape = &pairing.shape;
-        let both = if pairing.arm_first { [arm, plain] } else { [plain, arm] };
-        let is_arm = |at: usize| (at == 0) == pairing.arm_first;
-        let mut sides = Vec::new();
-        match pairing.mode {
-            Mode::Duet => {
-                let done = self.play(&both, shape, None);
-                sides = done.map_err(|(at, stop)| whose(is_arm(at), stop))?;
-            }
-            Mode::Restart | Mode::Toggle => {
-                for (at, one) in both.into_iter().enumerate() {
-                    let done = self.play(&[one], shape, None);
-                    sides.extend(done.map_err(|(_, stop)| whose(is_arm(at), stop))?);
-                }
-            }
-        }
-        if pairing.arm_first {
-            sides.reverse();
-        }
-        let mut sides = sides.into_iter();
-        let (Some(plain), Some(other)) = (sides.next(), sides.next()) else {
-            return Err(Failure::Session(Stop::Broken("a server left no figures".to_owned())));
-        };
-        Ok(Pair { arm: arm.name.clone(), mode: pairing.mode, plain, other })
     }
 
     /// Starts `arms` at once, loads and ends them. An error with the position of whose it is.
@@ -196,6 +140,10 @@ impl<'a> Stage<'a> {
         }
         let mut servers: Vec<&mut Server> = acts.iter_mut().map(|act| &mut act.server).collect();
         await_ready(&mut servers, &self.request.ways, &self.stop)?;
+        for (at, act) in acts.iter().enumerate() {
+            let doubt = act.server.reach().map_err(|stop| (at, stop))?;
+            doubt.into_iter().for_each(|doubt| self.note(doubt));
+        }
         for (at, arm) in arms.iter().enumerate() {
             let settled = self.folios.settle(&arm.natural_files, &mut self.keeper);
             settled.map_err(|why| (at, Stop::Broken(why)))?;
@@ -233,7 +181,8 @@ impl<'a> Stage<'a> {
         let (generator, supervisor) = (self.supervisor()?, self.supervisor()?);
         self.starts += 1;
         let place = Place::new(self.scratch.path(), &format!("server-{}", self.starts))?;
-        let server = Server::new(place, supervisor);
+        let reach = Reach::of(&self.request.ways.ready, &self.request.terms.load, &place);
+        let server = Server::new(place, reach, supervisor);
         Ok(Act { server, generator, warm_ups: Vec::new(), windows: Vec::new() })
     }
 
@@ -263,12 +212,6 @@ impl<'a> Stage<'a> {
         let failed = failed.map(|error| format!("--cleanup failed: {error}"));
         for note in notes.into_iter().chain(failed).chain(place.remove()) {
             self.note(note);
-        }
-    }
-
-    fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
         }
     }
 
@@ -324,11 +267,89 @@ impl<'a> Stage<'a> {
             let lost = || Err(Stop::Broken("the thread of a generator is gone".to_owned()));
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
         });
-        if self.is_interrupted() {
+        if self.interrupted() {
             return Err((0, Stop::Interrupted));
         }
         let numbered = runs.into_iter().enumerate();
         numbered.map(|(at, run)| run.map_err(|stop| (at, stop))).collect()
+    }
+}
+
+impl Clock for Stage<'_> {
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn interrupted(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+impl Surroundings for Stage<'_> {
+    fn machine(&mut self) -> Machine {
+        pagewise_kernel::machine::machine()
+    }
+
+    fn prices(&mut self) -> Result<Prices, Stop> {
+        live::prices(&self.stop)
+    }
+
+    fn tell(&mut self, event: &Event<'_>) {
+        (self.listener)(event);
+    }
+}
+
+impl ServerWorld for Stage<'_> {
+    fn has_halves(&self) -> bool {
+        self.halves.is_some()
+    }
+
+    fn look(&mut self, plain: &Arm) -> Result<Seen, Stop> {
+        let shape = Shape { windows: 2, slot: 0 };
+        let mut watched = Watched::default();
+        let mut sides =
+            self.play(&[plain], &shape, Some(&mut watched)).map_err(|(_, stop)| stop)?;
+        let side = sides.pop().ok_or_else(|| Stop::Broken("no server was started".to_owned()))?;
+        let usage = watched.usage(&side);
+        let traced = watched.running.finish(Ended::Exited(0));
+        Ok(Seen { side, usage, traced })
+    }
+
+    fn pair(&mut self, plain: &Arm, arm: &Arm, pairing: &Pairing) -> Result<Pair, Failure> {
+        let shape = &pairing.shape;
+        let both = if pairing.arm_first { [arm, plain] } else { [plain, arm] };
+        let is_arm = |at: usize| (at == 0) == pairing.arm_first;
+        let mut sides = Vec::new();
+        match pairing.mode {
+            Mode::Duet => {
+                let done = self.play(&both, shape, None);
+                sides = done.map_err(|(at, stop)| whose(is_arm(at), stop))?;
+            }
+            Mode::Restart | Mode::Toggle => {
+                for (at, one) in both.into_iter().enumerate() {
+                    let done = self.play(&[one], shape, None);
+                    sides.extend(done.map_err(|(_, stop)| whose(is_arm(at), stop))?);
+                }
+            }
+        }
+        if pairing.arm_first {
+            sides.reverse();
+        }
+        let mut sides = sides.into_iter();
+        let (Some(plain), Some(other)) = (sides.next(), sides.next()) else {
+            return Err(Failure::Session(Stop::Broken("a server left no figures".to_owned())));
+        };
+        Ok(Pair { arm: arm.name.clone(), mode: pairing.mode, plain, other })
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 }
 

@@ -1,21 +1,27 @@
 //! A service that runs already, under its load, with a change on or off.
 
 use super::Live;
+use super::live::ProcessWorld;
 use super::load::{Generator, Loaded, Volley};
+use super::reach::Reach;
+use super::stage::Seen;
 use super::tree::ServerTree;
 use super::watched::Watched;
+use crate::live::{self, Listener};
+use crate::race::Clock;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
+use crate::world::{Event, Surroundings};
 use pagewise_judge::service::is_settled;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
-use pagewise_model::look::Traced;
-use pagewise_model::service::{Side, Window};
-use pagewise_model::usage::{Ended, Usage};
+use pagewise_model::machine::Machine;
+use pagewise_model::price::Prices;
+use pagewise_model::service::{Holding, Side, Window};
+use pagewise_model::usage::Ended;
 use pagewise_observe::trace::Running;
 use pagewise_remedy::live::{Applied, Change, Switch, SwitchError};
 use pagewise_tracee::supervise::Supervisor;
-use pagewise_tracee::target::Target;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,17 +46,20 @@ pub struct Helpers {
 }
 
 /// A process as the load sees it.
-struct Process<'a>(&'a Target);
+struct Process<'a>(&'a Live);
 
 impl Loaded for Process<'_> {
     fn tree(&self) -> ServerTree {
-        ServerTree::From(self.0.pid())
+        ServerTree::From(self.0.target.pid())
+    }
+    fn reach(&self) -> Result<Option<String>, Stop> {
+        Reach::of_running(&self.0.terms.load).check(self.tree())
     }
     fn has_ended(&self) -> bool {
-        self.0.has_ended()
+        self.0.target.has_ended()
     }
     fn ended_early(&mut self, when: &str) -> Stop {
-        Stop::Service(format!("process {} ended {when}", self.0.pid()))
+        Stop::Service(format!("process {} ended {when}", self.0.target.pid()))
     }
 }
 
@@ -64,6 +73,7 @@ pub(super) struct Subject<'a> {
     is_washed: bool,
     scratch: Scratch,
     stop: Arc<AtomicBool>,
+    listener: Listener<'a>,
 }
 
 impl<'a> Subject<'a> {
@@ -71,6 +81,7 @@ impl<'a> Subject<'a> {
         request: &'a Live,
         helpers: &'a Helpers,
         stop: Arc<AtomicBool>,
+        listener: Listener<'a>,
     ) -> Result<Self, Stop> {
         let scratch = Scratch::create(&std::env::temp_dir())
             .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
@@ -86,50 +97,92 @@ impl<'a> Subject<'a> {
             is_washed: true,
             scratch,
             stop,
+            listener,
         })
     }
 
-    pub(super) fn is_interrupted(&self) -> bool {
+    fn tree(&self) -> ServerTree {
+        Process(self.request).tree()
+    }
+
+    /// CPU time over wall time while nothing of ours asks for anything.
+    fn idle_share(&self) -> f64 {
+        let (cpu, begun) = (self.tree().cpu(), clock::now());
+        std::thread::sleep(IDLE);
+        let wall = clock::now().0.saturating_sub(begun.0).max(1);
+        self.tree().cpu().0.saturating_sub(cpu.0) as f64 / wall as f64
+    }
+}
+
+impl Clock for Subject<'_> {
+    fn now(&self) -> Nanos {
+        clock::now()
+    }
+
+    fn interrupted(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
+}
 
-    pub(super) fn stop(&self) -> &AtomicBool {
-        &self.stop
+impl Surroundings for Subject<'_> {
+    fn machine(&mut self) -> Machine {
+        pagewise_kernel::machine::machine()
     }
 
-    pub(super) fn tree(&self) -> ServerTree {
-        Process(&self.request.target).tree()
+    fn prices(&mut self) -> Result<Prices, Stop> {
+        live::prices(&self.stop)
     }
 
-    pub(super) fn has_ended(&self) -> bool {
+    fn tell(&mut self, event: &Event<'_>) {
+        (self.listener)(event);
+    }
+}
+
+impl ProcessWorld for Subject<'_> {
+    fn pid(&self) -> i32 {
+        self.request.target.pid()
+    }
+
+    fn command(&self) -> Vec<String> {
+        self.request.target.command().to_vec()
+    }
+
+    fn pids(&self) -> Vec<i32> {
+        self.tree().pids()
+    }
+
+    fn holding(&self) -> Holding {
+        self.tree().holding()
+    }
+
+    fn has_ended(&self) -> bool {
         self.request.target.has_ended()
     }
 
-    pub(super) const fn is_on(&self) -> bool {
+    fn is_on(&self) -> bool {
         self.is_on
     }
 
-    pub(super) const fn is_washed(&self) -> bool {
+    fn is_washed(&self) -> bool {
         self.is_washed
     }
 
-    /// Runs the load once.
-    pub(super) fn window(&mut self) -> Result<Window, Stop> {
+    fn window(&mut self) -> Result<Window, Stop> {
         let (terms, dir) = (&self.request.terms, self.scratch.path());
         let generator = Generator { terms, dir, stop: &self.stop };
         let volley = Volley { command: terms.load.clone(), cpus: None, at: 0 };
-        let seen = generator.fire(&volley, &mut self.generator, &mut Process(&self.request.target));
-        if self.is_interrupted() {
+        let seen = generator.fire(&volley, &mut self.generator, &mut Process(self.request));
+        if self.interrupted() {
             return Err(Stop::Interrupted);
         }
         self.is_washed = true;
         seen
     }
 
-    /// The service as it is, under its load until that has settled.
-    pub(super) fn look(&mut self, notes: &mut Vec<String>) -> Result<(Side, Usage, Traced), Stop> {
+    fn look(&mut self, notes: &mut Vec<String>) -> Result<Seen, Stop> {
         let deadline = clock::now() + self.request.terms.warm_up;
         let mut warm_ups = Vec::new();
+        notes.extend(Process(self.request).reach()?);
         while !is_settled(&warm_ups) && clock::now() < deadline || warm_ups.is_empty() {
             warm_ups.push(self.window()?);
         }
@@ -158,19 +211,10 @@ impl<'a> Subject<'a> {
         }
         let watched = Watched { running, before, after };
         let usage = watched.usage(&side);
-        Ok((side, usage, watched.running.finish(Ended::Exited(0))))
+        Ok(Seen { side, usage, traced: watched.running.finish(Ended::Exited(0)) })
     }
 
-    /// CPU time over wall time while nothing of ours asks for anything.
-    fn idle_share(&self) -> f64 {
-        let (cpu, begun) = (self.tree().cpu(), clock::now());
-        std::thread::sleep(IDLE);
-        let wall = clock::now().0.saturating_sub(begun.0).max(1);
-        self.tree().cpu().0.saturating_sub(cpu.0) as f64 / wall as f64
-    }
-
-    /// Makes a change; the inner error says why it cannot be made.
-    pub(super) fn on(&mut self, change: &Change) -> Result<Result<Applied, String>, Stop> {
+    fn on(&mut self, change: &Change) -> Result<Result<Applied, String>, Stop> {
         (self.is_on, self.is_washed) = (true, false);
         let switch = match &mut self.switch {
             Some(switch) => switch,
@@ -183,7 +227,9 @@ impl<'a> Subject<'a> {
             }
         };
         let stop = &self.stop;
-        match switch.on(self.request.target.pid(), change, &|| stop.load(Ordering::Relaxed)) {
+        let root = self.request.target.birth();
+        let root = root.map_err(|_| Process(self.request).ended_early("meanwhile"))?;
+        match switch.on(root, change, &|| stop.load(Ordering::Relaxed)) {
             Ok(applied) => Ok(Ok(applied)),
             Err(SwitchError::Refused(why)) => Ok(Err(why)),
             Err(SwitchError::Interrupted) => Err(Stop::Interrupted),
@@ -191,8 +237,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Undoes it.
-    pub(super) fn off(&mut self) -> Result<(), Stop> {
+    fn off(&mut self) -> Result<(), Stop> {
         let Some(switch) = self.switch.as_mut().filter(|_| self.is_on) else { return Ok(()) };
         let deadline = clock::now() + UNDONE_WITHIN;
         loop {

@@ -1,7 +1,7 @@
 //! The processes of a server: what they use and what they hold.
 
 use pagewise_kernel::clock;
-use pagewise_kernel::proc::{io, smaps, stat, status, tree};
+use pagewise_kernel::proc::{io, net, own_pid, smaps, stat, status, tree};
 use pagewise_model::Nanos;
 use pagewise_model::service::Holding;
 
@@ -32,6 +32,13 @@ impl ServerTree {
             Self::From(root) => (Some(root), root),
         };
         first.into_iter().chain(tree::descendants(root).unwrap_or_default()).collect()
+    }
+
+    /// It ran before, in another network namespace than ours.
+    pub(super) fn is_apart(self) -> bool {
+        let Self::From(root) = self else { return false };
+        let [own, other] = [own_pid(), root].map(|pid| net::namespace(pid).ok());
+        other.is_some() && own != other
     }
 
     /// What they hold now.

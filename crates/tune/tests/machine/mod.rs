@@ -6,7 +6,7 @@ use pagewise_model::constructed;
 use pagewise_model::trial::Point;
 use pagewise_model::usage::{Ended, Speed, Usage};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tune::race::{Lab, Progress, RunFailure, WeatherMark};
+use pagewise_tune::race::{Clock, Lab, Progress, RunFailure, WeatherMark};
 use pagewise_tune::world::Arm;
 
 /// A machine and a program of which everything is known.
@@ -118,8 +118,17 @@ fn usage(wall_ns: Nanos, status: i32) -> Usage {
     Usage { wall_ns, user_ns: wall_ns, ended: Ended::Exited(status), ..constructed::usage() }
 }
 
+impl Clock for Machine {
+    fn now(&self) -> Nanos {
+        Nanos(self.clock_ns)
+    }
+    fn interrupted(&self) -> bool {
+        self.order.len() >= self.patience
+    }
+}
+
 impl Lab for Machine {
-    fn run(&mut self, arm: &Arm) -> Result<Point, RunFailure> {
+    fn run(&mut self, arm: &Arm, _: &[Arm]) -> Result<Point, RunFailure> {
         let name = arm.name.as_str();
         self.order.push(name.to_owned());
         if self.order.len() > self.breaks_at {
@@ -173,12 +182,6 @@ impl Lab for Machine {
     fn weather(&mut self) -> WeatherMark {
         WeatherMark { steal_ns: Nanos(self.clock_ns / 100), ..WeatherMark::default() }
     }
-    fn now(&self) -> Nanos {
-        Nanos(self.clock_ns)
-    }
-    fn interrupted(&self) -> bool {
-        self.order.len() >= self.patience
-    }
     fn progress(&mut self, progress: &Progress<'_>) {
         let shown = if self.is_watched { (progress.standings)() } else { vec![] };
         for (arm, at) in shown {
@@ -188,7 +191,7 @@ impl Lab for Machine {
     fn host_ns(&mut self, _: &Point) -> Nanos {
         self.hit
     }
-    fn combine(&mut self, arms: &[&Arm]) -> Result<Option<Arm>, RunFailure> {
+    fn combine(&mut self, arms: &[&Arm], _: &[Arm]) -> Result<Option<Arm>, RunFailure> {
         let mut names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         names.sort_unstable();
         if names != ["b", "c"] {

@@ -13,8 +13,8 @@ use pagewise_remedy::receipt::Here;
 use pagewise_remedy::warmth::TextNow;
 use pagewise_tracee::launch::{Input, LaunchError};
 use pagewise_tune::output::{Captured, Stream};
-use pagewise_tune::race::WeatherMark;
-use pagewise_tune::world::{Arm, Event, Limits, Timed, Timing, World};
+use pagewise_tune::race::{Clock, WeatherMark};
+use pagewise_tune::world::{Arm, Event, Limits, Surroundings, Timed, Timing, World};
 use pagewise_tune::{Request, StdoutTo, Stop};
 use std::cell::Cell;
 
@@ -60,6 +60,7 @@ pub(crate) struct Fake {
     pub(crate) anon: Bytes,
     /// What it does to the outside.
     pub(crate) effects: Vec<SideEffect>,
+    pub(crate) written: Vec<String>,
     /// How it ends.
     pub(crate) ended: Ended,
     /// The user stops it after this many runs.
@@ -113,6 +114,7 @@ impl Default for Fake {
             faults: 100_000,
             anon: Bytes(100_000 * 4096),
             effects: Vec::new(),
+            written: Vec::new(),
             ended: Ended::Exited(0),
             interrupt_after: u32::MAX,
             captured_ended: None,
@@ -177,18 +179,19 @@ fn measured(median: f64) -> Measured {
     Measured { median, min: median, max: median, n: 5 }
 }
 
-impl World for Fake {
-    fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow> {
-        let huge_bytes = if self.is_warm { Bytes::mib(4) } else { Bytes(0) };
-        files.iter().map(|_| TextNow { huge_bytes, text_bytes: Bytes::mib(5) }).collect()
+impl Clock for Fake {
+    fn now(&self) -> Nanos {
+        Nanos(self.clock.get())
     }
 
+    fn interrupted(&self) -> bool {
+        self.all_runs() >= self.interrupt_after
+    }
+}
+
+impl Surroundings for Fake {
     fn machine(&mut self) -> Machine {
         constructed::machine()
-    }
-
-    fn pool(&mut self) -> Fact<HugePool> {
-        Fact::Known(self.pool)
     }
 
     fn prices(&mut self) -> Result<Prices, Stop> {
@@ -227,6 +230,19 @@ impl World for Fake {
         })
     }
 
+    fn tell(&mut self, _event: &Event<'_>) {}
+}
+
+impl World for Fake {
+    fn text_on_huge_pages(&mut self, files: &[HugeFile]) -> Vec<TextNow> {
+        let huge_bytes = if self.is_warm { Bytes::mib(4) } else { Bytes(0) };
+        files.iter().map(|_| TextNow { huge_bytes, text_bytes: Bytes::mib(5) }).collect()
+    }
+
+    fn pool(&mut self) -> Fact<HugePool> {
+        Fact::Known(self.pool)
+    }
+
     fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop> {
         self.traced += 1;
         let process = ProcessSeen {
@@ -251,6 +267,7 @@ impl World for Fake {
             effects: self.effects.clone(),
             files: Vec::new(),
             pattern: Fact::missing("not stepped"),
+            written: self.written.clone(),
             footprint: Fact::missing("not followed"),
             descriptor_kinds: Default::default(),
             ended: self.ended,
@@ -352,14 +369,4 @@ impl World for Fake {
     fn weather(&mut self) -> WeatherMark {
         WeatherMark::default()
     }
-
-    fn now(&self) -> Nanos {
-        Nanos(self.clock.get())
-    }
-
-    fn interrupted(&self) -> bool {
-        self.all_runs() >= self.interrupt_after
-    }
-
-    fn tell(&mut self, _event: &Event<'_>) {}
 }

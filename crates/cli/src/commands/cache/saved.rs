@@ -2,7 +2,7 @@
 
 use super::{looked, show};
 use crate::args::{RestoredPages, SavedPages};
-use crate::commands::helper::own_exe;
+use crate::commands::apply::unit_program;
 use crate::commands::progress::Display;
 use crate::commands::signals::{INTERRUPTED, stop_flag};
 use crate::failure::Failure;
@@ -130,7 +130,7 @@ fn code(done: &CacheRestore) -> u8 {
 fn print_unit(list: &Path) -> Result<ExitCode, Failure> {
     let path = std::path::absolute(list)
         .map_err(|e| Failure::usage(format!("`{}`: {e}", list.display())))?;
-    let lines = unit::restoring(&own_exe()?, &path).map_err(|why| {
+    let lines = unit::restoring(&unit_program()?, &path).map_err(|why| {
         let file = quote(&list.to_string_lossy());
         Failure::usage(format!("cannot make a systemd unit: {why}"))
             .with_help(format!("give {file} another path"))

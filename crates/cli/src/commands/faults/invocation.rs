@@ -39,6 +39,11 @@ impl Invocation {
                 command = named.command;
             }
             budgets = first(typed, named.limits.faults);
+            if budgets == Budgets::default() {
+                let text =
+                    format!("the budget {} limits no faults: it would always pass", named.name);
+                return Err(Failure::usage(text).with_help(budget_file::KEYS));
+            }
         }
         Ok(Self { command, budgets })
     }

@@ -6,6 +6,7 @@ use crate::commands::{ab, experiment};
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::order::conformance;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_model::pieces::{By, Function, OrderCheck, StartSeen};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::trial::Verdict;
@@ -115,7 +116,8 @@ impl Starts {
             |word: &OsString| if word == PLACE { whole.clone().into() } else { word.clone() };
         let command: Vec<OsString> = args.command.iter().map(word).collect();
         let cannot = |why: String| Failure::usage(format!("`{}`: {why}", program.display()));
-        let file = std::fs::File::open(&whole).map_err(|error| cannot(error.to_string()))?;
+        let opened = open_regular(&whole).map_err(|error| cannot(error.source.to_string()))?;
+        let file = opened.0;
         let elf = Elf::read(&file).map_err(|error| cannot(error.to_string()))?;
         let text = elf.layout.segments.iter().filter(|segment| segment.is_executable);
         let seen = StartSeen {

@@ -8,7 +8,6 @@ use pagewise_judge::order::{Build, best};
 use pagewise_model::pieces::Function;
 use pagewise_observe::order::{Code, is_linked, read_frame};
 use pagewise_report::order::{Placed, how_section, order_file};
-use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -55,9 +54,7 @@ fn order(args: &Emit, mut lists: Vec<List>) -> Result<Vec<Placed>, Failure> {
             let Function { name, section, .. } = &build.functions[at];
             Placed { name: name.clone(), section: section.clone() }
         };
-        // A linker moves all functions of a name to its first place.
-        let mut seen = HashSet::new();
-        return Ok(order.into_iter().map(placed).filter(|one| seen.insert(one.clone())).collect());
+        return Ok(order.into_iter().map(placed).collect());
     }
     match (lists.pop(), lists.is_empty()) {
         (Some(one), true) => {

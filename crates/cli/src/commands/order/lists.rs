@@ -4,11 +4,16 @@ use super::close::refusal;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::order::counterparts;
+use pagewise_kernel::file_view::read_at_most;
+use pagewise_model::Bytes;
 use pagewise_model::pieces::{By, Function, PieceKind, Pieces, Reference, Workload};
 use pagewise_observe::order::{is_linked, read_functions, read_objects, read_variables};
 use pagewise_report::order::match_section;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+/// Largest order that is read.
+const LARGEST: Bytes = Bytes::mib(256);
 
 /// An order by its names.
 #[derive(Debug)]
@@ -44,7 +49,9 @@ fn list(file: &Path, weight: f64) -> Result<List, Failure> {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).map(|_| text)
         }
-        false => std::fs::read_to_string(file),
+        false => read_at_most(file, LARGEST).map_err(|error| error.source).and_then(|text| {
+            String::from_utf8(text).map_err(|_| std::io::Error::other("it is not UTF-8"))
+        }),
     };
     let text = read.map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
     let most = MOST_NAMES + text.len() / BYTES_OF_NAME;

@@ -13,6 +13,7 @@ use pagewise_model::Fact;
 use pagewise_model::look::Look;
 use pagewise_model::run::RunKind;
 use pagewise_observe::made_code::MadeCode;
+use pagewise_tracee::mapped_file::MappedFiles;
 use pagewise_tracee::perf::profile_running;
 use pagewise_tracee::perf::user_samples;
 use pagewise_tracee::target::{Target, Until};
@@ -33,7 +34,7 @@ pub(super) fn run(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
     let mut run = run_of(RunKind::Profile, id, started, &command);
     run.environment = environment();
     let machine = pagewise_kernel::machine::machine();
-    let mut made = MadeCode::default();
+    let (mut made, files) = (MadeCode::default(), MappedFiles::default());
     let others = tree::descendants(pid).unwrap_or_default();
     others.into_iter().chain([pid]).for_each(|pid| made.meet(pid));
     let (samples, course) = {
@@ -42,15 +43,15 @@ pub(super) fn run(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
         let begun =
             |threads| terminal::remark(&begun_line("profiling", pid, &run.command, threads));
         let until = Until { begun: &begun, time: args.duration, enough: &enough };
-        profile_running(&target, &until)
+        profile_running(&target, &files, &until)
     };
-    let samples = named(samples, &mut made);
+    let samples = named(samples, &files, &mut made, &mut run);
     run.profile = Some(judged(&samples, None, &machine, Some(course)));
     run.look = Some(Look {
         runs: Vec::new(),
         traced: Fact::missing(RAN_BEFORE),
         samples: kernel_only(&samples),
-        user: samples.clone().map(|all| user_samples(&all)),
+        user: samples.clone().map(|all| user_samples(&all, &files)),
         walks: Fact::missing(RAN_BEFORE),
         faults: Fact::missing(RAN_BEFORE),
     });

@@ -1,6 +1,6 @@
 //! `pagewise text keep`
 
-use super::super::helper::own_exe;
+use super::super::apply::unit_program;
 use super::super::signals::stop_flag;
 use super::{file::open, record};
 use crate::args::Keep;
@@ -155,7 +155,7 @@ pub(super) fn run(args: &Keep) -> Result<ExitCode, Failure> {
 
 fn print_unit(all: &[Kept]) -> Result<ExitCode, Failure> {
     let files: Vec<PathBuf> = all.iter().map(|kept| PathBuf::from(&kept.file.path)).collect();
-    let lines = unit::keeping(&own_exe()?, &files).map_err(|why| {
+    let lines = unit::keeping(&unit_program()?, &files).map_err(|why| {
         Failure::usage(format!("cannot make a systemd unit: {why}"))
             .with_help("name the files by other paths")
     })?;

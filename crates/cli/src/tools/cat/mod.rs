@@ -10,6 +10,7 @@ use super::message::{quoted, reason, tell};
 use pagewise_kernel::start::restore_pipe_signal;
 use pagewise_lanes::copy::{BUFFER, Memory};
 use pagewise_lanes::{Copy, CopyError, Side};
+use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -210,12 +211,18 @@ fn style_all(
     output.finish().map_err(sink)
 }
 
-/// A file that is appended to itself would fill the disk.
-fn refuse_own_output(mut input: &File, output: &File) -> Result<(), Failed> {
+/// A file that is copied into itself would fill the disk, unless it is read from where it is written, or
+/// behind that: then the copy comes to an end.
+fn refuse_own_output(mut input: &File, mut output: &File) -> Result<(), Failed> {
     let Ok(found) = input.metadata() else { return Ok(()) };
-    if files::is_output(&found, output)
-        && input.stream_position().map_err(Failed::Source)? < found.len()
-    {
+    if !files::is_output(&found, output) {
+        return Ok(());
+    }
+    let is_appended = fcntl_getfl(output).is_ok_and(|flags| flags.contains(OFlags::APPEND));
+    let read_at = input.stream_position().map_err(Failed::Source)?;
+    let written_at =
+        if is_appended { found.len() } else { output.stream_position().map_err(Failed::Sink)? };
+    if read_at < found.len() && read_at < written_at {
         return Err(Failed::Source(io::Error::other("input file is output file")));
     }
     Ok(())

@@ -34,7 +34,7 @@ fn list_path() -> io::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let directory = set("XDG_RUNTIME_DIR").or_else(|| set("TMPDIR")).unwrap_or("/tmp".into());
     let user = rustix::process::geteuid();
-    let group = rustix::process::getpgrp();
+    let group = pagewise_kernel::proc::own_group();
     Ok(Path::new(&directory)
         .join(format!("pagewise-meter-{user}-{:x}-{:x}-{group}", terminal.st_dev, terminal.st_ino)))
 }

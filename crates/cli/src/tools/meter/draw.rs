@@ -7,6 +7,7 @@ use super::cost::Cost;
 use super::cursor::Place;
 use super::gauge::{self, Moment};
 use super::options::{Form, Options, Unit};
+use pagewise_kernel::proc::own_group;
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -43,6 +44,8 @@ pub(super) struct Display<'a> {
     /// Done before the start.
     base: u64,
     rates: Rates,
+    /// Columns of the last line, which the next one has to cover.
+    drawn: usize,
 }
 
 /// Rates of all intervals, for `--stats`.
@@ -98,7 +101,7 @@ fn is_in_front() -> bool {
         return false;
     }
     match rustix::termios::tcgetpgrp(error.as_fd()) {
-        Ok(front) => front == rustix::process::getpgrp(),
+        Ok(front) => front.as_raw_nonzero().get() == own_group(),
         Err(_) => true,
     }
 }
@@ -117,6 +120,7 @@ impl<'a> Display<'a> {
             beat: 0,
             base: 0,
             rates: Rates::default(),
+            drawn: 0,
         }
     }
 
@@ -179,7 +183,6 @@ impl<'a> Display<'a> {
         self.beat += 1;
         Moment {
             done: figures.done,
-            base: self.base,
             elapsed: now.duration_since(self.start),
             rate,
             average: figures.done.saturating_sub(before) as f64 / window,
@@ -195,7 +198,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    fn write(&self, moment: &Moment, figures: &Figures, is_last: bool) {
+    fn write(&mut self, moment: &Moment, figures: &Figures, is_last: bool) {
         let options = &self.options;
         let text = match options.form {
             Form::Quiet => return,
@@ -204,13 +207,14 @@ impl<'a> Display<'a> {
             Form::Line if !options.forces && !is_in_front() => return,
             Form::Line => {
                 let end = if is_last { "\n" } else { "" };
-                let width = width(options);
-                let line = gauge::line(options, moment, width);
+                let line = gauge::line(options, moment, width(options));
                 if let Some(place) = &self.place {
                     let _shown = place.draw(&line, &mut std::io::stderr());
                     return;
                 }
-                format!("\r{line:width$}{end}")
+                // As pv: the cursor returns behind a line, and a shorter one covers the last.
+                let before = std::mem::replace(&mut self.drawn, line.chars().count());
+                format!("{line:before$}\r{end}")
             }
         };
         // A display that nobody sees is no reason to stop the data.

@@ -12,8 +12,6 @@ use std::time::Duration;
 pub(super) struct Moment {
     /// Bytes or lines so far.
     pub(super) done: u64,
-    /// Of those, done before the start.
-    pub(super) base: u64,
     pub(super) elapsed: Duration,
     /// Units a second since the last moment.
     pub(super) rate: f64,
@@ -199,10 +197,10 @@ pub(super) fn percent(options: &Options, moment: &Moment) -> Option<u64> {
     share(options, moment).map(|share| (share * 100.0) as u64)
 }
 
-/// Seconds to the end at the average rate so far.
+/// Seconds to the end at the rate over the window of `-m`.
 fn left(options: &Options, moment: &Moment) -> Option<u64> {
     let size = options.size?;
-    let rate = moment.done.saturating_sub(moment.base) as f64 / moment.elapsed.as_secs_f64();
+    let rate = moment.average;
     let seconds = size.saturating_sub(moment.done) as f64 / rate;
     (rate > 0.0 && seconds < 1e9).then_some(seconds.ceil() as u64)
 }

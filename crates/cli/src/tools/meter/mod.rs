@@ -24,6 +24,8 @@ use cost::Cost;
 use draw::{Display, Figures, GLANCE};
 use flow::{IS_OUTPUT, NOT_MOVED, NOT_OPENED, Tally};
 use options::{Form, Options, Unit};
+use pagewise_kernel::output_file::{self, OutputError};
+use pagewise_kernel::part_file;
 use pagewise_kernel::start::ignored;
 use std::ffi::OsString;
 use std::fs::File;
@@ -62,7 +64,7 @@ How to show it:
   -k, --si                 units of 1000   -l, --line-mode     lines
   -0, --null               lines end in a null byte (implies -l)
   -i, --interval SEC       time between updates (default 1, at least 0.1)
-  -m, --average-rate-window SEC            window for -a
+  -m, --average-rate-window SEC            window for -a and -e (default 30)
   -W, --wait               start the clock at the first byte
   -D, --delay-start SEC    show nothing before SEC
   -w, --width NUM          width of the line
@@ -133,10 +135,15 @@ fn control_other(pid: u32, arguments: &[OsString]) -> ExitCode {
 
 fn measure(options: &Options) -> ExitCode {
     let mut bits = 0;
+    let own = format!("{}\n", std::process::id());
     if let Some(path) = &options.pid_file
-        && let Err(error) = std::fs::write(path, format!("{}\n", std::process::id()))
+        && let Err(error) = output_file::write(path, own.as_bytes(), part_file::PUBLIC)
     {
-        tell("meter", &format!("{}: {}", path.display(), reason(&error)));
+        let why = match &error {
+            OutputError::Sys(error) => reason(&error.source),
+            other => other.to_string(),
+        };
+        tell("meter", &format!("{}: {why}", path.display()));
         bits |= NOT_DONE;
     }
     if let Err(error) = end_on_signals(options.pid_file.clone()) {

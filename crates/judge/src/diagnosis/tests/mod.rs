@@ -90,6 +90,7 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
             effects: Vec::new(),
             files: Vec::new(),
             pattern: Fact::missing("not stepped"),
+            written: Vec::new(),
             footprint: Fact::missing("not followed"),
             descriptor_kinds: BTreeMap::new(),
             ended: Ended::Exited(0),

@@ -10,6 +10,7 @@ fn map(pid: i32, start: u64, end: u64, is_executable: bool, path: &str) -> Map {
         is_executable,
         is_shared: false,
         path: path.into(),
+        file: None,
     }
 }
 

@@ -130,7 +130,7 @@ impl Writer {
         let (pipe, start) = (self.pipe.as_fd(), self.range().start);
         let (memory, by, sent) = (&self.memory, self.by, &mut self.sent);
         let needed = &mut self.needed[self.next];
-        let result = send_all(pipe, len, "vmsplice", by, |taken, by| {
+        let result = send_all(pipe, len, "vmsplice", by, false, |taken, by| {
             let bytes = start + taken..start + len;
             let range = bytes.clone();
             // SAFETY: the pipe can be written, as `Sent::first` has seen. The region is lent for

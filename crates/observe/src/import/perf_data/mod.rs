@@ -285,5 +285,6 @@ fn mapping(misc: u16, body: &[u8]) -> Option<Map> {
         is_executable: misc & MAPS_DATA == 0,
         is_shared: false,
         path: side_band::name(body, 32)?,
+        file: None,
     })
 }

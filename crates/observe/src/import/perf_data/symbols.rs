@@ -9,6 +9,7 @@
 use super::head::{BuildIds, digits};
 use crate::faults::Images;
 use crate::import::stacks::ENTRY_BYTES;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::fault::event::Map;
 use pagewise_model::look::UNKNOWN_SYMBOL;
@@ -31,8 +32,8 @@ const BUILD_ID_NOTE: i32 = 3;
 pub(super) struct Symbols {
     build_ids: BuildIds,
     images: Images,
-    /// By path: the file that is the same, if there is one.
-    files: HashMap<String, Option<String>>,
+    /// By path: whether there is a file that is the same.
+    files: HashMap<String, bool>,
     kernel: Kernel,
     /// Names told, and how long they are.
     names: u64,
@@ -61,11 +62,13 @@ impl Symbols {
     pub(super) fn of_program(&mut self, path: &str, offset: u64) -> Option<String> {
         if !self.files.contains_key(path) {
             let file = self.build_ids.get(path).and_then(|id| same_file(path, id));
-            self.files.insert(path.to_owned(), file);
+            self.files.insert(path.to_owned(), file.is_some());
+            if let Some(file) = file {
+                self.images.files().put(path, file);
+            }
             self.length += path.len() as u64;
         }
-        let file = self.files.get(path)?.as_ref()?;
-        self.images.function(file, offset)
+        self.images.function(path, offset)
     }
 
     /// Bytes of memory that what the recording told takes, at most; not the symbols of files that are here.
@@ -99,7 +102,7 @@ impl Symbols {
     /// What is missing, for people: nothing if all is there or nothing was asked for.
     pub(super) fn missing(&self) -> Vec<String> {
         let kernel = self.kernel.missing.clone();
-        let absent = self.files.values().filter(|file| file.is_none()).count();
+        let absent = self.files.values().filter(|is_here| !**is_here).count();
         let files = (absent > 0).then(|| {
             format!(
                 "{absent} of {} files are not here with the same build identifier: their functions are \
@@ -112,13 +115,11 @@ impl Symbols {
 }
 
 /// The file at `path`, or its copy in the store, if it has this identifier.
-fn same_file(path: &str, id: &str) -> Option<String> {
+fn same_file(path: &str, id: &str) -> Option<File> {
     let stored = stored(id).map(|place| place.join("elf").to_string_lossy().into_owned());
-    [Some(path.to_owned()), stored].into_iter().flatten().find(|candidate| {
-        // Another kind of file could block when opened.
-        let is_file = std::fs::metadata(candidate).is_ok_and(|meta| meta.is_file());
-        let file = is_file.then(|| File::open(candidate).ok()).flatten();
-        file.and_then(|file| read_ahead::build_id(&file)).as_deref() == Some(id)
+    [Some(path.to_owned()), stored].into_iter().flatten().find_map(|candidate| {
+        let (file, _) = open_regular(Path::new(&candidate)).ok()?;
+        (read_ahead::build_id(&file).as_deref() == Some(id)).then_some(file)
     })
 }
 
@@ -254,6 +255,7 @@ mod tests {
             is_executable: true,
             is_shared: false,
             path: path.to_owned(),
+            file: None,
         }
     }
 
@@ -302,9 +304,9 @@ mod tests {
     fn a_file_is_taken_by_its_identifier_alone() {
         let own = std::env::current_exe().unwrap();
         let path = own.to_str().unwrap();
-        assert_eq!(same_file(path, "0123456789"), None);
+        assert!(same_file(path, "0123456789").is_none());
         if let Some(id) = read_ahead::build_id(&File::open(path).unwrap()) {
-            assert_eq!(same_file(path, &id).as_deref(), Some(path));
+            assert!(same_file(path, &id).is_some());
         }
     }
 }

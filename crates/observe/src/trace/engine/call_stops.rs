@@ -1,11 +1,12 @@
 //! What is done when a thread stops at a call: it is judged as it begins, and what follows is noted when it
 //! comes back.
 
-use super::{Engine, Mode, TraceError};
+use super::{Engine, Mode, TraceError, ignore_gone};
 use crate::trace::calls::{self, Kind};
 use crate::trace::churn;
 use crate::trace::thread::Pending;
 use pagewise_tracee::ptrace::{Regs, request};
+use pagewise_tracee::untraced::{self, Call};
 use pagewise_tracee::wait;
 
 impl Engine {
@@ -43,7 +44,10 @@ impl Engine {
         }
         if let Ok(regs) = regs {
             self.refuse_use_of_input(tid, &regs)?;
-            let pending = begin(self, tid, &regs);
+            let pending = match untraced::enter(tid) {
+                Ok(Call::Cleared(cleared)) => Some(Pending::Untraced(cleared)),
+                _ => begin(self, tid, &regs),
+            };
             if let Some(thread) = self.threads.get_mut(&tid) {
                 thread.pending = pending;
             }
@@ -146,6 +150,7 @@ impl Engine {
                 }
                 Pending::Close => self.descriptors.look(pid),
                 Pending::Break => self.count_break(pid, regs.rax),
+                Pending::Untraced(cleared) => ignore_gone(cleared.leave(tid)),
             }
         }
         self.resume(tid, 0);

@@ -135,6 +135,7 @@ fn side_band_records_parse() {
         is_executable: true,
         is_shared: true,
         path: "/lib/a b.so".into(),
+        file: None,
     };
     let want = [
         What::Map(map),

@@ -3,6 +3,7 @@
 use super::Walker;
 use super::kin::Kin;
 use super::record::{Event, Sample, Told};
+use crate::mapped_file::MappedFiles;
 use crate::perf::spaces::{Code, Spaces};
 use crate::perf::stacks::name;
 use crate::perf::texts::Texts;
@@ -27,6 +28,7 @@ pub(super) struct Counts {
     /// Whose samples count, where they are of everybody.
     kin: Option<Kin>,
     spaces: Spaces,
+    files: MappedFiles,
     stacks: HashMap<Stack, u64>,
     walker: Option<Walker>,
     lost: u64,
@@ -34,12 +36,13 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// None yet, of samples by this clock; `walker` walks the stacks that were copied.
-    pub(super) fn new(clock: Clock, walker: Option<Walker>) -> Self {
+    /// None yet, of samples by this clock, in code of `files`; `walker` walks the stacks that were copied.
+    pub(super) fn new(clock: Clock, files: MappedFiles, walker: Option<Walker>) -> Self {
         Self {
             kin: (clock == Clock::Cpus).then(Kin::default),
             clock,
             spaces: Spaces::default(),
+            files,
             stacks: HashMap::new(),
             walker,
             lost: 0,
@@ -58,7 +61,12 @@ impl Counts {
                 }
                 self.spaces.name(pid, &name, is_exec);
             }
-            Told::Map(map) => self.spaces.map(&map),
+            Told::Map(mut map) => {
+                if map.is_executable {
+                    map.path = self.files.meet(&map).to_string();
+                }
+                self.spaces.map(&map);
+            }
             Told::Fork { pid, parent_pid } => {
                 if self.kin.as_mut().is_none_or(|kin| kin.fork(pid, parent_pid)) {
                     self.begun_tasks = self.begun_tasks.saturating_add(1);
@@ -179,7 +187,7 @@ mod tests {
     }
 
     fn counts(clock: Clock, all: Vec<Told>) -> Counts {
-        let mut counts = Counts::new(clock, None);
+        let mut counts = Counts::new(clock, MappedFiles::default(), None);
         for (at, told) in all.into_iter().enumerate() {
             counts.take(Event { at_ns: Nanos(at as u64), told });
         }
@@ -201,6 +209,7 @@ mod tests {
             is_executable: true,
             is_shared: false,
             path: "/bin/cat".to_owned(),
+            file: None,
         };
         let copy = |place: u64| sample(1, &[KERNEL + 0x100 + place, KERNEL + 0x50], &[0x1010]);
         let all = counts(

@@ -36,6 +36,7 @@ use super::merge::Merge;
 use super::rings::Rings;
 use super::sampling::{PERIOD_NS, RING_BYTES, refusal};
 use super::streams::EVERYBODY;
+use crate::mapped_file::MappedFiles;
 use counts::Counts;
 use pagewise_kernel::perf::bindings as b;
 use pagewise_kernel::perf::perf_event_attr;
@@ -68,7 +69,7 @@ pub trait WalkStack: std::fmt::Debug + Send {
 /// Whoever walks the stacks of a profile.
 pub type Walker = Box<dyn WalkStack>;
 
-/// Tells which file and offset the code at an address was mapped from; an empty path for code of no file,
+/// Tells which file (by its name in [`MappedFiles`]) and offset the code at an address was mapped from; an empty name for code of no file,
 /// `None` for what is no code.
 pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
 
@@ -77,24 +78,25 @@ pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
 pub struct Profiling(Drainer<Collected>);
 
 impl Profiling {
-    /// Starts sampling `pid` from its exec on, with stacks that `walker` walks where there is one; or says why
-    /// not.
+    /// Starts sampling `pid` from its exec on, with stacks that `walker` walks where there is one, and opens its
+    /// code in `files`; or says why not.
     #[must_use]
-    pub fn attach(pid: i32, walker: Option<Walker>) -> Fact<Self> {
+    pub fn attach(pid: i32, files: &MappedFiles, walker: Option<Walker>) -> Fact<Self> {
         let walker = walker.filter(|_| cfg!(target_arch = "x86_64"));
         let events = if walker.is_some() { Events::of_stacks() } else { Events::open(true) };
-        Self::follow(pid, events, walker, refusal)
+        Self::follow(pid, events, files, walker, refusal)
     }
 
     /// The same without the kernel's part, by the clock of each task.
     #[must_use]
-    pub fn attach_to_user_mode(pid: i32) -> Fact<Self> {
-        Self::follow(pid, Events::of_user_mode(), None, refusal_in_user_mode)
+    pub fn attach_to_user_mode(pid: i32, files: &MappedFiles) -> Fact<Self> {
+        Self::follow(pid, Events::of_user_mode(), files, None, refusal_in_user_mode)
     }
 
     fn follow(
         pid: i32,
         events: Result<Events, SysError>,
+        files: &MappedFiles,
         walker: Option<Walker>,
         refusal: fn(&SysError) -> String,
     ) -> Fact<Self> {
@@ -103,14 +105,19 @@ impl Profiling {
             Ok(events)
         });
         match events {
-            Ok(events) => Self::start(events, Vec::new(), walker),
+            Ok(events) => Self::start(events, Vec::new(), files, walker),
             Err(error) => Fact::Missing(refusal(&error)),
         }
     }
 
     /// Collects what `events` tell; `before` is what holds at the beginning.
-    fn start(events: Events, before: Vec<Told>, walker: Option<Walker>) -> Fact<Self> {
-        let mut counts = Counts::new(events.clock, walker);
+    fn start(
+        events: Events,
+        before: Vec<Told>,
+        files: &MappedFiles,
+        walker: Option<Walker>,
+    ) -> Fact<Self> {
+        let mut counts = Counts::new(events.clock, files.clone(), walker);
         for told in before {
             counts.take(Event { at_ns: Nanos(0), told });
         }

@@ -8,6 +8,7 @@
 
 use super::record::Told;
 use super::{Events, Profiling};
+use crate::mapped_file::MappedFiles;
 use crate::perf::sampling::refusal;
 use crate::perf::{event, running};
 use crate::target::{Target, Until};
@@ -17,14 +18,15 @@ use pagewise_kernel::{SysError, clock};
 use pagewise_model::profile::{FollowedProcess, StackSamples};
 use pagewise_model::{Fact, Nanos};
 
-/// Profiles `target` and what it has below it; never stops it.
+/// Profiles `target` and what it has below it, and opens their code in `files`; never stops it.
 #[must_use]
 pub fn profile_running(
     target: &Target,
+    files: &MappedFiles,
     until: &Until<'_>,
 ) -> (Fact<StackSamples>, FollowedProcess) {
     let pid = target.pid();
-    let (profiling, followed) = follow(pid);
+    let (profiling, followed) = follow(pid, files);
     let threads = match &profiling {
         Fact::Known(_) => followed.threads,
         Fact::Missing(_) => tree::threads(pid).map_or(0, |threads| threads.len() as u64),
@@ -70,7 +72,7 @@ struct Followed {
 }
 
 /// Starts sampling process `pid` and all below it from now on, or says why not.
-fn follow(pid: i32) -> (Fact<Profiling>, Followed) {
+fn follow(pid: i32, files: &MappedFiles) -> (Fact<Profiling>, Followed) {
     event::allow_descriptors();
     let mut events = match Events::open(false) {
         Ok(events) => events,
@@ -93,7 +95,7 @@ fn follow(pid: i32) -> (Fact<Profiling>, Followed) {
     let threads = |pid: &i32| tree::threads(*pid).map_or(0, |threads| threads.len() as u64);
     followed.threads = processes.iter().map(threads).sum();
     let before = processes.iter().flat_map(|pid| what_was_before(*pid)).collect();
-    (Profiling::start(events, before, None), followed)
+    (Profiling::start(events, before, files, None), followed)
 }
 
 impl Events {

@@ -1,26 +1,25 @@
 //! The races that the blocks of an experiment make, and the correction of times.
 //!
-//! Arms race by what decides (wall time, CPU time or memory). Times are corrected by how fast core and memory were during each run as far as earlier
-//! blocks show that to matter ([`Slopes`]). The race by plain time is kept beside it. An arm in whose runs
-//! core or memory are faster or slower than in the control's moves them itself: its times are not
+//! Arms race by what decides. Times of runs are corrected by how fast core and memory were during each run, as
+//! far as earlier blocks show that to matter ([`Slopes`]). The race by plain time is kept beside it. An arm in
+//! whose runs core or memory are faster or slower than in the control's moves them itself: its times are not
 //! corrected, those of earlier blocks included.
 
-use super::evidence::{self, Reading};
-use crate::world::Arm;
-use pagewise_judge::guards::Guards;
-use pagewise_judge::race::{Claim, Race, Slopes};
+use super::observation::{Block, Observation};
+use super::{Claim, Race, Slopes};
+use crate::guards::Guards;
 use pagewise_model::guard::Guard;
-use pagewise_model::trial::{Block, Point, Quantity};
+use pagewise_model::trial::Quantity;
 use std::collections::BTreeSet;
 
 /// Evidence from which an arm counts as moving a speed: two speeds and two sides are watched.
 const MOVES: f64 = 40.0;
 
 /// All that counting blocks leaves.
-#[derive(Debug, Default)]
-pub(crate) struct Races {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Readings {
     /// By what decides, times corrected.
-    pub(crate) time: Race,
+    pub(crate) decisive: Race,
     /// The same without correction.
     plain: Race,
     /// The same with the host's share taken off.
@@ -36,16 +35,14 @@ pub(crate) struct Races {
     movers: BTreeSet<usize>,
 }
 
-impl Races {
-    pub(crate) fn new(quantity: Quantity, guards: &[Guard], arms: usize) -> Self {
-        let guards = Guards::new(guards, 0);
-        let mut races = Self { quantity, guards, ..Self::default() };
-        (0..arms).for_each(|_| races.join());
-        races
+impl Readings {
+    pub(crate) fn new(quantity: Quantity, guards: &[Guard], breaking: f64) -> Self {
+        let guards = Guards::new(guards, 0).broken_at(breaking);
+        Self { quantity, guards, ..Self::default() }
     }
 
     pub(crate) fn join(&mut self) {
-        let times = [&mut self.time, &mut self.plain, &mut self.without_host];
+        let times = [&mut self.decisive, &mut self.plain, &mut self.without_host];
         for race in times.into_iter().chain(&mut self.speeds) {
             race.join();
         }
@@ -58,7 +55,7 @@ impl Races {
     }
 
     /// Takes in the last of `blocks`. All of them are counted again when an arm turns out to move a speed.
-    pub(crate) fn add(&mut self, blocks: &[Block], control: &str, arms: &[Arm]) {
+    pub(crate) fn add(&mut self, blocks: &[Block], control: &str, arms: &[&str]) {
         let Some(last) = blocks.last() else { return };
         self.count(last, control, arms);
         let sides = [Claim::GainAtMost(0.0), Claim::GainAtLeast(0.0)];
@@ -69,43 +66,48 @@ impl Races {
         let found: BTreeSet<usize> = (0..arms.len()).filter(moves).collect();
         if !found.is_subset(&self.movers) {
             let movers = &self.movers | &found;
-            *self = Self { movers, ..Self::new(self.quantity, &self.guards.all(), arms.len()) };
+            let guards = self.guards.emptied();
+            *self = Self { movers, guards, quantity: self.quantity, ..Self::default() };
+            arms.iter().for_each(|_| self.join());
             blocks.iter().for_each(|block| self.count(block, control, arms));
         }
     }
 
-    fn count(&mut self, block: &Block, control: &str, arms: &[Arm]) {
-        if block.dropped.is_some() {
+    fn count(&mut self, block: &Block, control: &str, arms: &[&str]) {
+        if !block.counts() {
             return;
         }
-        let has_speeds = evidence::has_speeds(block);
+        let has_speeds = block.has_speeds();
         let quantity = self.quantity;
         // Memory does not go by the clock.
         let is_time = quantity != Quantity::Memory;
         let slopes = if has_speeds && is_time { self.slopes.value() } else { [0.0; 2] };
         self.is_corrected |= slopes != [0.0; 2];
+        let numbered = arms.iter().copied().enumerate();
         let (movers, others): (Vec<_>, Vec<_>) =
-            arms.iter().enumerate().partition(|(at, _)| self.movers.contains(at));
+            numbered.partition(|(at, _)| self.movers.contains(at));
         for (arms, slopes) in [(&others, slopes), (&movers, [0.0; 2])] {
-            let times = |read: Reading<'_>| evidence::block_times(block, control, arms, read);
-            let less = |point: &Point| {
-                let speeds = evidence::log_speeds(point);
+            let add = |race: &mut Race, read: &dyn Fn(&Observation<'_>) -> Option<f64>| {
+                if let Some(times) = block.times(control, arms, read) {
+                    race.add(&times);
+                }
+            };
+            let less = |one: &Observation<'_>| {
+                let speeds = one.log_speeds();
                 slopes[0] * speeds[0] + slopes[1] * speeds[1]
             };
-            let log = |point: &Point| evidence::log_of(quantity, point);
-            self.time.add(&times(&|run| log(run.0) - less(run.0)));
-            self.without_host
-                .add(&times(&|run| evidence::log_without_host(quantity, run) - less(run.0)));
-            self.plain.add(&times(&|run| log(run.0)));
-            self.guards.add(|bounded| Some(times(&|run| evidence::log_of(bounded, run.0))));
+            add(&mut self.decisive, &|one| Some(one.decisive_log(quantity)? - less(one)));
+            add(&mut self.without_host, &|one| Some(one.log_without_host(quantity)? - less(one)));
+            add(&mut self.plain, &|one| one.decisive_log(quantity));
+            self.guards.add(|bounded| block.times(control, arms, &|one| one.log(bounded)));
             if has_speeds {
                 for (at, race) in self.speeds.iter_mut().enumerate() {
-                    race.add(&times(&|run| evidence::log_speeds(run.0)[at]));
+                    add(race, &|one| Some(one.log_speeds()[at]));
                 }
             }
         }
         if has_speeds {
-            evidence::learn(&mut self.slopes, quantity, block);
+            block.teach(&mut self.slopes, quantity);
         }
     }
 }

@@ -1,0 +1,335 @@
+//! What one subject did, in the one form that a race reads: a run of a program, or one side of a pair of
+//! servers (or of a block of switches in a server that runs already).
+//!
+//! Values are natural logarithms: of nanoseconds or bytes of a run; of nanoseconds, seconds or bytes of a
+//! service, for each request where the quantity says so. Less is better. A service has no host time of its
+//! own and no speeds beside it: its windows last longer than the disturbances that these show.
+
+use super::{BlockTimes, Costs, Slopes, Speeds};
+use crate::mechanism::Mechanism;
+use crate::service;
+use crate::stats::find_two_modes;
+use pagewise_model::measured::median;
+use pagewise_model::service::{Holding, Pair, Side};
+use pagewise_model::trial::{self, Point, Quantity};
+use pagewise_model::{Bytes, Nanos};
+use std::collections::BTreeMap;
+
+/// What the host's time may take from a run at most: a tree on several CPUs can have more of it
+/// than the run took.
+const LEAST_LEFT: f64 = 0.05;
+
+/// What the kernel shows of a remedy that acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counter {
+    /// Nothing: the remedy has no counter.
+    None,
+    /// The counter that is read with each run.
+    OfRun,
+    /// Anonymous memory of a server on huge pages.
+    AnonHuge,
+    /// Code or other file pages of a server on huge pages.
+    FileHuge,
+}
+
+impl Counter {
+    /// Pages of 4 KiB would be below the noise of small mappings: whole mebibytes.
+    const fn held(self, holding: &Holding) -> u64 {
+        match self {
+            Self::None | Self::OfRun => 0,
+            Self::AnonHuge => holding.anon_huge_bytes.0 >> 20,
+            Self::FileHuge => holding.file_huge_bytes.0 >> 20,
+        }
+    }
+}
+
+/// A block of a race: the control and one or more arms, side by side or in random order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Block {
+    /// Runs of programs that end.
+    Runs(trial::Block),
+    /// Two servers under load, or one with a remedy off and on.
+    Pair(Pair),
+}
+
+/// What one subject did.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Observation<'a> {
+    /// A run, with the host's time in it in nanoseconds.
+    Run(&'a Point, f64),
+    /// A server's windows.
+    Side(&'a Side),
+}
+
+impl Block {
+    /// It was finished, and counts.
+    pub(crate) fn counts(&self) -> bool {
+        match self {
+            Self::Runs(block) => block.dropped.is_none(),
+            Self::Pair(_) => true,
+        }
+    }
+
+    /// What the arm of this name did, or the control.
+    pub(crate) fn of<'a>(&'a self, name: &str, control: &str) -> Vec<Observation<'a>> {
+        match self {
+            Self::Runs(block) => {
+                hosted(block).filter(|(point, _)| point.arm == name).map(run).collect()
+            }
+            Self::Pair(pair) if name == control => vec![Observation::Side(&pair.plain)],
+            Self::Pair(pair) if name == pair.arm => vec![Observation::Side(&pair.other)],
+            Self::Pair(_) => Vec::new(),
+        }
+    }
+
+    /// Requests to the arm of this name that failed.
+    pub(crate) fn errors(&self, arm: &str) -> f64 {
+        match self {
+            Self::Pair(pair) if pair.arm == arm => service::failed(&pair.other),
+            _ => 0.0,
+        }
+    }
+
+    /// The speeds were sampled beside each run.
+    pub(crate) fn has_speeds(&self) -> bool {
+        match self {
+            Self::Runs(block) => block.points.iter().all(|point| point.usage.speed.is_some()),
+            Self::Pair(_) => false,
+        }
+    }
+
+    /// As a race takes it: `read` of each observation, of the control and of the arms of these numbers. None
+    /// where a value is not known.
+    pub(crate) fn times(
+        &self,
+        control: &str,
+        arms: &[(usize, &str)],
+        read: &dyn Fn(&Observation<'_>) -> Option<f64>,
+    ) -> Option<BlockTimes> {
+        let of = |name: &str| self.of(name, control).iter().map(read).collect::<Option<Vec<f64>>>();
+        let arms = arms.iter().map(|(at, name)| Some((*at, of(name)?)));
+        Some(BlockTimes { control: of(control)?, arms: arms.collect::<Option<_>>()? })
+    }
+
+    /// Learns how runs go with the speeds meanwhile, arm by arm.
+    pub(crate) fn teach(&self, slopes: &mut Slopes, quantity: Quantity) {
+        let Self::Runs(block) = self else { return };
+        let mut runs: BTreeMap<&str, Vec<(Speeds, f64)>> = BTreeMap::new();
+        for point in &block.points {
+            let speeds = Observation::Run(point, 0.0).log_speeds();
+            runs.entry(&point.arm).or_default().push((speeds, amount(quantity, point).ln()));
+        }
+        runs.values().for_each(|runs| slopes.learn(runs));
+    }
+}
+
+/// The points of a block with the host's time of each.
+fn hosted(block: &trial::Block) -> impl Iterator<Item = (&Point, f64)> {
+    let host = |at: usize| block.weather.host_by_point_ns.get(at).map_or(0.0, |ns| ns.0 as f64);
+    block.points.iter().enumerate().map(move |(at, point)| (point, host(at)))
+}
+
+const fn run<'a>((point, host_ns): (&'a Point, f64)) -> Observation<'a> {
+    Observation::Run(point, host_ns)
+}
+
+impl Observation<'_> {
+    /// The value as a guard reads it.
+    pub(crate) fn log(&self, quantity: Quantity) -> Option<f64> {
+        match self {
+            Self::Run(point, _) => Some(amount(quantity, point).ln()),
+            Self::Side(side) => service::value(quantity, side),
+        }
+    }
+
+    /// The value as it decides.
+    pub(crate) fn decisive_log(&self, quantity: Quantity) -> Option<f64> {
+        match self {
+            Self::Run(..) => self.log(quantity),
+            Self::Side(side) => service::decisive(quantity, side),
+        }
+    }
+
+    /// The same with the host's time taken off.
+    pub(crate) fn log_without_host(&self, quantity: Quantity) -> Option<f64> {
+        match self {
+            Self::Run(point, host_ns) if quantity != Quantity::Memory => {
+                let amount = amount(quantity, point);
+                Some((amount - host_ns).max(amount * LEAST_LEFT).ln())
+            }
+            _ => self.decisive_log(quantity),
+        }
+    }
+
+    /// Logarithms of what was sampled beside a run; zeros where nothing was.
+    pub(crate) fn log_speeds(&self) -> Speeds {
+        let log = |ns: f64| ns.max(f64::MIN_POSITIVE).ln();
+        match self {
+            Self::Run(point, _) => point
+                .usage
+                .speed
+                .map_or([0.0; 2], |speed| [log(speed.round_ns), log(speed.load_ns)]),
+            Self::Side(_) => [0.0; 2],
+        }
+    }
+
+    fn host_ns(&self) -> f64 {
+        match self {
+            Self::Run(_, host_ns) => *host_ns,
+            Self::Side(_) => 0.0,
+        }
+    }
+
+    fn cpu_ns(&self) -> Option<f64> {
+        match self {
+            Self::Run(point, _) => Some(point.usage.cpu_ns().0 as f64),
+            Self::Side(_) => None,
+        }
+    }
+
+    fn memory_bytes(&self) -> f64 {
+        match self {
+            Self::Run(point, _) => point.usage.peak_memory().0 as f64,
+            Self::Side(side) => side.at_last.pss_bytes.0 as f64,
+        }
+    }
+
+    fn supervisor_ns(&self) -> f64 {
+        match self {
+            Self::Run(point, _) => point.supervisor_ns.0 as f64,
+            Self::Side(_) => 0.0,
+        }
+    }
+
+    /// The arm's counter in a run of its own.
+    fn counted(&self, counter: Counter) -> u64 {
+        match self {
+            Self::Run(point, _) => point.mechanism.unwrap_or(0),
+            // What a server loses between the first window and the last does not count.
+            Self::Side(side) => counter.held(&side.at_first).min(counter.held(&side.at_last)),
+        }
+    }
+
+    /// The counter of the arm of this name in a run of the control; none where it was not read.
+    fn idle(&self, counter: Counter, arm: &str) -> Option<u64> {
+        match self {
+            Self::Run(point, _) => {
+                point.idle_mechanisms.iter().find(|(name, _)| name == arm).map(|(_, read)| *read)
+            }
+            Self::Side(_) => Some(self.counted(counter)),
+        }
+    }
+}
+
+/// What decides, of a run: nanoseconds or bytes.
+fn amount(quantity: Quantity, point: &Point) -> f64 {
+    let amount = match quantity {
+        Quantity::Memory => point.usage.peak_memory().0,
+        Quantity::Cpu => point.usage.cpu_ns().0,
+        _ => point.usage.wall_ns.0,
+    };
+    amount.max(1) as f64
+}
+
+/// What one arm did in the blocks that count, and the control in the same blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Beside<'a> {
+    pub(crate) arm: Vec<Observation<'a>>,
+    pub(crate) control: Vec<Observation<'a>>,
+}
+
+impl<'a> Beside<'a> {
+    pub(crate) fn new(blocks: &'a [Block], arm: &str, control: &str) -> Self {
+        let mut all = Self::default();
+        for block in blocks.iter().filter(|block| block.counts()) {
+            let own = block.of(arm, control);
+            if !own.is_empty() {
+                all.arm.extend(own);
+                all.control.extend(block.of(control, control));
+            }
+        }
+        all
+    }
+
+    /// Mean host time of the arm's runs, and of the control's. The mean and not the median: a host that takes
+    /// from three runs in ten takes from the comparison. As shares of the control's median wall time.
+    pub(crate) fn host_shares(&self) -> (f64, f64) {
+        let wall = |one: &Observation<'_>| match one {
+            Observation::Run(point, _) => point.usage.wall_ns.0 as f64,
+            Observation::Side(_) => 1.0,
+        };
+        let walls: Vec<f64> = self.control.iter().map(wall).collect();
+        let wall = median(&walls).unwrap_or(1.0).max(1.0);
+        let share = |runs: &[Observation<'_>]| {
+            runs.iter().map(Observation::host_ns).sum::<f64>() / runs.len().max(1) as f64 / wall
+        };
+        (share(&self.arm), share(&self.control))
+    }
+
+    /// How much more the arm needs in all its windows, as a sum of logarithms over its pairs.
+    pub(crate) fn change(&self, quantity: Quantity) -> f64 {
+        let change = |(own, control): (&Observation<'_>, &Observation<'_>)| {
+            Some(own.log(quantity)? - control.log(quantity)?)
+        };
+        self.arm.iter().zip(&self.control).filter_map(change).sum()
+    }
+
+    /// Readings of the arm's counter.
+    pub(crate) fn mechanism(&self, counter: Counter, arm: &str) -> Mechanism {
+        if counter == Counter::None {
+            return Mechanism::None;
+        }
+        Mechanism::Counter {
+            arm: self.arm.iter().map(|one| one.counted(counter)).collect(),
+            control: self.control.iter().filter_map(|one| one.idle(counter, arm)).collect(),
+        }
+    }
+
+    /// What the arm costs beside what decides; `middle` is the mean or the median.
+    pub(crate) fn costs(&self, middle: fn(&[f64]) -> Option<f64>) -> Costs {
+        let of = |all: &[Observation<'_>], read: &dyn Fn(&Observation<'_>) -> f64| {
+            middle(&all.iter().map(read).collect::<Vec<_>>())
+        };
+        let cpu = |all: &[Observation<'_>]| {
+            median(&all.iter().filter_map(Observation::cpu_ns).collect::<Vec<_>>())
+        };
+        let cpu_ratio = match (cpu(&self.arm), cpu(&self.control)) {
+            (Some(arm), Some(control)) if control > 0.0 => Some(arm / control),
+            _ => None,
+        };
+        let memory: &dyn Fn(&Observation<'_>) -> f64 = &|one| one.memory_bytes();
+        let control_memory = of(&self.control, memory);
+        let change = of(&self.arm, memory).zip(control_memory).map(|(arm, control)| arm - control);
+        Costs {
+            cpu_ratio,
+            peak_rss_change_bytes: change.map(|bytes| bytes.round() as i64),
+            control_peak_rss_bytes: control_memory.map(|bytes| Bytes(bytes as u64)),
+            supervisor_ns: of(&self.arm, &|one| one.supervisor_ns())
+                .map_or(Nanos(0), Nanos::from_f64),
+        }
+    }
+}
+
+/// A sentence for each of these, control included, that ran at two speeds.
+pub(crate) fn mode_warnings<'a>(
+    blocks: &[Block],
+    names: impl IntoIterator<Item = &'a str>,
+) -> Vec<String> {
+    let warn = |name: &str| {
+        let counting = blocks.iter().filter(|block| block.counts());
+        let all = counting.flat_map(|block| match block {
+            Block::Runs(_) => block.of(name, name),
+            Block::Pair(_) => Vec::new(),
+        });
+        let own: Vec<f64> = all.filter_map(|one| one.log(Quantity::Time)).collect();
+        let modes = find_two_modes(&own)?;
+        Some(format!(
+            "{name} runs at two speeds, {} and {} ({:.0}% of runs at the slower, {} changes)",
+            Nanos::from_f64(modes.low.exp()),
+            Nanos::from_f64(modes.high.exp()),
+            modes.high_share * 100.0,
+            modes.switches
+        ))
+    };
+    names.into_iter().filter_map(warn).collect()
+}

@@ -1,0 +1,470 @@
+//! The one policy of every race, of programs, services and running processes alike: which arms run next, what
+//! is decided, what breaks a guard, and the verdict on each arm.
+//!
+//! The policy runs nothing and reads no clock. It plans a block, somebody runs it and gives it back
+//! ([`Policy::add`]), and so on until [`Policy::is_decided`]. Its random orders come from one seed.
+//!
+//! What a block is differs ([`Unit`]). Runs of a program are cheap: all arms that race share the control's
+//! runs. A pair of servers, or a block of switches, is dear: it has one arm, each side counts as one value, and
+//! a gain is kept only once each guard's bound lies a standard error above what was found.
+
+mod verdicts;
+
+use super::observation::{Beside, Block, Counter};
+use super::readings::Readings;
+use super::{Claim, LEAST_GAIN, PROVEN, RULED_OUT, Race};
+use crate::guards;
+use crate::stats::Rng;
+use pagewise_model::Nanos;
+use pagewise_model::guard::{Guard, Guarded};
+use pagewise_model::measured::median;
+use pagewise_model::trial::{Quantity, Ratio, Word};
+
+/// Runs of each arm in a block while several race.
+const FEW: u32 = 2;
+/// Runs of each in a block with one arm: more runs in a block show more.
+const MANY: u32 = 4;
+/// An arm is admitted where the time holds this many runs of it and as many of the control.
+const LEAST_RUNS: u64 = 4;
+/// Pairs of each arm before it may fall behind: one pair of starts shows a noisy arm far ahead.
+const LEAST_PAIRS: u32 = 2;
+/// Combine only the best arms, this many.
+const COMBINED: usize = 3;
+/// Evidence of a gain worth having from which time for comparing outputs is kept.
+const NEAR: f64 = 2.0;
+
+/// When an experiment has its answer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Goal {
+    /// The best arm is proven, or none can gain what is worth having; the best go together as arms of
+    /// their own.
+    Gain,
+    /// Each arm is proven faster or slower, or differs by little at most.
+    Difference,
+    /// Whether each arm takes at most this share of time more than the control.
+    LossAtMost(f64),
+    /// The control and every arm have run this often, whatever is known by then.
+    Pairs(u32),
+}
+
+/// What a block holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Runs of the control and of every arm that races.
+    Runs,
+    /// One arm and the control, side by side.
+    Pair,
+    /// The same in a service that runs already. Each of its windows is guarded too ([`crate::service::Watch`]):
+    /// two thirds of the errors allowed are for that.
+    WatchedPair,
+}
+
+impl Unit {
+    const fn is_pair(self) -> bool {
+        matches!(self, Self::Pair | Self::WatchedPair)
+    }
+}
+
+/// What an experiment sets out with.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// What decides.
+    pub quantity: Quantity,
+    /// What an arm may not pass, whatever it gains.
+    pub guards: Vec<Guard>,
+    pub goal: Goal,
+    pub unit: Unit,
+    /// Name of what the arms are measured against.
+    pub control: String,
+    /// Seed of all random orders.
+    pub seed: u64,
+    /// Time for the whole session, as the report gives it.
+    pub budget: Nanos,
+}
+
+/// An arm as the policy knows it.
+#[derive(Debug, Clone)]
+pub struct Entrant {
+    pub name: String,
+    /// What shows that it acts.
+    pub counter: Counter,
+    /// Why it is rejected without being measured: its output differs from the control's.
+    pub barred: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Racer {
+    entrant: Entrant,
+    /// Why it is not to be run again: it could not be run, or did not run as the control did.
+    failed: Option<String>,
+    /// Its output was held against the control's.
+    is_compared: bool,
+}
+
+/// Why an experiment ends early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Halt {
+    /// The user asked.
+    Interrupted,
+    /// The time is over.
+    Budget,
+    /// The control cannot be measured, or nothing can, and why.
+    Control(String),
+    /// The session ends for a reason that it reports itself; what was found stands.
+    Session,
+}
+
+/// The time there is for the next block.
+#[allow(missing_debug_implementations, reason = "it holds a function")]
+pub struct Room<'a> {
+    /// Left of the session.
+    pub left_ns: u64,
+    /// What the next block may take.
+    pub block_ns: u64,
+    /// What one run of an arm takes, or of the control (none); of a pair, what both sides take.
+    pub cost_ns: &'a dyn Fn(Option<usize>) -> u64,
+    /// Runs that it takes to compare a first output.
+    pub compare_runs: u32,
+}
+
+/// A block to be run: the numbers of arms in their order, none for the control.
+pub type Order = Vec<Option<usize>>;
+
+/// Which arms run together, each this often, and the control.
+struct Next {
+    arms: Vec<usize>,
+    each: u32,
+    control: u32,
+}
+
+impl Next {
+    fn new(arms: Vec<usize>, each: u32) -> Self {
+        // The control stands in every comparison: the square root of the number of arms is best.
+        let control = (f64::from(each) * (arms.len() as f64).sqrt()).round() as u32;
+        Self { arms, each, control }
+    }
+}
+
+/// A race in progress.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    terms: Terms,
+    arms: Vec<Racer>,
+    readings: Readings,
+    blocks: Vec<Block>,
+    rng: Rng,
+    /// Arms that set out; those above are combinations.
+    first: usize,
+    /// Arms that have yet to run in this round of pairs.
+    turn: Vec<usize>,
+    has_combined: bool,
+}
+
+impl Policy {
+    /// Before any block, or after those of the session that this one continues.
+    #[must_use]
+    pub fn new(terms: Terms, arms: Vec<Entrant>, earlier: Vec<Block>) -> Self {
+        let breaking = if terms.unit == Unit::WatchedPair { 3.0 * PROVEN } else { PROVEN };
+        let mut policy = Self {
+            readings: Readings::new(terms.quantity, &terms.guards, breaking),
+            // A session that is continued gets other orders than it had, with the same seed too.
+            rng: Rng::new(terms.seed.wrapping_add(earlier.len() as u64)),
+            has_combined: terms.unit.is_pair() || !earlier.is_empty(),
+            first: arms.len(),
+            arms: Vec::new(),
+            blocks: Vec::new(),
+            turn: Vec::new(),
+            terms,
+        };
+        arms.into_iter().for_each(|arm| policy.join(arm));
+        earlier.into_iter().for_each(|block| policy.add(block));
+        policy
+    }
+
+    /// One more arm, such as a combination.
+    pub fn join(&mut self, entrant: Entrant) {
+        // Nothing compares what servers put out.
+        let is_compared = self.terms.unit.is_pair();
+        self.arms.push(Racer { entrant, failed: None, is_compared });
+        self.readings.join();
+    }
+
+    /// Takes a block in.
+    pub fn add(&mut self, block: Block) {
+        self.blocks.push(block);
+        let names: Vec<&str> = self.arms.iter().map(|arm| &arm.entrant.name[..]).collect();
+        self.readings.add(&self.blocks, &self.terms.control, &names);
+    }
+
+    /// An arm that failed is out of the race, whatever it showed. The first reason counts.
+    pub fn fail(&mut self, arm: usize, why: String) {
+        self.arms[arm].failed.get_or_insert(why);
+    }
+
+    /// What comparing the output of an arm found: why it is rejected, if it differs.
+    pub fn compared(&mut self, arm: usize, differs: Option<String>) {
+        self.arms[arm].is_compared = true;
+        if differs.is_some() {
+            self.arms[arm].entrant.barred = differs;
+        }
+    }
+
+    /// All blocks so far.
+    #[must_use]
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// The name of an arm, or of the control.
+    #[must_use]
+    pub fn name(&self, arm: Option<usize>) -> &str {
+        arm.map_or(&self.terms.control, |arm| &self.arms[arm].entrant.name)
+    }
+
+    /// The number of the arm of this name.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<usize> {
+        self.arms.iter().position(|arm| arm.entrant.name == name)
+    }
+
+    const fn race(&self) -> &Race {
+        &self.readings.decisive
+    }
+
+    fn runs(&self, arm: usize) -> u32 {
+        self.race().standing(arm).map_or(0, |standing| standing.runs)
+    }
+
+    /// What an arm did, and the control beside it.
+    fn beside(&self, arm: usize) -> Beside<'_> {
+        Beside::new(&self.blocks, self.name(Some(arm)), &self.terms.control)
+    }
+
+    fn middle(&self) -> fn(&[f64]) -> Option<f64> {
+        // Each pair is one value; of runs a stray one must not count.
+        if self.terms.unit.is_pair() { mean } else { median }
+    }
+
+    fn shown(&self, arm: usize) -> guards::Beside {
+        let memory_change_bytes = self.beside(arm).costs(self.middle()).peak_rss_change_bytes;
+        let failed = self.blocks.iter().map(|block| block.errors(self.name(Some(arm))));
+        // The empty sum of floats is -0.
+        let errors = failed.fold(0.0, |sum, one| sum + one);
+        guards::Beside { errors, memory_change_bytes }
+    }
+
+    /// What each guard shows of an arm.
+    #[must_use]
+    pub fn guarded(&self, arm: usize) -> Vec<Guarded> {
+        self.readings.guards.guarded(arm, self.name(Some(arm)), self.shown(arm))
+    }
+
+    /// Why an arm is not to be run again, if a guard of it is broken.
+    #[must_use]
+    pub fn broken(&self, arm: usize) -> Option<String> {
+        // Without intervals, which take time.
+        let has_errors = |block: &Block| block.errors(self.name(Some(arm))) > 0.0;
+        let may_be = self.readings.guards.may_be_broken(arm) || self.blocks.iter().any(has_errors);
+        may_be.then(|| guards::broken(&self.guarded(arm))).flatten()
+    }
+
+    /// Arms that run and may be run again.
+    #[must_use]
+    pub fn sound(&self) -> Vec<usize> {
+        let may_run = |at: &usize| {
+            let arm = &self.arms[*at];
+            arm.entrant.barred.is_none() && arm.failed.is_none() && self.broken(*at).is_none()
+        };
+        (0..self.arms.len()).filter(may_run).collect()
+    }
+
+    /// Those of them about which the question is open.
+    fn open(&self) -> Vec<usize> {
+        let least = |ruled_out: Option<f64>| ruled_out.is_some_and(|share| share <= RULED_OUT[0]);
+        let race = self.race();
+        let is_open = |arm: &usize| {
+            let no_gain = least(race.no_gain_above(*arm));
+            match self.terms.goal {
+                Goal::Gain => !no_gain && !race.is_slower(*arm),
+                Goal::Difference => {
+                    let no_difference = no_gain && least(race.no_loss_above(*arm));
+                    !(self.is_kept(*arm) || race.is_slower(*arm) || no_difference)
+                }
+                Goal::LossAtMost(share) => !race.is_loss_bounded(*arm, share),
+                Goal::Pairs(pairs) => self.runs(*arm) < pairs,
+            }
+        };
+        self.sound().into_iter().filter(is_open).collect()
+    }
+
+    /// Open arms that may still be the best.
+    #[must_use]
+    pub fn racing(&self) -> Vec<usize> {
+        let mut open = self.open();
+        if !self.terms.unit.is_pair() {
+            return self.race().contenders(&open, &open);
+        }
+        // An arm that may break a guard leaves none behind.
+        let is_sure = |arm: &usize| self.open_guard(*arm).is_none();
+        let sure: Vec<usize> = open.iter().copied().filter(is_sure).collect();
+        let near = self.race().contenders(&open, &sure);
+        open.retain(|arm| near.contains(arm) || self.runs(*arm) < LEAST_PAIRS);
+        open
+    }
+
+    /// The guard that more runs may yet break.
+    fn open_guard(&self, arm: usize) -> Option<Guard> {
+        self.readings.guards.open(arm, self.shown(arm))
+    }
+
+    fn is_kept(&self, arm: usize) -> bool {
+        self.race().is_proven(arm) && self.found(arm, 0.0).word == Word::Keep
+    }
+
+    /// The best arm is to be kept, or no question is open.
+    #[must_use]
+    pub fn is_decided(&self) -> bool {
+        let open = self.open();
+        // Combinations join late and have to run, too.
+        let waits = |arm: &usize| *arm >= self.first && self.race().standing(*arm).is_none();
+        let leader = self.race().leader(&self.sound());
+        open.is_empty()
+            || self.terms.goal == Goal::Gain
+                && !open.iter().any(waits)
+                && leader.is_some_and(|arm| self.is_kept(arm))
+    }
+
+    /// The next block, as far as the time holds it.
+    pub fn next_block(&mut self, room: &Room<'_>) -> Option<Order> {
+        let next =
+            if self.terms.unit.is_pair() { self.next_pair(room) } else { self.next_runs(room) }?;
+        let control = (0..next.control).map(|_| None);
+        let arms = next.arms.iter().flat_map(|arm| (0..next.each).map(|_| Some(*arm)));
+        let mut order: Order = control.chain(arms).collect();
+        self.rng.shuffle(&mut order);
+        Some(order)
+    }
+
+    /// Each arm that races has its turn, in random order, before one has the next.
+    fn next_pair(&mut self, room: &Room<'_>) -> Option<Next> {
+        let racing = self.racing();
+        self.turn.retain(|arm| racing.contains(arm));
+        let fits = |arm: &usize| (room.cost_ns)(Some(*arm)) <= room.block_ns;
+        if !self.turn.iter().any(fits) {
+            self.turn = racing;
+            self.rng.shuffle(&mut self.turn);
+        }
+        let at = self.turn.iter().position(fits)?;
+        Some(Next::new(vec![self.turn.remove(at)], 1))
+    }
+
+    fn next_runs(&self, room: &Room<'_>) -> Option<Next> {
+        let open = self.open();
+        let Goal::Gain = self.terms.goal else {
+            let sizes = match self.terms.goal {
+                Goal::Pairs(pairs) => {
+                    let done = open.iter().map(|arm| self.runs(*arm)).min().unwrap_or(0);
+                    vec![(pairs - done).min(FEW)]
+                }
+                _ => vec![MANY, FEW, 1],
+            };
+            let ways = sizes.into_iter().map(|each| {
+                let arms = open.clone();
+                Next { arms, each, control: each }
+            });
+            return self.fitting(ways.collect(), room);
+        };
+        let mut racing = self.racing();
+        // How many arms the time holds with the control.
+        let runs = room.left_ns / (room.cost_ns)(None).max(1);
+        let held = usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX);
+        let held = held.saturating_sub(1).max(1);
+        if self.blocks.is_empty() {
+            racing.truncate(held);
+        } else {
+            racing.retain(|arm| self.race().standing(*arm).is_some() || held > 1);
+        }
+        let leader = self.race().leader(&open).or(racing.first().copied());
+        let sizes: &[u32] = match racing.len() {
+            1 => &[MANY, FEW],
+            3.. if self.blocks.is_empty() => &[1],
+            _ => &[FEW],
+        };
+        let all = sizes.iter().map(|each| Next::new(racing.clone(), *each));
+        let one = |each: u32| leader.map(|arm| Next::new(vec![arm], each));
+        let ways = all.chain([FEW, 1].into_iter().filter_map(one)).collect();
+        self.fitting(ways, room)
+    }
+
+    /// The first of these that has arms and fits the time, less what is kept for comparing outputs.
+    fn fitting(&self, ways: Vec<Next>, room: &Room<'_>) -> Option<Next> {
+        let reserve = if self.is_gain_near() { room.compare_runs } else { 0 };
+        let control = (room.cost_ns)(None);
+        let left = room.block_ns.saturating_sub(u64::from(reserve) * control);
+        let cost = |next: &Next| {
+            let arms: u64 = next.arms.iter().map(|arm| (room.cost_ns)(Some(*arm))).sum();
+            u64::from(next.control) * control + u64::from(next.each) * arms
+        };
+        let is_free = matches!(self.terms.goal, Goal::Pairs(_));
+        ways.into_iter().find(|next| !next.arms.is_empty() && (is_free || cost(next) <= left))
+    }
+
+    /// The next block may show a gain, and no output was compared yet.
+    fn is_gain_near(&self) -> bool {
+        let worth = |arm| self.race().selected(arm, Claim::GainAtMost(LEAST_GAIN)) >= NEAR;
+        !self.arms.iter().any(|arm| arm.is_compared)
+            && (self.blocks.is_empty() || self.race().leader(&self.sound()).is_some_and(worth))
+    }
+
+    /// Arms that are likely to gain and whose output was not compared.
+    #[must_use]
+    pub fn to_compare(&self) -> Vec<usize> {
+        let waits = |arm: &usize| !self.arms[*arm].is_compared && self.race().is_likely(*arm);
+        self.sound().into_iter().filter(waits).collect()
+    }
+
+    /// The arms that gain most, to be combined; once, after the best has run [`FEW`] times.
+    pub fn to_combine(&mut self) -> Vec<Vec<usize>> {
+        let leader = self.race().leader(&self.sound());
+        let ran = leader.map_or(0, |arm| self.runs(arm));
+        if self.has_combined || self.terms.goal != Goal::Gain || ran < FEW {
+            return Vec::new();
+        }
+        self.has_combined = true;
+        let gain = |arm: usize| {
+            let standing = self.race().standing(arm)?;
+            let gain = -standing.ratio.ln();
+            (gain > LEAST_GAIN.max(standing.error)).then_some((gain, arm))
+        };
+        let mut gaining: Vec<(f64, usize)> = self.sound().into_iter().filter_map(gain).collect();
+        gaining.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let best: Vec<usize> = gaining.into_iter().take(COMBINED).map(|(_, arm)| arm).collect();
+        subsets(&best)
+    }
+
+    /// Where the arms stand that may be run again, best first.
+    #[must_use]
+    pub fn standings(&self) -> Vec<(String, Ratio)> {
+        let of = |arm: usize| {
+            let ratio = self.race().standing(arm)?.ratio;
+            let (ratio_low, ratio_high) = self.race().interval(arm)?;
+            Some((self.name(Some(arm)).to_owned(), Ratio { ratio, ratio_low, ratio_high }))
+        };
+        let mut all: Vec<(String, Ratio)> = self.sound().into_iter().filter_map(of).collect();
+        all.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
+        all
+    }
+}
+
+/// All sets of two and more of up to three arms.
+fn subsets(arms: &[usize]) -> Vec<Vec<usize>> {
+    let pairs = arms
+        .iter()
+        .enumerate()
+        .flat_map(|(at, first)| arms[at + 1..].iter().map(move |second| vec![*first, *second]));
+    pairs.chain((arms.len() == COMBINED).then(|| arms.to_vec())).collect()
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}

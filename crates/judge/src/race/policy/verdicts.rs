@@ -1,0 +1,139 @@
+//! The verdict on each arm, and the experiment as a whole, when a race ends.
+
+use super::{Block, Halt, Policy, Terms};
+use crate::guards;
+use crate::race::Findings;
+use crate::race::observation::{Beside, mode_warnings};
+use crate::tradeoff;
+use pagewise_model::Nanos;
+use pagewise_model::service::Pair;
+use pagewise_model::trial::{Design, Experiment, Verdict, Word};
+
+/// Why an arm was not run.
+const NO_ROOM: &str = "the budget was too short for it";
+/// Pairs of an arm that a longer budget should allow.
+const USEFUL_PAIRS: u64 = 3;
+
+impl Policy {
+    /// The verdict by values, counters and guards only. A run, or half a pair, takes `run_ns`.
+    pub(super) fn found(&self, arm: usize, run_ns: f64) -> Verdict {
+        let beside = self.beside(arm);
+        let (host_share_arm, host_share_control) = beside.host_shares();
+        let name = self.name(Some(arm));
+        let findings = Findings {
+            race: self.race(),
+            plain: self.readings.plain(arm),
+            without_host: &self.readings.without_host,
+            arm,
+            mechanism: beside.mechanism(self.arms[arm].entrant.counter, name),
+            host_share_arm,
+            host_share_control,
+            run_ns,
+        };
+        let judged = findings.judge(name, beside.costs(self.middle()));
+        let verdict = guards::apply(judged, &self.guarded(arm));
+        if self.terms.unit.is_pair() { self.of_pairs(arm, &beside, verdict) } else { verdict }
+    }
+
+    /// A gain of a service is kept only where all windows together do not deny it, and where no guard is open.
+    fn of_pairs(&self, arm: usize, beside: &Beside<'_>, verdict: Verdict) -> Verdict {
+        let is_gain = matches!(verdict.word, Word::Keep | Word::Likely);
+        if is_gain && beside.change(self.terms.quantity) >= 0.0 {
+            let why = "typical runs of the load need less, all of them together do not";
+            return Verdict { word: Word::CannotTell, why: why.to_owned(), ..verdict };
+        }
+        match self.open_guard(arm).filter(|_| verdict.word == Word::Keep) {
+            Some(guard) => {
+                let why = guards::doubt(&verdict.why, guard);
+                Verdict { word: Word::Likely, why, ..verdict }
+            }
+            None => verdict,
+        }
+    }
+
+    /// The verdict on an arm as the experiment ends; a run of it, or half a pair, takes `run_ns`.
+    #[must_use]
+    pub fn verdict(&self, arm: usize, halt: Option<&Halt>, run_ns: f64) -> Verdict {
+        let verdict = self.found(arm, run_ns);
+        let refused = |word, why: &str| Verdict {
+            word,
+            why: why.to_owned(),
+            settled_by_ns: None,
+            ..verdict.clone()
+        };
+        let own = &self.arms[arm];
+        if let Some(why) = &own.entrant.barred {
+            return refused(Word::Reject, why);
+        }
+        // Where the control or the machinery failed, an arm's failure may have the same cause.
+        if let Some(Halt::Control(why)) = halt {
+            return refused(Word::CannotTell, why);
+        }
+        if let Some(why) = &own.failed {
+            return refused(Word::Reject, why);
+        }
+        match verdict.word {
+            Word::NotTried if self.terms.unit.is_pair() => {
+                let more = Nanos::from_f64(2.0 * USEFUL_PAIRS as f64 * run_ns);
+                refused(
+                    Word::NotTried,
+                    &format!("{NO_ROOM}; {more} more would allow {USEFUL_PAIRS} pairs"),
+                )
+            }
+            Word::NotTried => refused(Word::NotTried, NO_ROOM),
+            Word::Keep | Word::Likely if !own.is_compared => {
+                let why = format!("{}; its output is not compared yet", verdict.why);
+                refused(Word::CannotTell, &why)
+            }
+            _ => verdict,
+        }
+    }
+
+    /// The experiment with a verdict on each arm, and its blocks that are pairs. What a run takes is as for
+    /// [`Room`].
+    #[must_use]
+    pub fn conclude(
+        self,
+        halt: Option<&Halt>,
+        cost_ns: &dyn Fn(Option<usize>) -> u64,
+    ) -> (Experiment, Vec<Pair>) {
+        let numbers = 0..self.arms.len();
+        let run_ns = |arm| f64::midpoint(cost_ns(Some(arm)) as f64, cost_ns(None) as f64);
+        let verdicts = numbers.clone().map(|arm| self.verdict(arm, halt, run_ns(arm))).collect();
+        let guarded = numbers.flat_map(|arm| self.guarded(arm)).collect();
+        let names: Vec<String> = self.arms.iter().map(|arm| arm.entrant.name.clone()).collect();
+        let all = std::iter::once(&self.terms.control).chain(&names).map(String::as_str);
+        let mut warnings = mode_warnings(&self.blocks, all);
+        let halted = match halt {
+            Some(Halt::Interrupted) if !self.terms.unit.is_pair() => {
+                warnings.push("stopped by the user".to_owned());
+                None
+            }
+            Some(Halt::Control(why)) => {
+                warnings.push(why.clone());
+                Some(why.clone())
+            }
+            _ => None,
+        };
+        let (mut blocks, mut pairs) = (Vec::new(), Vec::new());
+        for block in self.blocks {
+            match block {
+                Block::Runs(block) => blocks.push(block),
+                Block::Pair(pair) => pairs.push(pair),
+            }
+        }
+        let Terms { quantity, guards, seed, budget, control, .. } = self.terms;
+        let mut experiment = Experiment {
+            design: Design { quantity, guards, seed, budget_ns: budget, control, arms: names },
+            blocks,
+            verdicts,
+            guarded,
+            time_and_memory: Vec::new(),
+            warnings,
+            interrupted: halt == Some(&Halt::Interrupted),
+            halted,
+        };
+        experiment.time_and_memory = tradeoff::side_by_side(&experiment);
+        (experiment, pairs)
+    }
+}

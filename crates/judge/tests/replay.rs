@@ -1,0 +1,109 @@
+//! Every recorded session, replayed through the policy that races: the verdicts must be those that were saved.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use pagewise_judge::race::{Block, Counter, Entrant, Goal, Policy, Terms, Unit};
+use pagewise_model::run::Run;
+use pagewise_model::service::Mode;
+use pagewise_model::trial::{Experiment, Verdict, Word};
+use std::path::{Path, PathBuf};
+
+/// All saved sessions with an experiment.
+fn recorded() -> Vec<(PathBuf, Run)> {
+    // Those of fixtures/runs were recorded with wider intervals.
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cookbook");
+    let files = fixtures.read_dir().unwrap().map(|entry| entry.unwrap().path());
+    let mut runs: Vec<(PathBuf, Run)> = files
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .map(|path| {
+            let run = Run::from_json(&std::fs::read(&path).unwrap()).unwrap();
+            (path, run)
+        })
+        .filter(|(_, run)| run.experiment.is_some())
+        .collect();
+    runs.sort_by(|a, b| a.0.cmp(&b.0));
+    runs
+}
+
+/// What shows that an arm acts, by its remedy and what was read of it.
+fn counter(run: &Run, experiment: &Experiment, arm: &str) -> Counter {
+    if run.service.is_none() {
+        let is_read = experiment.points_of(arm).any(|point| point.mechanism.is_some());
+        return if is_read { Counter::OfRun } else { Counter::None };
+    }
+    match arm.split('=').next() {
+        Some("heap-huge") => Counter::AnonHuge,
+        Some("text-huge") => Counter::FileHuge,
+        _ => Counter::None,
+    }
+}
+
+fn replayed(run: &Run, experiment: &Experiment) -> Policy {
+    let design = &experiment.design;
+    let terms = Terms {
+        quantity: design.quantity,
+        guards: design.guards.clone(),
+        goal: Goal::Gain,
+        unit: match run.service.as_ref().map(|service| service.mode) {
+            None => Unit::Runs,
+            Some(Mode::Toggle) => Unit::WatchedPair,
+            Some(_) => Unit::Pair,
+        },
+        control: design.control.clone(),
+        seed: design.seed,
+        budget: design.budget_ns,
+    };
+    let entrant = |name: &String| Entrant {
+        name: name.clone(),
+        counter: counter(run, experiment, name),
+        barred: None,
+    };
+    let runs = experiment.blocks.iter().cloned().map(Block::Runs);
+    let pairs = run.service.iter().flat_map(|service| service.pairs.iter().cloned());
+    let blocks = runs.chain(pairs.map(Block::Pair)).collect();
+    Policy::new(terms, design.arms.iter().map(entrant).collect(), blocks)
+}
+
+/// The two say the same of time, memory and counters. What depends on the time that a run takes is left out, and so
+/// are words that rest on something else: an output that differs, a failed start.
+fn assert_equal(place: &str, saved: &Verdict, now: &Verdict) {
+    let rests_elsewhere = matches!(saved.word, Word::Reject | Word::NotTried)
+        || saved.why.ends_with("its output is not compared yet");
+    if !rests_elsewhere {
+        assert_eq!((saved.word, &saved.why), (now.word, &now.why), "{place}");
+    }
+    match (&saved.effect, &now.effect) {
+        (Some(saved), Some(now)) => {
+            let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{place}: {a} {b}");
+            near(saved.ratio, now.ratio);
+            near(saved.ratio_low, now.ratio_low);
+            near(saved.ratio_high, now.ratio_high);
+            near(saved.evidence_of_gain, now.evidence_of_gain);
+            near(saved.evidence_of_worth, now.evidence_of_worth);
+            assert_eq!((saved.runs, saved.control_runs), (now.runs, now.control_runs), "{place}");
+        }
+        (saved, now) => assert_eq!(saved, now, "{place}"),
+    }
+    assert_eq!(saved.peak_rss_change_bytes, now.peak_rss_change_bytes, "{place}");
+    assert_eq!(saved.no_gain_above_share, now.no_gain_above_share, "{place}");
+    assert_eq!(saved.no_loss_above_share, now.no_loss_above_share, "{place}");
+}
+
+#[test]
+fn recorded_sessions_end_in_the_verdicts_that_were_saved() {
+    let mut verdicts = 0;
+    for (path, run) in recorded() {
+        let experiment = run.experiment.as_ref().unwrap();
+        let mut policy = replayed(&run, experiment);
+        for arm in 0..experiment.design.arms.len() {
+            policy.compared(arm, None);
+        }
+        for saved in &experiment.verdicts {
+            let arm = policy.number(&saved.arm).unwrap();
+            let place = format!("{}: {}", path.display(), saved.arm);
+            assert_equal(&place, saved, &policy.verdict(arm, None, 1e9));
+            verdicts += 1;
+        }
+    }
+    assert!(verdicts >= 50, "only {verdicts} verdicts were recorded");
+}

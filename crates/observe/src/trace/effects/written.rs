@@ -1,0 +1,48 @@
+//! The regular files that a tree wrote and left behind: results that nobody compares unless they are named.
+//!
+//! A file is known by device and inode, and followed over renames, for programs write beside the final name first.
+//! What is gone at the end was no result, and settings of the kernel are none.
+//!
+//! Not seen: a file without a name that is linked later, one below a directory that is renamed, and all beyond the
+//! first [`MOST`].
+
+use super::{Identity, Place, identity};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// Files that are followed.
+const MOST: usize = 4000;
+
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    files: BTreeMap<Identity, PathBuf>,
+}
+
+impl Written {
+    /// A file is open for writing.
+    pub(super) fn add(&mut self, place: &Place) {
+        let Some(file) = place.target.as_ref().filter(|target| target.is_file()) else { return };
+        if self.files.len() < MOST {
+            self.files.entry(identity(file)).or_insert_with(|| place.led());
+        }
+    }
+
+    /// A file has another name now.
+    pub(super) fn rename(&mut self, file: Identity, to: PathBuf) {
+        self.files.entry(file).and_modify(|path| *path = to);
+    }
+
+    /// The paths of those that are still there.
+    pub(super) fn left(&self) -> Vec<String> {
+        const SETTINGS: [&str; 3] = ["/proc", "/sys", "/dev"];
+        let is_left = |(of, path): &(&Identity, &PathBuf)| {
+            !SETTINGS.iter().any(|root| path.starts_with(root))
+                && fs::symlink_metadata(path).is_ok_and(|found| identity(&found) == **of)
+        };
+        let left = self.files.iter().filter(is_left);
+        let mut paths: Vec<String> = left.map(|(_, path)| path.display().to_string()).collect();
+        paths.sort();
+        paths
+    }
+}
