@@ -38,7 +38,9 @@ struct Meter(Cell<u64>);
 impl Meter {
     fn take<E: Error>(&self, bytes: u64) -> Result<(), E> {
         let left = self.0.get().checked_sub(bytes);
-        self.0.set(left.ok_or_else(|| E::custom(format!("it would take more than {TIMES} times its length in memory")))?);
+        self.0.set(left.ok_or_else(|| {
+            E::custom(format!("it would take more than {TIMES} times its length in memory"))
+        })?);
         Ok(())
     }
 
@@ -330,7 +332,11 @@ mod tests {
             |element: &str| format!("[{}{element}]", format!("{element},").repeat(1_000_000));
         let why = |error: serde_json::Error| error.to_string();
         let larges = from_json::<Vec<Large>>(list("{}").as_bytes()).map_err(why);
-        assert!(larges.unwrap_err().starts_with("it would take more than 1.5 times its length in memory"));
+        assert!(
+            larges
+                .unwrap_err()
+                .starts_with("it would take more than 1.5 times its length in memory")
+        );
         assert!(from_json::<Vec<String>>(list("\"\"").as_bytes()).is_err());
         assert!(from_json::<Vec<Option<Tagged>>>(list("null").as_bytes()).is_err());
         let text = format!("\"{}\"", "x".repeat(200));
