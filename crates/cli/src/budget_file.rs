@@ -32,8 +32,8 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Largest file of budgets that is read.
-const LARGEST: Bytes = Bytes::mib(1);
+/// Largest file of budgets that is read: parsed, it takes some 50 times its length in memory.
+const LARGEST: Bytes = Bytes::kib(256);
 
 /// Where all keys are shown.
 pub(crate) const KEYS: &str = "pagewise check --help shows an example with every key";

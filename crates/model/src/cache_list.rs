@@ -4,10 +4,11 @@
 //! that alternate: so many pages are skipped, so many were cached. That is the shortest form in JSON,
 //! its ranges are in order, and none touches another.
 
+use crate::bounded;
 use crate::measured::Fact;
 use crate::units::{Bytes, PageSize};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::de::Error as _;
+use serde::de::{DeserializeSeed, Error as _, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -42,66 +43,144 @@ pub struct ListedFile {
     pub pages: PageRanges,
 }
 
-/// Ranges of pages in order; none touches another.
+/// Ranges of pages in order; none touches another. They are kept as they are saved, each number in as many
+/// bytes as it needs (7 bits in one): so a list takes no more memory than its JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PageRanges(Vec<Range<u64>>);
+pub struct PageRanges {
+    packed: Vec<u8>,
+    ranges: usize,
+    pages: u64,
+    end: u64,
+}
+
+/// The ranges of a list.
+#[derive(Debug, Clone)]
+struct Unpacked<'a> {
+    packed: &'a [u8],
+    at: u64,
+}
+
+impl Unpacked<'_> {
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..u64::BITS).step_by(7) {
+            let (byte, rest) = self.packed.split_first()?;
+            self.packed = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        Some(number)
+    }
+}
+
+impl Iterator for Unpacked<'_> {
+    type Item = Range<u64>;
+
+    fn next(&mut self) -> Option<Range<u64>> {
+        let start = self.at + self.number()?;
+        self.at = start + self.number()?;
+        Some(start..self.at)
+    }
+}
 
 impl PageRanges {
     /// These ranges, which are in order; those that touch become one.
     #[must_use]
     pub fn merged(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
-        let mut all: Vec<Range<u64>> = Vec::new();
+        let mut all = Self::default();
+        let mut last: Option<Range<u64>> = None;
         for range in ranges.into_iter().filter(|range| range.start < range.end) {
-            match all.last_mut() {
+            match &mut last {
                 Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-                _ => all.push(range),
+                _ => all.extend(last.replace(range)),
             }
         }
-        Self(all)
+        all.extend(last);
+        all.packed.shrink_to_fit();
+        all
+    }
+
+    fn extend(&mut self, range: Option<Range<u64>>) {
+        if let Some(range) = range {
+            self.push(&range);
+        }
+    }
+
+    /// Adds a range that begins past the end.
+    fn push(&mut self, range: &Range<u64>) {
+        for mut number in [range.start - self.end, range.end - range.start] {
+            while number > 0x7f {
+                self.packed.push(number as u8 | 0x80);
+                number >>= 7;
+            }
+            self.packed.push(number as u8);
+        }
+        self.ranges += 1;
+        self.pages += range.end - range.start;
+        self.end = range.end;
+    }
+
+    /// All of them, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
+        Unpacked { packed: &self.packed, at: 0 }
+    }
+
+    /// How many ranges there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.ranges
     }
 
     #[must_use]
-    pub fn ranges(&self) -> &[Range<u64>] {
-        &self.0
+    pub const fn is_empty(&self) -> bool {
+        self.ranges == 0
     }
 
     /// How many pages are in them.
     #[must_use]
-    pub fn count(&self) -> u64 {
-        self.0.iter().map(|range| range.end - range.start).sum()
+    pub const fn count(&self) -> u64 {
+        self.pages
     }
 
     /// The page after the last.
     #[must_use]
-    pub fn end(&self) -> u64 {
-        self.0.last().map_or(0, |range| range.end)
+    pub const fn end(&self) -> u64 {
+        self.end
     }
 
     /// The pages that are in both.
     #[must_use]
     pub fn shared_with(&self, other: &Self) -> Self {
-        let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
-        let mut both = Vec::new();
-        while let (Some(one), Some(two)) = (a.peek(), b.peek()) {
-            let ends_first = one.end < two.end;
-            both.push(one.start.max(two.start)..one.end.min(two.end));
-            if ends_first {
-                a.next()
-            } else {
-                b.next()
-            };
-        }
-        Self::merged(both)
+        Self::merged(shared(self.ranges(), other.ranges()))
     }
 
     /// The pages that are not in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {
-        let starts = std::iter::once(0).chain(other.0.iter().map(|range| range.end));
-        let ends = other.0.iter().map(|range| range.start).chain([u64::MAX]);
+        let starts = std::iter::once(0).chain(other.ranges().map(|range| range.end));
+        let ends = other.ranges().map(|range| range.start).chain([u64::MAX]);
         let gaps = starts.zip(ends).map(|(start, end)| start..end);
-        self.shared_with(&Self::merged(gaps))
+        Self::merged(shared(self.ranges(), gaps))
     }
+}
+
+/// What two lists of ranges share, both in order.
+fn shared(
+    a: impl Iterator<Item = Range<u64>>,
+    b: impl Iterator<Item = Range<u64>>,
+) -> impl Iterator<Item = Range<u64>> {
+    let (mut a, mut b) = (a.peekable(), b.peekable());
+    std::iter::from_fn(move || {
+        let (one, two) = (a.peek()?.clone(), b.peek()?.clone());
+        if one.end < two.end {
+            a.next();
+        } else {
+            b.next();
+        }
+        Some(one.start.max(two.start)..one.end.min(two.end))
+    })
 }
 
 impl JsonSchema for PageRanges {
@@ -118,9 +197,9 @@ impl JsonSchema for PageRanges {
 
 impl Serialize for PageRanges {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        let mut list = out.serialize_seq(Some(2 * self.0.len()))?;
+        let mut list = out.serialize_seq(Some(2 * self.ranges))?;
         let mut at = 0;
-        for range in &self.0 {
+        for range in self.ranges() {
             list.serialize_element(&(range.start - at))?;
             list.serialize_element(&(range.end - range.start))?;
             at = range.end;
@@ -129,28 +208,59 @@ impl Serialize for PageRanges {
     }
 }
 
+/// The ranges so far, and how many pages are skipped before the next where that has come.
+#[derive(Default)]
+struct Packing {
+    all: PageRanges,
+    skipped: Option<u64>,
+}
+
+impl Packing {
+    fn take(&mut self, number: u64) -> Result<(), &'static str> {
+        let Some(skipped) = self.skipped.take() else {
+            self.skipped = Some(number);
+            return Ok(());
+        };
+        if number == 0 || (skipped == 0 && !self.all.is_empty()) {
+            return Err("a page count of 0");
+        }
+        let start = self.all.end.checked_add(skipped);
+        let end = start.and_then(|start| start.checked_add(number));
+        let range = start.zip(end).map(|(start, end)| start..end);
+        self.all.push(&range.ok_or("page counts beyond any file")?);
+        Ok(())
+    }
+}
+
+/// Takes one number: what it gives takes no memory, so the bound on memory does not count it.
+impl<'de> DeserializeSeed<'de> for &mut Packing {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        self.take(u64::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+impl<'de> Visitor<'de> for Packing {
+    type Value = PageRanges;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list of page counts")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut from: A) -> Result<PageRanges, A::Error> {
+        while from.next_element_seed(&mut self)?.is_some() {}
+        if self.skipped.is_some() {
+            return Err(A::Error::custom("an odd number of page counts"));
+        }
+        self.all.packed.shrink_to_fit();
+        Ok(self.all)
+    }
+}
+
 impl<'de> Deserialize<'de> for PageRanges {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let numbers = Vec::<u64>::deserialize(from)?;
-        let (pairs, rest) = numbers.as_chunks::<2>();
-        if !rest.is_empty() {
-            return Err(D::Error::custom("an odd number of page counts"));
-        }
-        let mut ranges: Vec<Range<u64>> = Vec::with_capacity(pairs.len());
-        let mut at = 0_u64;
-        for &[skipped, cached] in pairs {
-            if cached == 0 || (skipped == 0 && !ranges.is_empty()) {
-                return Err(D::Error::custom("a page count of 0"));
-            }
-            let start = at.checked_add(skipped);
-            let end = start.and_then(|start| start.checked_add(cached));
-            let (Some(start), Some(end)) = (start, end) else {
-                return Err(D::Error::custom("page counts beyond any file"));
-            };
-            ranges.push(start..end);
-            at = end;
-        }
-        Ok(Self(ranges))
+        from.deserialize_seq(Packing::default())
     }
 }
 
@@ -172,7 +282,7 @@ impl CacheList {
                 "saved by a newer pagewise (form {found}, this one reads up to {CACHE_LIST_SCHEMA})"
             ));
         }
-        let list: Self = serde_json::from_slice(text).map_err(no_list)?;
+        let list: Self = bounded::from_json(text).map_err(no_list)?;
         list.check(page)?;
         Ok(list)
     }
@@ -263,6 +373,21 @@ mod tests {
         PageRanges::merged(all.iter().cloned())
     }
 
+    fn all(pages: &PageRanges) -> Vec<Range<u64>> {
+        pages.ranges().collect()
+    }
+
+    #[test]
+    fn a_list_takes_no_more_memory_than_its_text() {
+        let alternating = PageRanges::merged((0..9000).map(|n| 2 * n..2 * n + 1));
+        let text = serde_json::to_string(&alternating).unwrap();
+        let far = ranges(&[0..1, (1 << 40)..(1 << 40) + 200, u64::MAX - 1..u64::MAX]);
+        let read: PageRanges = bounded::from_json(text.as_bytes()).unwrap();
+        assert_eq!((&read, read.packed.capacity() * 2 < text.len() + 9), (&alternating, true));
+        assert_eq!(all(&far), [0..1, (1 << 40)..(1 << 40) + 200, u64::MAX - 1..u64::MAX]);
+        assert_eq!(far.count(), 202);
+    }
+
     fn list(pages: &str) -> String {
         format!(
             "{{\"cache_list_schema\":1,\"page_bytes\":{},\"roots\":[],\"files\":[{{\"path\":\"/f\",\
@@ -279,7 +404,8 @@ mod tests {
     #[test]
     fn touching_ranges_become_one_and_are_saved_as_what_is_skipped_and_taken() {
         let pages = ranges(&[0..2, 2..3, 5..5, 7..9]);
-        assert_eq!(pages.ranges(), [0..3, 7..9]);
+        assert_eq!(all(&pages), [0..3, 7..9]);
+        assert_eq!(pages.len(), 2);
         assert_eq!((pages.count(), pages.end()), (5, 9));
         let text = serde_json::to_string(&pages).unwrap();
         assert_eq!(text, "[0,3,4,2]");
@@ -289,8 +415,8 @@ mod tests {
     #[test]
     fn what_two_share_and_what_one_has_for_itself() {
         let (a, b) = (ranges(&[0..4, 6..10, 20..21]), ranges(&[2..7, 8..9, 30..40]));
-        assert_eq!(a.shared_with(&b).ranges(), [2..4, 6..7, 8..9]);
-        assert_eq!(a.without(&b).ranges(), [0..2, 7..8, 9..10, 20..21]);
+        assert_eq!(all(&a.shared_with(&b)), [2..4, 6..7, 8..9]);
+        assert_eq!(all(&a.without(&b)), [0..2, 7..8, 9..10, 20..21]);
         assert_eq!(a.without(&PageRanges::default()), a);
         assert_eq!(a.without(&a), PageRanges::default());
     }
@@ -298,7 +424,7 @@ mod tests {
     #[test]
     fn a_list_comes_back_from_its_saved_form() {
         let read = CacheList::from_json(list("[2,3,4,1]").as_bytes(), PAGE).unwrap();
-        assert_eq!(read.files[0].pages.ranges(), [2..5, 9..10]);
+        assert_eq!(all(&read.files[0].pages), [2..5, 9..10]);
         assert_eq!(read.pages(), 4);
         assert_eq!(serde_json::to_string(&read).unwrap(), list("[2,3,4,1]"));
     }

@@ -11,6 +11,7 @@ use crate::bench::memory::FirstTouch;
 use crate::bench::pin::Pins;
 use crate::bench::pipe::Ladder;
 use crate::bench::tlb::Walks;
+use crate::bounded;
 use crate::cache::CacheReport;
 use crate::cache_list::CacheRestore;
 use crate::capability::Checkup;
@@ -337,7 +338,7 @@ impl Run {
         if head.schema < SCHEMA && !is_readable {
             return Err(RunError::Older { found: head.schema });
         }
-        Ok(serde_json::from_slice(text)?)
+        Ok(bounded::from_json(text)?)
     }
 
     /// The form of saved runs as a JSON Schema (draft 2020-12). Readers accept keys that it does not name.

@@ -4,74 +4,42 @@
 //! of a page ([`Document::html`]). Whatever comes in is escaped there, wrapped to the width and then
 //! coloured; the one exception is [`Document::exact`], for lines that are meant to be copied.
 
+mod block;
+
 use crate::chart::{escape_markup, unescape_markup};
-use crate::number::date;
+use crate::number::{count, date};
 use crate::paragraph::{Paragraph, hang, line};
 use crate::style::{Style, Tone};
 use crate::table::Table;
 use crate::text::{cells, escape, escape_for, is_hostile, shorten};
+use block::{Block, Fitted};
 use pagewise_model::run::Run;
 use std::rc::Rc;
 
 /// Width of the label column of [`Document::item`].
 const LABEL: usize = 14;
 
-/// A part of a document.
-#[derive(Debug, Clone)]
-enum Block {
-    Blank,
-    Heading(String),
-    Para(Paragraph),
-    Bullet {
-        text: String,
-        tone: Tone,
-    },
-    Item {
-        label: String,
-        text: String,
-        tone: Tone,
-    },
-    /// One line, cut where it is too long for a terminal.
-    Single {
-        text: String,
-        indent: usize,
-        tone: Tone,
-    },
-    Exact(String),
-    Table(Table),
-    /// Lines of terminal text.
-    Transcript(String),
-    /// A picture, which only pages show.
-    Figure(String),
-    /// What depends on the width of the terminal.
-    Fitted(Fitted),
-    /// Details that only pages show, closed until someone opens them.
-    Details {
-        title: String,
-        inside: Document,
-    },
-}
-
-/// Makes a part of a document for a terminal of some width.
-#[derive(Clone)]
-struct Fitted(Rc<dyn Fn(&Style) -> Document>);
-
-impl std::fmt::Debug for Fitted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Fitted")
-    }
-}
-
 /// A report, built once and rendered as terminal text or as markup.
 #[derive(Debug, Clone, Default)]
 pub struct Document {
     blocks: Vec<Block>,
+    /// What they take.
+    bytes: usize,
+    /// Parts that were too many.
+    left_out: usize,
 }
+
+/// What a document holds, some hundred thousand lines: a page takes a bounded amount of memory, whatever the saved run
+/// that it is made of holds. The parts beyond that are counted.
+pub(crate) const MOST_BYTES: usize = 8 << 20;
 
 impl From<&str> for Document {
     fn from(laid_out: &str) -> Self {
-        let block = (!laid_out.is_empty()).then(|| Block::Transcript(laid_out.to_owned()));
-        Self { blocks: block.into_iter().collect() }
+        let mut document = Self::default();
+        if !laid_out.is_empty() {
+            document.push(Block::Transcript(laid_out.to_owned()));
+        }
+        document
     }
 }
 
@@ -89,14 +57,36 @@ impl From<String> for Document {
 
 impl From<Table> for Document {
     fn from(table: Table) -> Self {
-        Self { blocks: vec![Block::Table(table)] }
+        let mut document = Self::default();
+        document.table(table);
+        document
     }
 }
 
 impl Document {
     /// Adds another document, or lines that this crate has laid out already.
     pub(crate) fn append(&mut self, other: impl Into<Self>) {
-        self.blocks.extend(other.into().blocks);
+        let other = other.into();
+        self.left_out += other.left_out;
+        other.blocks.into_iter().for_each(|block| self.push(block));
+    }
+
+    fn push(&mut self, block: Block) {
+        if self.bytes >= MOST_BYTES {
+            self.left_out += 1;
+            return;
+        }
+        self.bytes += block.bytes();
+        self.blocks.push(block);
+    }
+
+    /// What is said of the parts that are left out.
+    fn rest(&self) -> Option<Block> {
+        let text = format!(
+            "{} more lines and parts are left out: pagewise show --json RUN has all of them",
+            count(self.left_out as u64)
+        );
+        (self.left_out > 0).then(|| Block::Para(Paragraph::new(&text, 0, Tone::Plain)))
     }
 
     /// Adds another section, set apart by an empty line; nothing when it is empty.
@@ -121,29 +111,28 @@ impl Document {
 
     pub(crate) fn blank(&mut self) {
         if self.has_text() {
-            self.blocks.push(Block::Blank);
+            self.push(Block::Blank);
         }
     }
 
     pub(crate) fn heading(&mut self, text: &str) {
-        self.blocks.push(Block::Heading(text.to_owned()));
+        self.push(Block::Heading(text.to_owned()));
     }
 
     /// A paragraph, all of it indented.
     pub(crate) fn para(&mut self, text: &str, indent: usize, tone: Tone) {
-        self.blocks.push(Block::Para(Paragraph::new(text, indent, tone)));
+        self.push(Block::Para(Paragraph::new(text, indent, tone)));
     }
 
     /// A paragraph whose later lines stand further in than its first.
     pub(crate) fn hanging(&mut self, text: &str, indent: usize) {
         let rest = indent + 4;
-        self.blocks
-            .push(Block::Para(Paragraph { rest, ..Paragraph::new(text, indent, Tone::Plain) }));
+        self.push(Block::Para(Paragraph { rest, ..Paragraph::new(text, indent, Tone::Plain) }));
     }
 
     /// A list entry.
     pub(crate) fn bullet(&mut self, text: &str, tone: Tone) {
-        self.blocks.push(Block::Bullet { text: text.to_owned(), tone });
+        self.push(Block::Bullet { text: text.to_owned(), tone });
     }
 
     /// A label with its text in a column of its own.
@@ -153,37 +142,39 @@ impl Document {
 
     /// The same with a colour.
     pub(crate) fn item_tone(&mut self, label: &str, text: &str, tone: Tone) {
-        self.blocks.push(Block::Item { label: label.to_owned(), text: text.to_owned(), tone });
+        self.push(Block::Item { label: label.to_owned(), text: text.to_owned(), tone });
     }
 
     /// One line, cut in the middle where it is too long: for command lines and paths.
     pub(crate) fn single(&mut self, text: &str, indent: usize, tone: Tone) {
-        self.blocks.push(Block::Single { text: text.to_owned(), indent, tone });
+        self.push(Block::Single { text: text.to_owned(), indent, tone });
     }
 
     /// A line to be copied: never wrapped nor cut. What [`crate::quote`] makes holds nothing
     /// hostile but newlines inside quotes, which stay; anything else is spelled out, with a warning.
     pub(crate) fn exact(&mut self, text: &str) {
-        self.blocks.push(Block::Exact(text.to_owned()));
+        self.push(Block::Exact(text.to_owned()));
     }
 
     pub(crate) fn table(&mut self, table: Table) {
-        self.blocks.push(Block::Table(table));
+        self.left_out += table.left_out();
+        self.push(Block::Table(table));
     }
 
     /// Adds what `make` makes for the width of the terminal; a page shows the widest.
     pub(crate) fn fitted(&mut self, make: impl Fn(&Style) -> Self + 'static) {
-        self.blocks.push(Block::Fitted(Fitted(Rc::new(make))));
+        self.push(Block::Fitted(Fitted(Rc::new(make))));
     }
 
     /// Adds a drawing, which only pages show.
     pub(crate) fn figure(&mut self, svg: String) {
-        self.blocks.push(Block::Figure(svg));
+        self.push(Block::Figure(svg));
     }
 
     /// Adds details that only pages show, under a title that opens them.
     pub(crate) fn details(&mut self, title: &str, inside: Self) {
-        self.blocks.push(Block::Details { title: title.to_owned(), inside });
+        self.left_out += inside.left_out;
+        self.push(Block::Details { title: title.to_owned(), inside });
     }
 
     /// Its drawings, in order, with their titles.
@@ -209,7 +200,7 @@ impl Document {
     #[must_use]
     pub fn text(&self, style: &Style) -> String {
         let mut lines = Lines { style, out: String::new() };
-        self.blocks.iter().for_each(|block| lines.block(block));
+        self.blocks.iter().chain(&self.rest()).for_each(|block| lines.block(block));
         lines.out
     }
 
@@ -217,7 +208,7 @@ impl Document {
     pub(crate) fn html(&self) -> String {
         let mut out = String::new();
         let mut open = Around::Nothing;
-        for block in &self.blocks {
+        for block in self.blocks.iter().chain(&self.rest()) {
             let around = Around::block(block);
             if around != open {
                 out.push_str(open.end());
@@ -446,6 +437,24 @@ mod tests {
         let digest = Sha256::digest(format!("\n{SCRIPT}"));
         let hash = base64::engine::general_purpose::STANDARD.encode(digest);
         assert_eq!(hash, SCRIPT_HASH, "the hash of page.js is another");
+    }
+
+    #[test]
+    fn a_page_is_bounded_and_says_what_it_lacks() {
+        let (mut page, line) = (Document::default(), "x".repeat(60));
+        let mut table = Table::new(&[("", crate::table::Align::Left)]);
+        for _ in 0..200_000 {
+            table.row(vec![line.as_str().into()]);
+        }
+        page.table(table);
+        for _ in 0..200_000 {
+            page.para(&line, 2, Tone::Plain);
+        }
+        for shown in [page.text(&NARROW), page.html()] {
+            assert!(shown.len() < 2 * MOST_BYTES, "{}", shown.len());
+            let words = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains("more lines and parts are left out: pagewise show --json RUN"));
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::chart::escape_markup;
 use crate::markdown::inline;
 use crate::number::{bar, range_text, three_digits};
+use crate::page::MOST_BYTES;
 use crate::paragraph::Paragraph;
 use crate::style::{Style, Tone};
 use crate::text::{cells, cut_end, escape_for, shorten};
@@ -129,12 +130,25 @@ struct Row {
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Row>,
+    /// What the rows take.
+    bytes: usize,
+    /// Rows that were too many.
+    left_out: usize,
+}
+
+impl Row {
+    fn bytes(&self) -> usize {
+        let texts = self.above.iter().chain(&self.under);
+        let texts = texts.map(|one| size_of::<Paragraph>() + one.text.len());
+        let cells = self.cells.iter().map(|cell| size_of::<Cell>() + cell.text.len());
+        size_of::<Self>() + texts.chain(cells).sum::<usize>()
+    }
 }
 
 impl Table {
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
         let columns = columns.iter().map(|&(title, align)| Column { title, align }).collect();
-        Self { columns, rows: Vec::new() }
+        Self { columns, rows: Vec::new(), bytes: 0, left_out: 0 }
     }
 
     /// Adds a row; cells beyond the columns are dropped, missing ones are empty.
@@ -154,8 +168,23 @@ impl Table {
         mut cells: Vec<Cell>,
         under: Vec<Paragraph>,
     ) {
+        if self.bytes >= MOST_BYTES {
+            self.left_out += 1;
+            return;
+        }
         cells.resize_with(self.columns.len(), || Cell::from(""));
-        self.rows.push(Row { above, cells, under });
+        let row = Row { above, cells, under };
+        self.bytes += row.bytes();
+        self.rows.push(row);
+    }
+
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many rows a document says that it lacks.
+    pub(crate) const fn left_out(&self) -> usize {
+        self.left_out
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -211,6 +240,9 @@ impl Table {
                 *last = format!("{last}: {}", under.join("; "));
             }
             out.push_str(&line(&cells));
+        }
+        if self.left_out > 0 {
+            out.push_str(&line(&[format!("{} more rows are left out", self.left_out)]));
         }
         out
     }

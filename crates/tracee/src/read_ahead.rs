@@ -20,8 +20,8 @@ use crate::launch_error::LaunchError;
 use object::{Object, ReadCache};
 use pagewise_kernel::file_view::{is_cached, open_regular, read_at_most};
 use pagewise_kernel::proc::meminfo;
-use pagewise_model::Bytes;
 use pagewise_model::fault::{WORKING_SET_SCHEMA, WorkingFile, WorkingRange, WorkingSet};
+use pagewise_model::{Bytes, bounded};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -62,7 +62,7 @@ pub fn load(path: &Path) -> Result<WorkingSet, String> {
     let shown = path.display();
     let unreadable = |why: String| format!("cannot read working set `{shown}`: {why}");
     let text = read_at_most(path, LARGEST).map_err(|e| unreadable(e.source.to_string()))?;
-    let set: WorkingSet = serde_json::from_slice(&text)
+    let set: WorkingSet = bounded::from_json(&text)
         .map_err(|e| format!("`{shown}` is not a working set saved by `pagewise faults`: {e}"))?;
     if set.files.len() > MOST_FILES {
         let files = set.files.len();

@@ -287,7 +287,7 @@ impl<'a> Session<'a> {
 fn pieces(pages: &PageRanges) -> impl Iterator<Item = (Bytes, Bytes)> {
     let page = page_size::base().bytes();
     let step = (PIECE.0 / page).max(1);
-    pages.ranges().iter().flat_map(move |range| {
+    pages.ranges().flat_map(move |range| {
         let end = range.end;
         let cut = range.clone().step_by(usize::try_from(step).unwrap_or(usize::MAX));
         cut.map(move |first| (Bytes(first * page), Bytes((end - first).min(step) * page)))
@@ -373,7 +373,7 @@ mod tests {
     fn exactly_what_was_saved_comes_back() {
         let dir = tempfile::tempdir().unwrap();
         let Some((path, list)) = saved(dir.path()) else { return };
-        assert_eq!(list.files[0].pages.ranges(), [10..20, PAGES - 1..PAGES]);
+        assert_eq!(list.files[0].pages.ranges().collect::<Vec<_>>(), [10..20, PAGES - 1..PAGES]);
         let done = restore(&list, bounds(Bytes::mib(1)), &|| false, &mut |_, _| {});
         assert!(done.is_whole() && done.ended_early.is_none(), "{done:?}");
         assert_eq!(done.files[0].before_bytes, Fact::Known(Bytes(0)));
@@ -390,7 +390,7 @@ mod tests {
         let done = restore(&list, bounds(limit), &|| false, &mut |_, _| {});
         assert_eq!((done.resident(), done.read_bytes), (limit, limit));
         assert!(done.ended_early.unwrap().contains("limit"));
-        assert_eq!(cached(&path).ranges(), std::slice::from_ref(&(10..20)));
+        assert_eq!(cached(&path).ranges().collect::<Vec<_>>(), std::slice::from_ref(&(10..20)));
         let seen = Cell::new(0);
         let stop = restore(&list, bounds(Bytes::mib(1)), &|| true, &mut |_, _| seen.set(1));
         assert!(stop.interrupted && stop.resident() == limit && seen.get() == 0, "{stop:?}");

@@ -47,7 +47,7 @@ pub(super) fn save(args: &SavedPages) -> Result<ExitCode, Failure> {
     }
     write(&list, args.output.as_ref().or(args.again.as_ref()))?;
     let pages = Bytes(list.pages().saturating_mul(page_size::base().bytes()));
-    let ranges: usize = list.files.iter().map(|file| file.pages.ranges().len()).sum();
+    let ranges: usize = list.files.iter().map(|file| file.pages.len()).sum();
     let (ranges, files) = (
         counted(ranges as u64, "range", "ranges"),
         counted(list.files.len() as u64, "file", "files"),

@@ -36,6 +36,11 @@ pub(super) fn read(files: &[PathBuf], weights: &[f64]) -> Result<Vec<List>, Fail
     weighted.map(|(file, weight)| list(file, weight)).collect()
 }
 
+/// So many names of any file, and one more for so many bytes of it: a name takes 230 bytes, and orders are read into
+/// no more than 64 MiB and 4 times their length.
+const MOST_NAMES: usize = 150_000;
+const BYTES_OF_NAME: usize = 57;
+
 /// The names of a file, one a line.
 fn list(file: &Path, weight: f64) -> Result<List, Failure> {
     let shown = file.display();
@@ -49,10 +54,17 @@ fn list(file: &Path, weight: f64) -> Result<List, Failure> {
         }),
     };
     let text = read.map_err(|error| Failure::usage(format!("cannot read `{shown}`: {error}")))?;
+    let most = MOST_NAMES + text.len() / BYTES_OF_NAME;
     let lines =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let function = |line: &str| Function { name: line.to_owned(), ..Function::default() };
-    let functions: Vec<Function> = lines.map(function).collect();
+    let functions: Vec<Function> = lines.take(most + 1).map(function).collect();
+    if functions.len() > most {
+        return Err(Failure::usage(format!(
+            "`{shown}` holds more than {most} names, too many for its length"
+        ))
+        .with_help("pagewise order emit reads one name a line"));
+    }
     if functions.is_empty() {
         return Err(Failure::usage(format!("`{shown}` holds no names"))
             .with_help("pagewise order close OBJECT... prints an order"));

@@ -1,0 +1,73 @@
+//! The parts of a document.
+
+use super::Document;
+use crate::paragraph::Paragraph;
+use crate::style::{Style, Tone};
+use crate::table::Table;
+use std::rc::Rc;
+
+/// A part of a document.
+#[derive(Debug, Clone)]
+pub(super) enum Block {
+    Blank,
+    Heading(String),
+    Para(Paragraph),
+    Bullet {
+        text: String,
+        tone: Tone,
+    },
+    Item {
+        label: String,
+        text: String,
+        tone: Tone,
+    },
+    /// One line, cut where it is too long for a terminal.
+    Single {
+        text: String,
+        indent: usize,
+        tone: Tone,
+    },
+    Exact(String),
+    Table(Table),
+    /// Lines of terminal text.
+    Transcript(String),
+    /// A picture, which only pages show.
+    Figure(String),
+    /// What depends on the width of the terminal.
+    Fitted(Fitted),
+    /// Details that only pages show, closed until someone opens them.
+    Details {
+        title: String,
+        inside: Document,
+    },
+}
+
+/// Makes a part of a document for a terminal of some width.
+#[derive(Clone)]
+pub(super) struct Fitted(pub(super) Rc<dyn Fn(&Style) -> Document>);
+
+impl std::fmt::Debug for Fitted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Fitted")
+    }
+}
+
+impl Block {
+    /// What it takes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let text = match self {
+            Self::Blank | Self::Fitted(_) => 0,
+            Self::Para(Paragraph { text, .. })
+            | Self::Heading(text)
+            | Self::Bullet { text, .. }
+            | Self::Single { text, .. }
+            | Self::Exact(text)
+            | Self::Transcript(text)
+            | Self::Figure(text) => text.len(),
+            Self::Item { label, text, .. } => label.len() + text.len(),
+            Self::Table(table) => table.bytes(),
+            Self::Details { title, inside } => title.len() + inside.bytes,
+        };
+        size_of::<Self>() + text
+    }
+}
