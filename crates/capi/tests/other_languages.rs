@@ -123,6 +123,21 @@ fn the_examples_do_what_they_say() {
 }
 
 #[test]
+fn the_documents_name_the_soname() {
+    for page in ["install.md", "library.md", "release-notes.md"] {
+        let text = std::fs::read_to_string(root().join("../../docs").join(page)).unwrap();
+        let named: Vec<_> =
+            text.split('`').filter(|word| word.starts_with(&format!("{SHARED}."))).collect();
+        assert!(!named.is_empty(), "{page} names no SONAME");
+        assert!(
+            named.iter().all(|word| *word == soname()),
+            "{page} names {named:?}, not {}",
+            soname()
+        );
+    }
+}
+
+#[test]
 fn the_header_is_cpp_as_well() {
     if is_missing("c++", "the_header_is_cpp_as_well") {
         return;
