@@ -110,13 +110,57 @@ fn a_task_of_slurm_repeats_the_session_and_keeps_a_result_only() {
 fn a_script_changes_the_machine_only_where_the_session_might() {
     let place = Place::new();
     let mut run = session();
-    let settings = &mut run["doses"][0][1][0]["settings"];
-    settings["pool"] = json!({"page_bytes": 2_097_152, "bytes": 2_097_152});
+    let dose = &mut run["doses"][0][1][0];
+    (dose["remedy"], dose["parameter"]) = ("pool".into(), "2M".into());
     assert!(!script(&place, &run, &["--slurm"]).contains("--system"));
     run["pool"]["known"]["addable_pages"] = 8.into();
     assert!(script(&place, &run, &["--slurm"]).contains(" --system --seed "));
+    // What the file says that a dose sets is not asked.
     run["doses"] = session()["doses"].clone();
+    let settings = &mut run["doses"][0][1][0]["settings"];
+    settings["pool"] = json!({"page_bytes": 2_097_152, "bytes": 2_097_152});
     assert!(!script(&place, &run, &["--slurm"]).contains("--system"));
+}
+
+#[test]
+fn what_no_host_could_run_is_one_line() {
+    let place = Place::new();
+    let refused = |run: &Value, engine: &[&str], why: &str| {
+        let file = write(&place, "session.json", run);
+        let done = place.pagewise(&["fleet", "script"]).arg(file).args(engine).output().unwrap();
+        let text = said(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{done:?}");
+        assert!(done.stdout.is_empty() && text.contains(why), "{done:?}");
+        assert!(text.lines().count() <= 2, "{text}");
+    };
+    let with = |remedy: &str, parameter: &str| {
+        let mut run = session();
+        let dose = &mut run["doses"][0][1][0];
+        (dose["remedy"], dose["parameter"]) = (remedy.into(), parameter.into());
+        run
+    };
+    refused(&with("malloc-keep", "64M,pipe-grow"), &["--slurm"], "remedy `malloc-keep`");
+    refused(&with("heap-hugo", ""), &["--ansible"], "unknown remedy `heap-hugo`");
+    refused(&with("malloc-keep", "64M\nb"), &["--slurm"], "holds a control character");
+    let mut run = session();
+    run["conditions"]["directory"] = "-P".into();
+    refused(&run, &["--slurm"], "no absolute path");
+    for image in ["", "a b", "-x", "a\nb"] {
+        let image = format!("--image={image}");
+        refused(&session(), &["--kubernetes", &image], "is not the name of an image");
+    }
+    let long = "a".repeat(254);
+    for claim in ["Yes", "a_b", "a\nb", "-", &long] {
+        let claim = format!("--claim={claim}");
+        refused(&session(), &["--kubernetes", "--image=1", &claim], "is not a name of Kubernetes");
+    }
+    assert!(
+        script(&place, &session(), &["--kubernetes", "--image=1", "--claim=123"])
+            .contains("claimName: \"123\"\n")
+    );
+    let mut run = session();
+    run["conditions"]["prepare"] = "--system".into();
+    assert!(script(&place, &run, &["--slurm"]).contains(" --prepare=--system "));
 }
 
 /// What Kubernetes makes of `args`, where NODE is known: `$$` becomes `$`, `$(NODE)` its value.

@@ -1,5 +1,5 @@
-//! Names in saved files that pagewise writes elsewhere: as a file of its own, as a line of a script. They are
-//! checked where a file is read, so no reader has to.
+//! Names in saved files that pagewise writes elsewhere: as a file of its own, as a line of a script, as a string of
+//! YAML. They are checked where a file is read, so no reader has to.
 
 use serde::{Deserialize, Deserializer, de::Error};
 
@@ -16,7 +16,55 @@ pub fn is_identifier(text: &str) -> bool {
 /// Whether this is part of one line, whatever prints it.
 #[must_use]
 pub fn is_in_line(text: &str) -> bool {
-    !text.contains(|c: char| c.is_control() || "\u{2028}\u{2029}".contains(c))
+    !text.contains(breaks)
+}
+
+/// What some reader takes for the end of a line, or refuses in a text: YAML 1.1 ends lines at U+0085, U+2028 and
+/// U+2029, and allows no byte order mark and no U+FFFE in the middle.
+fn breaks(c: char) -> bool {
+    c.is_control() || "\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}".contains(c)
+}
+
+/// Text as a part of a comment, which ends with its line.
+#[must_use]
+pub fn in_comment(text: &str) -> String {
+    text.chars().map(|c| if breaks(c) { escaped(c) } else { c.to_string() }).collect()
+}
+
+/// A string of YAML in double quotes, whatever the text would mean without them. It is JSON too.
+#[must_use]
+pub fn yaml_string(text: &str) -> String {
+    let one = |c| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if breaks(c) => escaped(c),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(one).collect::<String>())
+}
+
+/// An escape of YAML and JSON for one of those that break a line; all have four digits at most.
+fn escaped(c: char) -> String {
+    match c {
+        '\n' => "\\n".to_owned(),
+        c => format!("\\u{:04x}", u32::from(c)),
+    }
+}
+
+/// Whether this is a label of DNS (RFC 1123), as names of containers in Kubernetes are.
+#[must_use]
+pub fn is_label(name: &str) -> bool {
+    name.len() <= 63 && is_part_of_domain(name)
+}
+
+/// Whether this is a subdomain of DNS (RFC 1123), as names of most objects of Kubernetes are.
+#[must_use]
+pub fn is_subdomain(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(is_part_of_domain)
+}
+
+fn is_part_of_domain(part: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.chars().all(is_plain)
 }
 
 /// The identifier of a run.
@@ -53,6 +101,15 @@ fn checked<E: Error>(name: String) -> Result<String, E> {
     Err(E::custom(format!("the name of an arm holds a control character: {name:?}")))
 }
 
+/// The name of a remedy, or its parameter.
+pub(crate) fn of_remedy<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if is_in_line(&text) {
+        return Ok(text);
+    }
+    Err(D::Error::custom(format!("a remedy holds a control character: {text:?}")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,8 +128,26 @@ mod tests {
     #[test]
     fn a_line_has_no_control_character() {
         assert!(is_in_line("text-huge=/opt/a b/\u{e9}"));
-        for bad in ["a\nb", "a\rb", "\u{1b}[m", "\u{85}", "\u{2028}", "\0"] {
+        for bad in ["a\nb", "a\rb", "\u{1b}[m", "\u{85}", "\u{2028}", "\0", "\u{feff}"] {
             assert!(!is_in_line(bad), "{bad:?}");
+            assert!(is_in_line(&in_comment(bad)), "{bad:?}");
+            assert!(is_in_line(&yaml_string(bad)), "{bad:?}");
+            let read: String = serde_json::from_str(&yaml_string(bad)).unwrap();
+            assert_eq!(read, bad);
+        }
+        assert_eq!(in_comment("a \u{e9}\\n"), "a \u{e9}\\n");
+        assert_eq!(yaml_string("yes\n\u{85}\"\\"), r#""yes\n\u0085\"\\""#);
+    }
+
+    #[test]
+    fn names_of_kubernetes_are_those_of_dns() {
+        for good in ["a", "123", "yes", "a-1", &"a".repeat(63)] {
+            assert!(is_label(good) && is_subdomain(good), "{good}");
+        }
+        assert!(is_subdomain("a.b-c.9") && !is_label("a.b"));
+        let long = "a".repeat(254);
+        for bad in ["", "A", "-a", "a-", "a_b", "a b", "a\n", "a..b", ".a", "a.", "\u{e9}", &long] {
+            assert!(!is_label(bad) && !is_subdomain(bad), "{bad:?}");
         }
     }
 }

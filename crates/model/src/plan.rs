@@ -211,8 +211,10 @@ impl Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dose {
     /// Name of the remedy.
+    #[serde(deserialize_with = "crate::name::of_remedy")]
     pub remedy: String,
     /// Parameter, as the user would type it after `=`; empty for the default.
+    #[serde(deserialize_with = "crate::name::of_remedy")]
     pub parameter: String,
     /// What it does to the program.
     pub settings: Settings,

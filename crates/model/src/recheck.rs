@@ -32,6 +32,7 @@ pub struct Recheck {
     #[serde(deserialize_with = "crate::name::identifier")]
     pub run: String,
     pub command: Vec<String>,
+    #[serde(deserialize_with = "crate::name::arm")]
     pub arm: String,
     pub then: Option<Gain>,
     pub now: Option<Gain>,

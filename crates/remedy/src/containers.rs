@@ -5,6 +5,7 @@
 //! read `$$` as `$`, so each `$` is doubled. What a name in capitals stands for is the user's to fill in.
 
 use crate::receipt::{Start, all_of, environment_alone};
+use pagewise_model::name::yaml_string;
 use pagewise_model::plan::{ContainerLines, Dose};
 
 /// The lines for these doses on this start.
@@ -28,18 +29,13 @@ pub fn lines(doses: &[Dose], start: &Start<'_>) -> Result<ContainerLines, String
             return Err(refused("holds a control character"));
         }
         options.push(format!("--env {} ", start.quoted(format!("{name}={value}"))));
-        let doubled = quoted(&value.replace('$', "$$"));
+        let doubled = yaml_string(&value.replace('$', "$$"));
         compose.push(format!("      {name}: {doubled}"));
         kubernetes.push(format!("- name: {name}"));
         kubernetes.push(format!("  value: {doubled}"));
     }
     let docker_run = format!("docker run {}IMAGE", options.concat());
     Ok(ContainerLines { docker_run, compose, kubernetes })
-}
-
-/// A string of YAML in double quotes.
-pub(crate) fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }
 
 #[cfg(test)]

@@ -57,6 +57,10 @@ pub(crate) fn assignment(name: &str, value: &OsStr) -> Result<String, Refusal> {
 /// A path that stands alone after a setting's `=`: it ends with the line.
 pub(crate) fn path(path: &OsStr) -> Result<String, Refusal> {
     let text = text(path)?;
+    if !text.starts_with('/') {
+        // `~` and `-` have meanings of their own.
+        return Err("is no absolute path");
+    }
     if text.ends_with(|c: char| c == '\\' || c.is_whitespace()) {
         return Err("ends in a space or a backslash");
     }
@@ -85,6 +89,7 @@ mod tests {
         assert!(argument(odd).unwrap_err().contains("UTF-8"));
         assert!(program(OsStr::new("/opt/$x/y")).is_err());
         assert!(path(OsStr::new("/in/a ")).is_err());
+        assert!(["~", "-/in", "in"].iter().all(|odd| path(OsStr::new(odd)).is_err()));
         assert_eq!(path(OsStr::new("/in/a b%")).as_deref(), Ok("/in/a b%%"));
         let env = assignment("A", OsStr::new(r#"x$y%"\"#));
         assert_eq!(env.as_deref(), Ok(r#""A=x$y%%\"\\""#));

@@ -6,7 +6,7 @@ use crate::quote;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::fleet::{Class, ClassKey, FleetArm, FleetWord, Pooled};
-use pagewise_model::name::is_in_line;
+use pagewise_model::name::{is_in_line, yaml_string as yaml};
 
 const fn word(word: FleetWord) -> (&'static str, Tone) {
     match word {
@@ -154,8 +154,8 @@ pub fn slurm(task: &FleetTask) -> String {
 #SBATCH --requeue
 #SBATCH --open-mode=append
 results={results}
-mkdir -p \"$results\" || exit
-results=$(realpath \"$results\") || exit
+mkdir -p -- \"$results\" || exit
+results=$(realpath -- \"$results\") || exit
 # A task that is started again leaves a second result: merge takes that of the last start.
 task=$SLURM_ARRAY_JOB_ID.$SLURM_ARRAY_TASK_ID.${{SLURM_RESTART_COUNT:-0}}
 name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}
@@ -167,11 +167,6 @@ name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}
 /// A directory as a word of a comment, which ends with its line.
 fn comment(directory: &str) -> String {
     if is_in_line(directory) { quote(directory) } else { "DIR".to_owned() }
-}
-
-/// A string of YAML: JSON is YAML too, whatever the text would mean without quotes.
-fn yaml(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 /// Text that Jinja leaves as it is: nothing begins in it without an opening brace.

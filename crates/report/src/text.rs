@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 /// Characters beyond controls that hide, join or reorder text; inclusive ranges.
-const DECEPTIVE: [(u32, u32); 17] = [
+const DECEPTIVE: [(u32, u32); 18] = [
     (0xad, 0xad),
     (0x34f, 0x34f),
     (0x61c, 0x61c),
@@ -23,6 +23,7 @@ const DECEPTIVE: [(u32, u32); 17] = [
     (0xfeff, 0xfeff),
     (0xffa0, 0xffa0),
     (0xfff0, 0xfffb),
+    (0xfffe, 0xffff),
     (0x1d173, 0x1d17a),
     (0xe0000, 0xe0fff),
 ];

@@ -5,10 +5,13 @@ use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use pagewise_judge::fleet::{lines, merge};
 use pagewise_judge::guards;
+use pagewise_kernel::machine::machine;
 use pagewise_model::fleet::{FleetWord, HostArm};
+use pagewise_model::name::is_subdomain;
 use pagewise_model::plan::{self, Dose};
 use pagewise_model::run::{Outcome, Run, StdoutTo};
 use pagewise_model::trial::Quantity;
+use pagewise_remedy::derived;
 use pagewise_report::{FleetTask, quote};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,6 +26,9 @@ pub(super) fn run(args: &Fleet) -> Result<ExitCode, Failure> {
     let run = store::load(args.run.as_deref())?;
     let task = task(&run, args)?;
     let image = args.image.as_deref().unwrap_or_default();
+    if args.kubernetes {
+        check_names(image, &args.claim)?;
+    }
     let text = match (args.slurm, args.ansible) {
         (true, _) => pagewise_report::slurm(&task),
         (_, true) => pagewise_report::ansible(&task),
@@ -30,6 +36,21 @@ pub(super) fn run(args: &Fleet) -> Result<ExitCode, Failure> {
     };
     terminal::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses what Kubernetes would refuse on every host.
+fn check_names(image: &str, claim: &str) -> Result<(), Failure> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@[]".contains(c);
+    let begins_well = image.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[');
+    if !begins_well || !image.chars().all(is_plain) {
+        return Err(Failure::usage(format!("--image {image:?} is not the name of an image"))
+            .with_help("give it as for docker pull, such as registry.example/app:1"));
+    }
+    if !is_subdomain(claim) {
+        return Err(Failure::usage(format!("--claim {claim:?} is not a name of Kubernetes"))
+            .with_help("use small letters, digits, - and ., as kubectl get pvc lists it"));
+    }
+    Ok(())
 }
 
 /// The command line that every host runs: the plain program beside the arm that was kept.
@@ -41,6 +62,9 @@ fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
     let arm = run.outcome.as_ref().and_then(Outcome::best);
     let arm = arm.ok_or_else(|| refused("it has no remedy to measure"))?;
     let doses = run.doses_of(arm).ok_or_else(|| refused("its best arm is a command of yours"))?;
+    // As the session's machine had them: this one may lack what they need.
+    let machine = run.machine.clone().unwrap_or_else(machine);
+    let doses = &derived(doses, &machine).map_err(|error| refused(&error.to_string()))?;
     if run.service.is_some() {
         return Err(refused("it is a session of a service"));
     }
@@ -53,7 +77,7 @@ fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
         back: format!("-- {}", pagewise_report::command_line(&run.command)),
         hosts: args.hosts,
         results: args.results.clone(),
-        directory: directory(run),
+        directory: directory(run).map_err(refused)?,
     })
 }
 
@@ -63,7 +87,11 @@ fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
     let mut words =
         vec![format!("pagewise tune --only {list} --rerun-safe --wait {WAIT} --json --quiet")];
     let mut option = |name: &str, value: Option<&str>| {
-        words.extend(value.map(|value| format!("{name} {}", quote(value))));
+        words.extend(value.map(|value| match value.strip_prefix('-') {
+            // It would be an option of its own.
+            Some(_) => quote(&format!("{name}={value}")),
+            None => format!("{name} {}", quote(value)),
+        }));
     };
     let budget = args.budget.map(|budget| format!("{}s", budget.0.div_ceil(1_000_000_000)));
     option("--budget", budget.as_deref());
@@ -103,8 +131,8 @@ fn changes_machine(run: &Run, doses: &[Dose]) -> bool {
 }
 
 /// Where the runs were made, if their command line names files relative to that.
-fn directory(run: &Run) -> Option<String> {
-    let conditions = run.conditions.as_ref()?;
+fn directory(run: &Run) -> Result<Option<String>, &'static str> {
+    let Some(conditions) = &run.conditions else { return Ok(None) };
     let place = Path::new(&conditions.directory);
     let is_file = |word: &String| {
         let there = place.join(word);
@@ -113,7 +141,11 @@ fn directory(run: &Run) -> Option<String> {
     let is_relative = |path: &String| !path.starts_with('/');
     let has_file = run.command.iter().any(is_file);
     let named = run.input.iter().chain(&conditions.outputs).any(is_relative);
-    (has_file || named).then(|| conditions.directory.clone())
+    match has_file || named {
+        true if !place.is_absolute() => Err("its directory is no absolute path"),
+        true => Ok(Some(conditions.directory.clone())),
+        false => Ok(None),
+    }
 }
 
 /// Pools saved runs.

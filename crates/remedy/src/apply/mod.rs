@@ -8,7 +8,7 @@ pub mod record;
 pub mod trust;
 pub mod verify;
 
-use crate::containers::{self, quoted};
+use crate::containers;
 use crate::receipt;
 use crate::receipt::{Here, Start, all_of, environment_alone};
 use crate::registry::{RemedyError, derived};
@@ -16,6 +16,7 @@ use pagewise_kernel::SysError;
 use pagewise_kernel::machine::machine;
 use pagewise_kernel::trusted_path::{Doubt, Missing, PathError};
 use pagewise_model::applied::Change;
+use pagewise_model::name::{in_comment, is_label, yaml_string};
 use pagewise_model::plan::{self, Dose};
 use pagewise_model::run::{Outcome, Run};
 use pagewise_tracee::launch::Launch;
@@ -222,7 +223,8 @@ impl Kept<'_> {
     fn head(&self) -> String {
         format!(
             "# pagewise: {} of run {}. To go back: pagewise apply --undo\n",
-            self.arm, self.run.id
+            in_comment(self.arm),
+            in_comment(&self.run.id)
         )
     }
 }
@@ -256,7 +258,10 @@ fn drop_in(
     let mut change = kept.change(&file, kept.head() + &receipt.systemd.join("\n") + "\n")?;
     let systemctl = if of_user { "systemctl --user" } else { "systemctl" };
     change.warnings = warnings;
-    change.next = vec![format!("{systemctl} daemon-reload"), format!("{systemctl} restart {unit}")];
+    change.next = vec![
+        format!("{systemctl} daemon-reload"),
+        format!("{systemctl} restart {}", start.quoted(&unit)),
+    ];
     change.next_after_undo.clone_from(&change.next);
     Ok(change)
 }
@@ -373,7 +378,7 @@ fn compose(
 ) -> Result<Change, ApplyError> {
     let lines = container_lines(kept, start, service)?.compose;
     let named = |line: &String| {
-        if line == "  NAME:" { format!("  {}:", quoted(service)) } else { line.clone() }
+        if line == "  NAME:" { format!("  {}:", yaml_string(service)) } else { line.clone() }
     };
     let lines: Vec<String> = lines.iter().map(named).collect();
     let mut change = kept.change(file, kept.head() + &lines.join("\n") + "\n")?;
@@ -397,7 +402,7 @@ fn kubernetes(
     let lines = container_lines(kept, start, container)?.kubernetes;
     let mut content = kept.head();
     content.push_str("spec:\n  template:\n    spec:\n      containers:\n");
-    content.push_str(&format!("      - name: {}\n", quoted(container)));
+    content.push_str(&format!("      - name: {}\n", yaml_string(container)));
     for line in &lines {
         content.push_str(&format!("        {line}\n"));
     }
@@ -406,13 +411,6 @@ fn kubernetes(
     change.next = vec![format!("kubectl patch deployment NAME --patch-file {file}")];
     change.next_after_undo = vec!["kubectl rollout undo deployment NAME".to_owned()];
     Ok(change)
-}
-
-/// Whether this is a label of DNS (RFC 1123), as names of containers are.
-fn is_label(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let ends_well = !name.starts_with('-') && !name.ends_with('-');
-    (1..=63).contains(&name.len()) && ends_well && name.chars().all(is_plain)
 }
 
 /// The name of the systemd unit that a drop-in belongs to.
