@@ -32,6 +32,7 @@ export LC_ALL=C PATH="$PATH:/usr/sbin:/usr/bin:/bin"
 
 # Servers that were started here and have not ended.
 pids=()
+pid=
 trap 'for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done' EXIT
 
 has() {

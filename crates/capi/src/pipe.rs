@@ -265,5 +265,6 @@ fn new_stop() -> Result<Stop, Failure> {
 fn duplicate(fd: c_int) -> Result<OwnedFd, Failure> {
     // SAFETY: the caller keeps it open during the call.
     let fd = unsafe { descriptor(fd) }?;
-    rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(|errno: Errno| Failure::of_call("fcntl", errno))
+    // Never one of the standard three, which the program may have closed.
+    rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|errno: Errno| Failure::of_call("fcntl", errno))
 }

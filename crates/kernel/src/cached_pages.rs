@@ -34,7 +34,7 @@ impl CachedFile {
     /// # Errors
     /// When the file cannot be mapped, looked at, or takes no advice.
     pub fn cached_pages(&self) -> Result<PageRanges, SysError> {
-        if is_answered_for(self.file()) { self.resident_pages() } else { self.asked_pages() }
+        if is_answered_for(self.file()) { self.resident_pages(None) } else { self.asked_pages() }
     }
 
     /// Those of `listed` that are cached; unknown in files of others, where asking may bring them.
@@ -43,7 +43,7 @@ impl CachedFile {
     /// When the file cannot be mapped or looked at.
     pub fn known_among(&self, listed: &PageRanges) -> Result<Fact<PageRanges>, SysError> {
         if is_answered_for(self.file()) {
-            return Ok(Fact::Known(self.resident_pages()?.shared_with(listed)));
+            return Ok(Fact::Known(self.resident_pages(Some(listed))?.shared_with(listed)));
         }
         let why = "the kernel shows it only to accounts that own the file or may write it";
         Ok(Fact::missing(why))
@@ -78,11 +78,20 @@ impl CachedFile {
             rustix::fs::fadvise(self.file(), offset.0, NonZeroU64::new(length.0), Advice::WillNeed);
     }
 
-    fn resident_pages(&self) -> Result<PageRanges, SysError> {
+    /// Those of the windows of the file that have pages of `listed`, or of all.
+    fn resident_pages(&self, listed: Option<&PageRanges>) -> Result<PageRanges, SysError> {
         let (view, page) = (self.view()?, page_size::base().bytes());
         let mut cached: Vec<Range<u64>> = Vec::new();
+        let mut ahead = listed.map(|listed| listed.ranges().peekable());
         for window in view.windows() {
             let first = window.start as u64 / page;
+            let past = (window.end as u64).div_ceil(page);
+            if let Some(ahead) = &mut ahead {
+                while ahead.next_if(|range| range.end <= first).is_some() {}
+                if ahead.peek().is_none_or(|range| range.start >= past) {
+                    continue;
+                }
+            }
             let found = runs(&view.resident_pages(window.start, window.len())?);
             cached.extend(
                 found.into_iter().map(|run| first + run.start as u64..first + run.end as u64),
@@ -180,7 +189,7 @@ mod tests {
             std::slice::from_ref(&(16..24)),
             "page 40 is in no such group"
         );
-        let left = file.resident_pages().unwrap();
+        let left = file.resident_pages(None).unwrap();
         assert_eq!(left.ranges().collect::<Vec<_>>(), [16..24, 40..41]);
     }
 

@@ -25,7 +25,7 @@ pub struct CacheList {
     /// The page in which ranges are counted.
     pub page_bytes: PageSize,
     /// The files and directories that were asked for.
-    pub roots: Vec<String>,
+    pub roots: Vec<ListedPath>,
     /// By path; those of which nothing was cached are left out.
     pub files: Vec<ListedFile>,
 }
@@ -34,13 +34,81 @@ pub struct CacheList {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedFile {
     /// From the root directory on.
-    pub path: String,
+    pub path: ListedPath,
     pub size_bytes: Bytes,
     /// When it was last written, since 1970.
     pub modified_unix_ns: u64,
     pub inode: u64,
     /// Those that were cached.
     pub pages: PageRanges,
+}
+
+/// A path. In JSON it is a string, or the list of its bytes if they are not UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ListedPath {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl ListedPath {
+    /// The path of these bytes.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        match str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Bytes(bytes.to_vec()),
+        }
+    }
+
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+impl std::fmt::Display for ListedPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        String::from_utf8_lossy(self.bytes()).fmt(f)
+    }
+}
+
+/// Reads both forms without an intermediate one: the list of bytes takes no more memory than its JSON.
+impl<'de> Deserialize<'de> for ListedPath {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(PathReader(Vec::new()))
+    }
+}
+
+struct PathReader(Vec<u8>);
+
+/// Takes one byte: the bound on memory does not count it.
+impl<'de> DeserializeSeed<'de> for &mut PathReader {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        u8::deserialize(from).map(|byte| self.0.push(byte))
+    }
+}
+
+impl<'de> Visitor<'de> for PathReader {
+    type Value = ListedPath;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a path, or the list of its bytes")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ListedPath, E> {
+        Ok(ListedPath::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut from: A) -> Result<ListedPath, A::Error> {
+        while from.next_element_seed(&mut self)?.is_some() {}
+        Ok(ListedPath::new(&self.0))
+    }
 }
 
 /// Ranges of pages in order; none touches another. They are kept as they are saved, each number in as many
@@ -296,7 +364,7 @@ impl CacheList {
         }
         for file in &self.files {
             let path = &file.path;
-            if !path.starts_with('/') {
+            if !path.bytes().starts_with(b"/") {
                 return Err(format!("the path `{path}` does not begin with a slash"));
             }
             if file.pages.end() > file.size_bytes.pages(page) {
@@ -427,6 +495,18 @@ mod tests {
         assert_eq!(all(&read.files[0].pages), [2..5, 9..10]);
         assert_eq!(read.pages(), 4);
         assert_eq!(serde_json::to_string(&read).unwrap(), list("[2,3,4,1]"));
+    }
+
+    #[test]
+    fn a_path_that_is_not_utf_8_comes_back() {
+        let path = b"/\xff\xc3";
+        let saved = serde_json::to_string(&ListedPath::new(path)).unwrap();
+        assert_eq!(saved, "[47,255,195]");
+        let text = list("[2,3]").replace("\"/f\"", &saved);
+        let read = CacheList::from_json(text.as_bytes(), PAGE).unwrap();
+        assert_eq!(read.files[0].path.bytes(), path);
+        assert_eq!(serde_json::to_string(&ListedPath::new(b"/f")).unwrap(), "\"/f\"");
+        assert!(refusal(&list("[2,3]").replace("\"/f\"", "[47,256]")).contains("not a list"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use pagewise_model::cache::{self, CacheOutcome, CacheReport, CacheVerb};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_remedy::recache::Subject;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Once;
 use std::sync::atomic::Ordering;
@@ -41,8 +41,8 @@ fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let (mut files, mut missing) = (Vec::new(), Vec::new());
     for path in &what.files {
-        match CachedFile::open(path) {
-            Ok(file) => files.push(file),
+        match opened(path) {
+            Ok(file) => files.extend(file),
             // Nothing is changed where a file cannot be opened.
             Err(error) if verb != CacheVerb::Show => return Err(failure(&error)),
             Err(error) => missing.push(failure(&error)),
@@ -113,9 +113,26 @@ pub(super) fn warn_of_refilling() {
     });
 }
 
-/// Opens all of them, so that nothing is done where one cannot be.
+/// A file; none, with a remark, if it is empty: the page cache has nothing of it.
+fn opened(path: &Path) -> Result<Option<CachedFile>, SysError> {
+    if std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
+        let name = pagewise_report::quote(&path.to_string_lossy());
+        terminal::remark(&format!("{name} is empty: 0 of 0 pages are cached"));
+        return Ok(None);
+    }
+    CachedFile::open(path).map(Some)
+}
+
+/// Opens all of them that have content, so that nothing is done where one cannot be.
 pub(super) fn open_all(paths: &[PathBuf]) -> Result<Vec<CachedFile>, Failure> {
-    paths.iter().map(|path| CachedFile::open(path).map_err(|error| failure(&error))).collect()
+    let opened: Result<Vec<_>, _> = paths.iter().map(|path| opened(path)).collect();
+    let files: Vec<_> = opened.map_err(|error| failure(&error))?.into_iter().flatten().collect();
+    if files.is_empty() && !paths.is_empty() {
+        return Err(
+            Failure::usage("all of these files are empty").with_help("name a file with content")
+        );
+    }
+    Ok(files)
 }
 
 /// A run of this moment that is not kept; what it shows is added.

@@ -5,13 +5,15 @@ use super::with_file;
 use crate::helper::{NOBODY, PROGRAM, Place, as_nobody, first_line, install, is_root, said};
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::page_size;
-use pagewise_model::cache_list::{CacheList, CacheRestore, PageRanges};
+use pagewise_model::cache_list::{CacheList, CacheRestore, ListedPath, PageRanges};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact};
 use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
 use std::fs::{File, Permissions};
 use std::io::Write;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -171,8 +173,8 @@ fn directories_and_processes_are_saved_with_all_their_files() {
     let done = place.pagewise(&words).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     let found = list_of(&list);
-    assert_eq!(found.roots, [text(&dir)]);
-    let names: Vec<&str> = found.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(found.roots, [ListedPath::new(dir.as_os_str().as_bytes())]);
+    let names: Vec<String> = found.files.iter().map(|file| file.path.to_string()).collect();
     assert_eq!(names.len(), 1, "{names:?}");
     assert_eq!(found.files[0].pages.ranges().collect::<Vec<_>>(), std::slice::from_ref(&(0..3)));
     let mut tail = Command::new("tail");
@@ -187,7 +189,7 @@ fn directories_and_processes_are_saved_with_all_their_files() {
     child.wait().unwrap();
     assert!(done.status.code().is_some_and(|code| code < 2), "{}", said(&done.stderr));
     let found = list_of(&list);
-    let has = |end: &str| found.files.iter().any(|file| file.path.ends_with(end));
+    let has = |end: &str| found.files.iter().any(|file| file.path.to_string().ends_with(end));
     assert!(has(text(&inner)) && (has("tail") || has("coreutils")), "{found:?}");
     // Now that it is gone, it is a process without files.
     let done = place.pagewise(&["cache", "save", "-p", &pid]).output().unwrap();
@@ -275,4 +277,40 @@ fn a_service_saves_and_restores_by_lines_that_systemd_accepts() {
         Ok(done) => assert!(done.status.success(), "{}{unit}", said(&done.stderr)),
         Err(error) => println!("SKIP systemd-analyze verify: {error}"),
     }
+}
+
+#[test]
+fn a_name_that_is_not_utf_8_is_saved_and_comes_back() {
+    let Some((place, path, _list)) = saved("a_name_that_is_not_utf_8_is_saved_and_comes_back")
+    else {
+        return;
+    };
+    let odd = path.with_file_name(OsStr::from_bytes(b"odd\xff"));
+    std::fs::rename(&path, &odd).unwrap();
+    let list = place.path().join("odd-list");
+    let mut save = place.pagewise(&["cache", "save", "--output", text(&list)]);
+    let done = save.arg(&odd).output().unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
+    drop_all(&odd);
+    let (_restored, code) = restore(&place, &list, &[]);
+    assert_eq!(code, Some(0));
+    assert_eq!(cached(&odd).ranges().collect::<Vec<_>>(), CACHED);
+    let again = place.pagewise(&["cache", "save", "--again", text(&list)]).output().unwrap();
+    assert_eq!(again.status.code(), Some(0), "{}", said(&again.stderr));
+    assert_eq!(list_of(&list).files.len(), 1);
+}
+
+#[test]
+fn a_page_of_a_very_large_file_comes_back_at_once() {
+    let Some((place, path, _list)) = saved("a_page_of_a_very_large_file_comes_back_at_once") else {
+        return;
+    };
+    File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+    let list = place.path().join("large-list");
+    let words = ["cache", "save", "--output", text(&list), text(&path)];
+    assert_eq!(place.pagewise(&words).output().unwrap().status.code(), Some(0));
+    drop_all(&path);
+    let (_restored, code) = restore(&place, &list, &[]);
+    assert_eq!(code, Some(0));
+    assert_eq!(cached(&path), list_of(&list).files[0].pages);
 }

@@ -113,8 +113,9 @@ pub(crate) fn save_state(area: &mut [u8], rounds: u64) -> bool {
         return false;
     }
     // A header that was not saved by this processor would be a fault.
-    area.get_mut(512..576).unwrap_or_default().fill(0);
-    // SAFETY: size and alignment were checked above, and the header is cleared.
+    let Some(header) = area.get_mut(512..576) else { return false };
+    header.fill(0);
+    // SAFETY: size and alignment were checked above, and the header is there and cleared.
     unsafe { save_and_restore(area.as_mut_ptr(), rounds) };
     true
 }

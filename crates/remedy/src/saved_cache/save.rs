@@ -7,7 +7,7 @@
 //!
 //! Not seen: files that are opened and closed again. Cost: some 50 us a file, and 2 ns a page.
 
-use super::inode;
+use super::{inode, listed_as};
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::proc::fd::{self, Target};
 use pagewise_kernel::proc::{maps, tree};
@@ -70,7 +70,7 @@ impl Walk<'_> {
         match found {
             Err(error) => self.leave_out(root, &error.to_string()),
             Ok((of, path)) => {
-                self.found.list.roots.extend(path.to_str().map(str::to_owned));
+                self.found.list.roots.push(listed_as(&path));
                 if of.is_dir() {
                     self.enter_directory(path, of.dev());
                 } else {
@@ -132,7 +132,6 @@ impl Walk<'_> {
 /// A file with its cached pages.
 fn listed(path: &Path) -> Result<ListedFile, String> {
     let why = |error: SysError| error.source.to_string();
-    let name = path.to_str().ok_or("its path is not UTF-8")?;
     let file = CachedFile::open(path).map_err(why)?;
     let system = file.file_system().map_err(why)?;
     if system.is_in_memory {
@@ -142,8 +141,8 @@ fn listed(path: &Path) -> Result<ListedFile, String> {
     let modified = modified(file.file()).ok_or("its time of last writing is not known")?;
     let inode = inode(&file).ok_or("its inode is not known")?;
     let pages = file.cached_pages().map_err(why)?;
-    let (path, size_bytes) = (name.to_owned(), file.size());
-    Ok(ListedFile { path, size_bytes, modified_unix_ns: modified, inode, pages })
+    let size_bytes = file.size();
+    Ok(ListedFile { path: listed_as(path), size_bytes, modified_unix_ns: modified, inode, pages })
 }
 
 /// The files that a process, and those below it, map or have open, and what of that is left out.

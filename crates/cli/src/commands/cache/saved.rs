@@ -67,7 +67,13 @@ fn roots(args: &SavedPages) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
             .map_err(|error| Failure::usage(format!("process {pid}: {error}")).with_help(help));
     }
     match &args.again {
-        Some(list) => Ok((load(list)?.roots.into_iter().map(PathBuf::from).collect(), Vec::new())),
+        Some(list) => {
+            let roots = load(list)?.roots;
+            Ok((
+                roots.iter().map(|root| saved_cache::path_of(root).to_owned()).collect(),
+                Vec::new(),
+            ))
+        }
         None => Ok((args.paths.clone(), Vec::new())),
     }
 }
