@@ -92,7 +92,7 @@ pub struct Tried {
 /// The budget of a session whose runs cost this.
 #[must_use]
 pub fn budget(request: &Request, cost: Nanos) -> Nanos {
-    request.budget.unwrap_or_else(|| race::default_budget(cost))
+    request.spec.budget_ns.unwrap_or_else(|| race::default_budget(cost))
 }
 
 /// Files that arms bring into huge folios.
@@ -149,8 +149,8 @@ fn plan(setup: &mut Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan 
         arm.barred = setup.outputs.bars(arm).or_else(|| rejected(arm));
     }
     Plan {
-        quantity: setup.request.quantity,
-        guards: setup.request.guards.clone(),
+        quantity: setup.request.spec.quantity,
+        guards: setup.request.spec.guards.clone(),
         goal: setup.goal,
         control: setup.plain.clone(),
         arms,
@@ -165,7 +165,7 @@ fn plan(setup: &mut Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan 
         } else {
             0
         },
-        seed: setup.request.seed,
+        seed: setup.request.spec.seed,
         earlier: blocks,
     }
 }
@@ -237,7 +237,7 @@ impl WorldLab<'_, '_> {
 
     fn timed(&mut self, arm: &Arm) -> Result<Timed, RunFailure> {
         let fresh = look::conditioned(&self.setup.look.runs);
-        let memory = self.setup.request.quantity == Quantity::Memory;
+        let memory = self.setup.request.spec.quantity == Quantity::Memory;
         let timing = Timing { fresh, watch: Watch::Speeds, memory, limits: self.limits(arm) };
         let run = self.world.timed(arm, &timing).map_err(|stop| match stop {
             Stop::TooLong(limit) => RunFailure::Failed(self.too_long(limit)),

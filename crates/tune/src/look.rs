@@ -107,7 +107,7 @@ pub(crate) fn rerun(
         return Err(Stop::InputNotSeen { what, why: why.clone() });
     }
     match traced {
-        Fact::Known(seen) if !seen.ended.success() && !request.ignore_failure => {
+        Fact::Known(seen) if !seen.ended.success() && !request.spec.ignore_failure => {
             return Err(Stop::Failed { arm: None, ended: seen.ended, said });
         }
         Fact::Known(seen) if !seen.effects.is_empty() && !request.may_rerun() => {

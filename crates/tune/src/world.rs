@@ -2,7 +2,7 @@
 
 use crate::output::Captured;
 use crate::race::{Clock, Progress, WeatherMark};
-use crate::request::{OwnArm, PLAIN, Request};
+use crate::request::{PLAIN, Request};
 use crate::stop::Stop;
 use pagewise_model::look::{Samples, TimedFaults, Traced, UserSamples, WalkCounts};
 use pagewise_model::machine::Machine;
@@ -11,6 +11,7 @@ use pagewise_model::plan::{Dose, HugeFile, Settings};
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 use pagewise_model::run::Run;
+use pagewise_model::spec::OwnArm;
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Mechanism;
@@ -56,7 +57,7 @@ impl Arm {
     /// The program as it is.
     #[must_use]
     pub fn plain(request: &Request) -> Self {
-        Self::unchanged(PLAIN, &request.command)
+        Self::unchanged(PLAIN, &request.spec.command)
     }
 
     /// An arm of the user's own.

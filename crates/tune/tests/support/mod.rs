@@ -7,36 +7,30 @@ use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
+use pagewise_model::spec::Spec;
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
 use pagewise_remedy::receipt::Here;
 use pagewise_remedy::warmth::TextNow;
-use pagewise_tracee::launch::{Input, LaunchError};
+use pagewise_tracee::launch::LaunchError;
 use pagewise_tune::output::{Captured, Stream};
 use pagewise_tune::race::{Clock, WeatherMark};
 use pagewise_tune::world::{Arm, Event, Limits, Surroundings, Timed, Timing, World};
-use pagewise_tune::{Request, StdoutTo, Stop};
+use pagewise_tune::{Request, Stop};
 use std::cell::Cell;
+use std::path::PathBuf;
 
-/// A plain request for `prog`.
-pub(crate) fn request() -> Request {
+/// What a plain session of `prog` is asked.
+pub(crate) fn spec() -> Spec {
+    let command = vec!["prog".into(), "an arg".into()];
+    Spec { budget_ns: Some(Nanos::secs(60)), ..Spec::new(command, PathBuf::new(), 1) }
+}
+
+/// A request that asks this.
+pub(crate) fn request(spec: Spec) -> Request {
     Request {
-        command: vec!["prog".into(), "an arg".into()],
-        input: Input::Null,
-        stdout: StdoutTo::Null,
-        outputs: Vec::new(),
-        rerun_safe: false,
-        prepare: None,
-        cleanup: None,
-        ignore_failure: false,
-        advise: false,
-        only: None,
-        own_arms: Vec::new(),
-        quantity: pagewise_model::trial::Quantity::Time,
-        guards: Vec::new(),
+        spec,
         system: None,
-        budget: Some(Nanos::secs(60)),
-        seed: 1,
         quote: |w| {
             let text = String::from_utf8_lossy(w).into_owned();
             if text.contains(' ') { format!("'{text}'") } else { text }
