@@ -387,22 +387,7 @@ impl World for Live<'_> {
         done.usage.wall_ns += look;
         // The kernel counts the pool's pages apart from what is resident.
         done.usage.peak_rss_bytes += on_pool(&done, arm);
-        Ok(Timed {
-            watched: done.watches.into_iter().map(|w| (w.watch, w.counter)).collect(),
-            huge_faults: done.huge_faults,
-            folio_faults: done.folio_faults,
-            huge_file_maps: done.huge_file_maps,
-            huge_slots,
-            files_opened: done.files_opened,
-            cpus_at_end: done.cpus_at_end,
-            supervisor_ns: done.supervisor_ns,
-            leftovers: done.leftovers_killed,
-            conditioned,
-            samples: done.samples,
-            user: done.user,
-            walks: done.walks,
-            usage: done.usage,
-        })
+        Ok(Timed { done, huge_slots, conditioned })
     }
 
     fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {

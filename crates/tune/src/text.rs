@@ -123,7 +123,7 @@ impl Subject<'_> {
             .map_or_else(|none| none, |run| base.check(&arms.on.name, &run));
         let on_text = world.text_on_huge_pages(&arms.files);
         let on_walks = match &off_walks {
-            Fact::Known(_) if check.equal => world.timed(&arms.on, &timing)?.walks,
+            Fact::Known(_) if check.equal => world.timed(&arms.on, &timing)?.done.walks,
             Fact::Known(_) => Fact::missing("the arm could not be run as intended"),
             Fact::Missing(why) => Fact::missing(why.as_str()),
         };

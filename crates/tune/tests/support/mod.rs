@@ -13,6 +13,7 @@ use pagewise_model::{Bytes, Fact, Measured, Nanos};
 use pagewise_remedy::receipt::Here;
 use pagewise_remedy::warmth::TextNow;
 use pagewise_tracee::launch::LaunchError;
+use pagewise_tracee::run::Finished;
 use pagewise_tune::output::{Captured, Stream};
 use pagewise_tune::race::{Clock, WeatherMark};
 use pagewise_tune::world::{Arm, Event, Limits, Surroundings, Timed, Timing, World};
@@ -294,37 +295,32 @@ impl World for Fake {
         let wall = (5e8 * factor) as u64;
         self.pass(wall);
         let faults = if huge { self.faults / 500 + 50 } else { self.faults };
-        Ok(Timed {
-            usage: Usage {
-                wall_ns: Nanos(wall),
-                user_ns: Nanos((4e8 * factor) as u64),
-                sys_ns: Nanos(faults * 1000),
-                peak_rss_bytes: self.anon,
-                minor_faults: faults,
-                voluntary_switches: 2,
-                involuntary_switches: 5,
-                read_bytes: Some(if huge { self.huge_reads } else { Bytes::kib(8) }),
-                written_bytes: Some(Bytes(4)),
-                read_calls: Some(10),
-                write_calls: Some(1),
-                device_read_bytes: Some(Bytes(0)),
-                ended: self.ended,
-                ..constructed::usage()
-            },
-            watched: Vec::new(),
+        let usage = Usage {
+            wall_ns: Nanos(wall),
+            user_ns: Nanos((4e8 * factor) as u64),
+            sys_ns: Nanos(faults * 1000),
+            peak_rss_bytes: self.anon,
+            minor_faults: faults,
+            voluntary_switches: 2,
+            involuntary_switches: 5,
+            read_bytes: Some(if huge { self.huge_reads } else { Bytes::kib(8) }),
+            written_bytes: Some(Bytes(4)),
+            read_calls: Some(10),
+            write_calls: Some(1),
+            device_read_bytes: Some(Bytes(0)),
+            ended: self.ended,
+            ..constructed::usage()
+        };
+        let done = Finished {
             files_opened: !arm.settings.tools.is_empty(),
             huge_faults: if huge { self.huge_faults } else { 0 },
-            folio_faults: 0,
             huge_file_maps: if text { 2 } else { 0 },
-            huge_slots: arm.settings.huge_files.iter().map(|f| (f.path.clone(), 2)).collect(),
             cpus_at_end: vec![0, 1],
-            supervisor_ns: Nanos(0),
-            leftovers: self.leftovers,
-            conditioned: true,
-            samples: Fact::missing("no samples here"),
-            user: Fact::missing("no samples here"),
-            walks: Fact::missing("no counters here"),
-        })
+            leftovers_killed: self.leftovers,
+            ..Finished::new(usage)
+        };
+        let huge_slots = arm.settings.huge_files.iter().map(|f| (f.path.clone(), 2)).collect();
+        Ok(Timed { done, huge_slots, conditioned: true })
     }
 
     fn recorded(&mut self, _: &Arm, _: &Timing) -> Result<Fact<TimedFaults>, Stop> {
