@@ -46,7 +46,8 @@ fn judged(
     change: impl Fn(&mut Traced, &mut Look),
 ) -> Vec<Candidate> {
     let plain = Arm::plain(&request(spec()));
-    let runs = (0..2).map(|_| world.timed(&plain, &Timing::default()).unwrap().done.usage).collect();
+    let runs =
+        (0..2).map(|_| world.timed(&plain, &Timing::default()).unwrap().done.usage).collect();
     assert_eq!(world.timed_runs("plain"), 2);
     let (Fact::Known(mut traced), _) = world.traced().unwrap() else { panic!("no look") };
     let missing = || "not here".to_owned();
