@@ -20,7 +20,7 @@
 
 use crate::args::Percent;
 use crate::failure::Failure;
-use pagewise_kernel::file_view::read_at_most;
+use pagewise_kernel::file_view::read_named;
 use pagewise_model::check::CheckLimits;
 use pagewise_model::fault::Budgets;
 use pagewise_model::{Bytes, Nanos};
@@ -135,7 +135,7 @@ pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
         Failure::usage(format!("cannot read budgets `{shown}`: {why}"))
             .with_help(format!("write {NAME} here, or name a file; {KEYS}"))
     };
-    let text = read_at_most(path, LARGEST).map_err(|error| cannot(error.source.to_string()))?;
+    let text = read_named(path, LARGEST).map_err(|error| cannot(error.source.to_string()))?;
     let text = String::from_utf8(text).map_err(|_| cannot("it is not UTF-8".to_owned()))?;
     let wrong = |why| Failure::usage(format!("`{shown}` {why}")).with_help(KEYS);
     let all = parse(&text).map_err(wrong)?;

@@ -4,7 +4,7 @@
 
 use crate::failure::Failure;
 use pagewise_kernel::dirs::{self, DirError};
-use pagewise_kernel::file_view::read_at_most;
+use pagewise_kernel::file_view::{read_at_most, read_named};
 use pagewise_kernel::output_file::{self, OutputError};
 use pagewise_kernel::{SysError, part_file};
 use pagewise_model::Bytes;
@@ -168,7 +168,7 @@ fn names(directory: &Path) -> Vec<String> {
 /// The saved run in a file.
 pub(crate) fn read(path: &Path) -> Result<Run, Failure> {
     let fail = |why: String| Failure::usage(format!("cannot read `{}`: {why}", path.display()));
-    let text = read_at_most(path, LARGEST).map_err(|e| fail(e.source.to_string()))?;
+    let text = read_named(path, LARGEST).map_err(|e| fail(e.source.to_string()))?;
     Run::from_json(&text).map_err(|e| Failure::usage(format!("`{}`: {e}", path.display())))
 }
 

@@ -29,7 +29,8 @@ use std::ffi::c_void;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// Pages whose residency is asked for in one call, or those of one huge page where it has more.
@@ -65,8 +66,36 @@ pub fn open_regular(path: &Path) -> Result<(File, usize), SysError> {
 /// # Errors
 /// As [`open_regular`], and where it is larger, or cannot be read.
 pub fn read_at_most(path: &Path, most: Bytes) -> Result<Vec<u8>, SysError> {
+    content(open_regular(path)?.0, path, most)
+}
+
+/// The same of a file that a user names, who may also name a pipe that this process was given: shells spell
+/// `<(COMMAND)` as `/dev/fd/63`. It is read to its end as standard input is.
+///
+/// # Errors
+/// As [`read_at_most`].
+pub fn read_named(path: &Path, most: Bytes) -> Result<Vec<u8>, SysError> {
+    match given_pipe(path) {
+        Some(pipe) => content(pipe, path, most),
+        None => read_at_most(path, most),
+    }
+}
+
+/// A duplicate of the pipe that is open in this process under the number in this path.
+fn given_pipe(path: &Path) -> Option<File> {
+    let name = path.to_str()?;
+    let number = ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|place| name.strip_prefix(place));
+    let number: i32 = number?.parse().ok().filter(|number| *number >= 0)?;
+    if !std::fs::metadata(path).ok()?.file_type().is_fifo() {
+        return None;
+    }
+    // SAFETY: the number is not -1, and what is open by it was given to this process and is only duplicated.
+    let given = unsafe { BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_dupfd_cloexec(given, 3).ok().map(File::from)
+}
+
+fn content(file: File, path: &Path, most: Bytes) -> Result<Vec<u8>, SysError> {
     let failed = |e| SysError::new("read", path.display().to_string(), e);
-    let (file, _length) = open_regular(path)?;
     let mut content = Vec::new();
     file.take(most.0.saturating_add(1)).read_to_end(&mut content).map_err(failed)?;
     if content.len() as u64 > most.0 {
@@ -392,6 +421,8 @@ impl Reserved {
 mod tests {
     use super::*;
     use rustix::fs::{CWD, FileType, mknodat};
+    use std::os::fd::OwnedFd;
+    use std::path::PathBuf;
 
     /// A file of `len` bytes in a directory of its own.
     fn written(len: Bytes) -> (tempfile::TempDir, File, usize) {
@@ -479,6 +510,22 @@ mod tests {
         assert_eq!(read_at_most(&path, Bytes(10)).unwrap(), [7; 10]);
         let error = read_at_most(&path, Bytes(9)).unwrap_err().to_string();
         assert!(error.ends_with("it is larger than 9 B"), "{error}");
+    }
+
+    #[test]
+    fn a_pipe_that_is_open_here_is_read_by_its_number() {
+        let number = |end: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", end.as_raw_fd()));
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        // Its other end would be waited for.
+        let error = read_named(&number(&write), Bytes(5)).unwrap_err().to_string();
+        assert!(error.contains("Bad file descriptor"), "{error}");
+        rustix::io::write(&write, b"12345").unwrap();
+        drop(write);
+        assert_eq!(read_named(&number(&read), Bytes(5)).unwrap(), b"12345");
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&write, b"123456").unwrap();
+        let error = read_named(&number(&read), Bytes(5)).unwrap_err().to_string();
+        assert!(error.ends_with("it is larger than 5 B"), "{error}");
     }
 
     #[test]

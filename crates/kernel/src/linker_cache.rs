@@ -7,9 +7,10 @@
 //! Not seen: libraries in directories of `LD_LIBRARY_PATH` or of no `/etc/ld.so.conf`; any library of
 //! musl, which has no cache. Overhead: one read of some 50 KiB and one of 20 bytes for each match.
 
+use crate::file_view::open_regular;
 use pagewise_model::look::Allocator;
 use pagewise_model::machine::AllocatorLibrary;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 
@@ -98,7 +99,7 @@ fn text(table: &[u8], at: usize) -> Option<&str> {
 /// Class, byte order and machine of an ELF file (elf(5)).
 fn architecture(path: &Path) -> Option<[u8; 4]> {
     let mut head = [0; 20];
-    File::open(path).ok()?.read_exact(&mut head).ok()?;
+    open_regular(path).ok()?.0.read_exact(&mut head).ok()?;
     head.starts_with(b"\x7fELF").then_some([head[4], head[5], head[18], head[19]])
 }
 

@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+#[cfg(test)]
+mod bounded;
 pub mod faults;
 pub mod import;
 pub mod made_code;

@@ -155,7 +155,7 @@ pub fn slurm(task: &FleetTask) -> String {
 #SBATCH --open-mode=append
 results={results}
 mkdir -p -- \"$results\" || exit
-results=$(realpath -- \"$results\") || exit
+case $results in /*) ;; *) results=$PWD/$results ;; esac
 # A task that is started again leaves a second result: merge takes that of the last start.
 task=$SLURM_ARRAY_JOB_ID.$SLURM_ARRAY_TASK_ID.${{SLURM_RESTART_COUNT:-0}}
 name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}

@@ -11,9 +11,10 @@ use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHT_NOBITS};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 use pagewise_kernel::error::SysError;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_model::look::Allocator;
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -75,7 +76,7 @@ pub(crate) fn key(meta: &fs::Metadata) -> Key {
 static SEEN: LazyLock<Mutex<HashMap<Key, ElfSeen>>> = LazyLock::new(Mutex::default);
 
 fn of_one_file(path: &Path) -> Result<ElfSeen, SysError> {
-    let file = File::open(path).map_err(|e| failed("open", path, e))?;
+    let (file, _length) = open_regular(path)?;
     let meta = file.metadata().map_err(|e| failed("fstat", path, e))?;
     let key = key(&meta);
     if let Some(seen) = SEEN.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {

@@ -15,6 +15,7 @@ use crate::{elf, mapped_file};
 use object::elf::{FileHeader32, FileHeader64, PT_LOAD, SHT_DYNSYM, STT_FUNC, STT_GNU_IFUNC};
 use object::read::elf::{FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
+use pagewise_kernel::file_view::open_regular;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -41,8 +42,8 @@ static SEEN: LazyLock<Mutex<HashMap<Key, Option<bool>>>> = LazyLock::new(Mutex::
 /// cannot be read or is no glibc with tunables.
 #[must_use]
 pub fn has_huge_tunable(executable: &Path) -> Option<bool> {
-    let file = File::open(executable).ok()?;
-    let open = |loader: &Path| File::open(loader).ok();
+    let open = |file: &Path| open_regular(file).ok().map(|(file, _)| file);
+    let file = open(executable)?;
     holder_names_huge(file, &open)
 }
 

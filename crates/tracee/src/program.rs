@@ -8,6 +8,7 @@
 //! missing); [`explain`] turns that errno into a [`LaunchError`].
 
 use crate::launch_error::LaunchError;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::privilege::FileRights;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -140,7 +141,7 @@ fn mark_of_interpreter(head: &[u8], cwd: Option<&Path>) -> Option<String> {
 /// The first bytes of the file; empty where it cannot be read.
 fn head(file: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Ok(open) = fs::File::open(file) {
+    if let Ok((open, _length)) = open_regular(file) {
         // A file that cannot be read is simply not recognised as text.
         let _unreadable = open.take(256).read_to_end(&mut bytes);
     }

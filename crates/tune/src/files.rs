@@ -9,6 +9,7 @@
 //! Not seen: a file whose content the program changes through a mapping after it has ended.
 
 use crate::output::Stream;
+use pagewise_kernel::file_view::open_regular;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -114,9 +115,8 @@ fn stream(file: File) -> Result<Stream, String> {
 /// Last line that is not empty of a file.
 pub(crate) fn last_line(path: &Path) -> String {
     let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(path)?;
-        let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(len.saturating_sub(TAIL)))?;
+        let (mut file, length) = open_regular(path).map_err(|error| error.source)?;
+        file.seek(SeekFrom::Start((length as u64).saturating_sub(TAIL)))?;
         let mut bytes = Vec::new();
         file.take(TAIL).read_to_end(&mut bytes)?;
         Ok(bytes)

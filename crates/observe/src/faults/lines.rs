@@ -14,6 +14,7 @@ use addr2line::Context;
 use gimli::{DwarfSections, EndianSlice, RunTimeEndian, SectionId};
 use object::read::{CompressedData, CompressionFormat};
 use object::{Object, ObjectSection, ReadCache, ReadRef};
+use pagewise_kernel::file_view::open_regular;
 use pagewise_model::fault::SourceLine;
 use std::borrow::Cow;
 use std::fs::File;
@@ -62,7 +63,7 @@ fn find_with(
         return look_up(file, &elf, addresses);
     }
     let id = elf.build_id().ok()??;
-    let file = File::open(separate_path(separate?, id)?).ok()?;
+    let (file, _length) = open_regular(&separate_path(separate?, id)?).ok()?;
     let cache = ReadCache::new(&file);
     let elf = object::File::parse(&cache).ok()?;
     if elf.build_id().ok()? == Some(id) { look_up(&file, &elf, addresses) } else { None }
@@ -180,6 +181,12 @@ mod tests {
         assert_eq!(found("stripped"), Some(seen));
         let stripped = File::open(place.path().join("stripped")).unwrap();
         assert_eq!(find_with(&stripped, None, &[at]), None);
+        // Nor is one waited for that nobody writes.
+        std::fs::remove_file(&separate).unwrap();
+        crate::bounded::fifo(separate.parent().unwrap(), separate.file_name().unwrap());
+        let (stripped, root) = (stripped.try_clone().unwrap(), place.path().to_owned());
+        assert_eq!(crate::bounded::soon(move || find_with(&stripped, Some(&root), &[at])), None);
+        std::fs::remove_file(&separate).unwrap();
         // One of another program is not taken.
         assert!(has_run(place.path(), "cc -g -O2 -Wl,--build-id=sha1 -o other answer.c"));
         std::fs::copy(place.path().join("other"), &separate).unwrap();

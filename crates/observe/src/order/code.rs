@@ -11,7 +11,7 @@
 
 use crate::text::Elf;
 use pagewise_kernel::error::SysError;
-use pagewise_kernel::file_view::FileView;
+use pagewise_kernel::file_view::{FileView, open_regular};
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
 use pagewise_model::fault::{WorkingRange, WorkingSet};
@@ -38,7 +38,7 @@ impl Code {
     #[must_use]
     pub fn open(path: &Path) -> Option<Self> {
         let path = std::fs::canonicalize(path).ok()?;
-        let file = File::open(&path).ok()?;
+        let (file, _length) = open_regular(&path).ok()?;
         let elf = Elf::read(&file).ok()?;
         let executable = |segment: &&Segment| segment.is_executable;
         let segment = *elf.layout.segments.iter().find(executable)?;

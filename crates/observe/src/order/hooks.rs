@@ -11,12 +11,11 @@ use super::record::is_named;
 use super::starts::{code, function_count, names};
 use crate::segments::Segments;
 use object::ReadCache;
-use pagewise_kernel::file_view::read_at_most;
+use pagewise_kernel::file_view::{open_regular, read_at_most};
 use pagewise_model::first_calls::{CallRecord, CallSource, CalledObject, FirstCall};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::read_ahead::build_id;
 use std::collections::HashSet;
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -181,7 +180,8 @@ impl Object {
     /// The same with the names that the file has now.
     fn named(self) -> Result<CalledObject, HookError> {
         let unreadable = |why: String| HookError::Unreadable(self.path.clone(), why);
-        let file = File::open(&self.path).map_err(|error| unreadable(error.to_string()))?;
+        let (file, _length) = open_regular(Path::new(&self.path))
+            .map_err(|error| unreadable(error.source.to_string()))?;
         if !self.build_id.is_empty() && build_id(&file).as_ref() != Some(&self.build_id) {
             return Err(HookError::Changed(self.path.clone()));
         }
@@ -251,6 +251,15 @@ mod tests {
         assert!(object.functions > 100 && object.path == own.to_str().unwrap());
         let other = read(&list(&own, &[], &calls), &["elsewhere".to_owned()]).unwrap();
         assert!(other.objects.is_empty() && other.left_out == 2, "{other:?}");
+    }
+
+    #[test]
+    fn a_program_that_became_a_fifo_is_not_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let fifo = crate::bounded::fifo(place.path(), "app");
+        let list = list(&fifo, &[], &[0x10040]);
+        let why = crate::bounded::soon(move || read(&list, &[]).unwrap_err().to_string());
+        assert_eq!(why, format!("cannot read `{}`: not a regular file", fifo.display()));
     }
 
     #[test]

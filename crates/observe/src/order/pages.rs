@@ -6,12 +6,12 @@
 
 use super::program::read_functions;
 use crate::text::Elf;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::page_size;
 use pagewise_model::first_calls::{CalledObject, FirstCall};
 use pagewise_model::pieces::Function;
 use pagewise_model::{Bytes, Nanos};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 
 /// First touches of the pages of a file by their offset, each with the process.
@@ -21,7 +21,7 @@ pub type FirstTouches = BTreeMap<Bytes, (Nanos, i32)>;
 /// linked file.
 #[must_use]
 pub fn functions_on(path: &Path, pages: &FirstTouches) -> Option<CalledObject> {
-    let elf = File::open(path).ok().and_then(|file| Elf::read(&file).ok())?;
+    let elf = open_regular(path).ok().and_then(|(file, _)| Elf::read(&file).ok())?;
     let functions = read_functions(path).ok()?;
     let offset = |address: u64| {
         let segments = elf.layout.segments.iter();

@@ -13,6 +13,7 @@ use super::program::{by_address, parse};
 use crate::text::Elf;
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
 use object::{File, Object, ObjectKind, ObjectSection, ObjectSymbol, SymbolKind};
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::page_size;
 use pagewise_model::first_calls::{CalledObject, FirstCall};
 use pagewise_model::pieces::Function;
@@ -49,7 +50,7 @@ pub fn variables_on(
     touches: &[ImageTouch],
     called: &HashSet<String>,
 ) -> Option<CalledObject> {
-    let layout = std::fs::File::open(path).ok().and_then(|file| Elf::read(&file).ok())?.layout;
+    let layout = open_regular(path).ok().and_then(|(file, _)| Elf::read(&file).ok())?.layout;
     let data = super::objects::read(path).ok()?;
     let elf = parse(path, &data).ok()?;
     let (all, pages) = (variables(&elf), data_pages(touches, &layout.segments)?);

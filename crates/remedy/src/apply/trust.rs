@@ -8,9 +8,11 @@
 //! Overhead: three calls for each component of a path.
 
 use super::ApplyError;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::trusted_path::{Doubt, doubt};
 use pagewise_model::plan::LD_PRELOAD;
 use pagewise_tracee::environment::Variables;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// What a change starts.
@@ -86,10 +88,13 @@ fn preloaded(variables: &Variables) -> Vec<PathBuf> {
 
 /// A sentence where this program lies in a directory that a build tool makes and removes.
 fn in_build(pagewise: &Path) -> Option<String> {
-    const TAG: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+    const TAG: &[u8; 43] = b"Signature: 8a477f597d28d172789f06886806bc55";
     let is_build = |directory: &&Path| {
-        let tag = std::fs::read(directory.join("CACHEDIR.TAG"));
-        directory.join(".cargo-lock").exists() || tag.is_ok_and(|tag| tag.starts_with(TAG))
+        let mut tag = [0; TAG.len()];
+        let read = open_regular(&directory.join("CACHEDIR.TAG"));
+        let is_tag =
+            read.is_ok_and(|(mut file, _)| file.read_exact(&mut tag).is_ok() && tag == *TAG);
+        directory.join(".cargo-lock").exists() || is_tag
     };
     let directory = pagewise.ancestors().skip(1).find(is_build)?.display();
     Some(format!(

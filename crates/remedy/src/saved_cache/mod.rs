@@ -12,7 +12,7 @@ pub use restore::{Bounds, restore};
 pub use save::{Found, files_of, save};
 
 use pagewise_kernel::cached_file::CachedFile;
-use pagewise_kernel::file_view::read_at_most;
+use pagewise_kernel::file_view::read_named;
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
 use pagewise_model::cache_list::{CacheList, PageRanges};
@@ -28,7 +28,7 @@ const LARGEST: Bytes = Bytes::mib(64);
 /// A sentence that says what is wrong with it.
 pub fn load(path: &Path) -> Result<CacheList, String> {
     let shown = path.display();
-    let text = read_at_most(path, LARGEST)
+    let text = read_named(path, LARGEST)
         .map_err(|error| format!("cannot read `{shown}`: {}", error.source))?;
     CacheList::from_json(&text, page_size::base()).map_err(|why| format!("`{shown}`: {why}"))
 }

@@ -19,8 +19,9 @@
 mod code_x86_64;
 mod file;
 
-#[cfg(target_arch = "x86_64")]
 use code_x86_64 as code;
+#[cfg(target_arch = "x86_64")]
+use pagewise_kernel::file_view::open_regular;
 
 use crate::{elf, mapped_file};
 use file::Seen;
@@ -144,7 +145,7 @@ pub fn deep_opener_of(pid: i32) -> Option<PathBuf> {
 /// Whether this file opens libraries so.
 #[must_use]
 pub fn file_opens_deep(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| opens_deep(&file))
+    open_regular(path).is_ok_and(|(file, _)| opens_deep(&file))
 }
 
 /// The files that were asked about, and what they do.

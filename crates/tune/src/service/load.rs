@@ -5,6 +5,7 @@ use super::tree::ServerTree;
 use crate::files::last_line_in;
 use crate::stop::Stop;
 use pagewise_kernel::clock;
+use pagewise_kernel::file_view::read_at_most;
 use pagewise_model::plan::Settings;
 use pagewise_model::service::Window;
 use pagewise_model::{Bytes, Nanos};
@@ -97,7 +98,7 @@ impl Generator<'_> {
             SuperviseError::Interrupted => Stop::Interrupted,
             other => Stop::Broken(other.to_string()),
         })?;
-        let read = |what| std::fs::read(file(what)).unwrap_or_default();
+        let read = |what| read_at_most(&file(what), MOST_PRINTED).unwrap_or_default();
         let (out, err) = (read("out"), read("err"));
         if let Some(what) = self.complaint(&done) {
             let said = last_line(&err).or_else(|| last_line(&out));

@@ -3,6 +3,7 @@
 use crate::files::last_line_in;
 use crate::scratch::remove_tree;
 use crate::stop::Stop;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::proc::net::{self, Address};
 use pagewise_kernel::proc::own_pid;
 use rustix::fs::{FallocateFlags, fallocate};
@@ -101,11 +102,11 @@ impl Place {
     pub(super) fn log_text(&self) -> String {
         use std::io::{Read, Seek, SeekFrom};
         let mut bytes = Vec::new();
-        let read = std::fs::File::open(&self.log).and_then(|mut file| {
-            let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(LOG_READ)))?;
-            file.take(LOG_READ).read_to_end(&mut bytes)
-        });
+        let read =
+            open_regular(&self.log).map_err(|error| error.source).and_then(|(mut file, length)| {
+                file.seek(SeekFrom::Start((length as u64).saturating_sub(LOG_READ)))?;
+                file.take(LOG_READ).read_to_end(&mut bytes)
+            });
         let text = bytes.iter().position(|byte| *byte != 0).map_or(&[][..], |at| &bytes[at..]);
         read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(text).into_owned())
     }

@@ -7,10 +7,12 @@ use crate::commands::progress::Display;
 use crate::commands::signals;
 use crate::failure::Failure;
 use crate::store;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::machine;
 use pagewise_model::plan::HugeFile;
 use pagewise_tune::live::Live;
 use pagewise_tune::text::Subject;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Pairs to run where nothing else was asked for.
@@ -60,8 +62,8 @@ fn files(args: &BenchText) -> Result<Vec<HugeFile>, Failure> {
         pagewise_remedy::find("text-huge").ok_or_else(|| bad("there is no such remedy".into()))?;
     let dose = remedy.dose(list, &machine::machine()).map_err(bad)?;
     let missing = dose.settings.huge_files.iter().find_map(|file| {
-        let opened = std::fs::File::open(&file.path);
-        opened.err().map(|error| format!("cannot read `{}`: {error}", file.path))
+        let opened = open_regular(Path::new(&file.path));
+        opened.err().map(|error| format!("cannot read `{}`: {}", file.path, error.source))
     });
     missing.map_or(Ok(dose.settings.huge_files), |why| Err(bad(why)))
 }

@@ -4,7 +4,7 @@ use super::close::refusal;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::order::counterparts;
-use pagewise_kernel::file_view::read_at_most;
+use pagewise_kernel::file_view::read_named;
 use pagewise_model::Bytes;
 use pagewise_model::pieces::{By, Function, PieceKind, Pieces, Reference, Workload};
 use pagewise_observe::order::{is_linked, read_functions, read_objects, read_variables};
@@ -49,7 +49,7 @@ fn list(file: &Path, weight: f64) -> Result<List, Failure> {
             let mut text = String::new();
             std::io::stdin().read_to_string(&mut text).map(|_| text)
         }
-        false => read_at_most(file, LARGEST).map_err(|error| error.source).and_then(|text| {
+        false => read_named(file, LARGEST).map_err(|error| error.source).and_then(|text| {
             String::from_utf8(text).map_err(|_| std::io::Error::other("it is not UTF-8"))
         }),
     };
