@@ -130,7 +130,10 @@ pub fn plan(
 ) -> Result<Change, ApplyError> {
     let kept = kept(run, pagewise, is_likely_enough)?;
     let (command, here) = (&kept.command[..], &kept.here);
-    let input = run.input.as_deref().map(Path::new);
+    let input = match &run.spec {
+        Some(spec) => spec.input.path(),
+        None => run.input.as_deref().map(Path::new),
+    };
     let tested = run.receipt.as_ref().map_or("", |receipt| &receipt.command);
     let system = tested.contains(" run --system ");
     let start = Start { command, input, here, system, quote };
