@@ -241,9 +241,14 @@ fn a_report_is_for_80_columns_and_comes_back_from_its_saved_form() {
     let text = said(&place.pagewise(&words).output().unwrap().stdout);
     assert!(text.contains("on huge pages when mapped"), "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    let saved = place.path().join("saved.json");
-    let words = ["cache", "show", "--json", path.to_str().unwrap()];
+    let (saved, empty) = (place.path().join("saved.json"), place.path().join("empty"));
+    std::fs::write(&empty, "").unwrap();
+    let words = ["cache", "show", "--json", empty.to_str().unwrap(), path.to_str().unwrap()];
     std::fs::write(&saved, place.pagewise(&words).output().unwrap().stdout).unwrap();
     let shown = place.pagewise(&["show", saved.to_str().unwrap()]).output().unwrap();
     assert!(said(&shown.stdout).contains("on huge pages when mapped"), "{}", said(&shown.stderr));
+    assert!(said(&shown.stdout).contains("nothing of it cached"), "{}", said(&shown.stdout));
+    let run = Run::from_json(&std::fs::read(&saved).unwrap()).unwrap();
+    let sizes: Vec<Bytes> = run.cache.unwrap().files.iter().map(|file| file.size_bytes).collect();
+    assert_eq!(sizes, [Bytes(0), SIZE]);
 }

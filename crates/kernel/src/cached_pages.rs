@@ -83,9 +83,12 @@ impl CachedFile {
         let (view, page) = (self.view()?, page_size::base().bytes());
         let mut cached: Vec<Range<u64>> = Vec::new();
         let mut ahead = listed.map(|listed| listed.ranges().peekable());
-        for window in view.windows() {
+        for (window, is_empty) in self.counted_windows(&view) {
             let first = window.start as u64 / page;
             let past = (window.end as u64).div_ceil(page);
+            if is_empty {
+                continue;
+            }
             if let Some(ahead) = &mut ahead {
                 while ahead.next_if(|range| range.end <= first).is_some() {}
                 if ahead.peek().is_none_or(|range| range.start >= past) {
@@ -146,6 +149,8 @@ impl CachedFile {
 #[allow(clippy::print_stdout, reason = "a test says why it is skipped")]
 mod tests {
     use super::*;
+    use pagewise_model::cache::Slot;
+    use std::fs::File;
     use std::os::unix::fs::FileExt;
 
     /// A file of 64 pages of which 8 from page 16 on, and page 40, are cached; none where the file system keeps all.
@@ -178,6 +183,37 @@ mod tests {
             file.cached_among(&listed).unwrap().ranges().collect::<Vec<_>>(),
             [16..20, 40..41]
         );
+    }
+
+    #[test]
+    fn of_a_sparse_file_only_what_holds_pages_is_looked_at() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let (page, len) = (page_size::base().bytes(), 1 << 40);
+        let file = File::create(&path).unwrap();
+        if file.set_len(len).is_err() {
+            return println!("SKIP of_a_sparse_file: this file system has none of 1 TiB");
+        }
+        let at = [3, len / 2 / page, len / page - 1];
+        for page_number in at {
+            file.write_all_at(b"x", page_number * page).unwrap();
+        }
+        let file = CachedFile::open(&path).unwrap();
+        if !file.file_system().unwrap().counts_own_pages || file.counts().is_err() {
+            return println!("SKIP of_a_sparse_file: the kernel does not count its pages");
+        }
+        let windows: Vec<bool> =
+            file.counted_windows(&file.view().unwrap()).map(|(_, is_empty)| is_empty).collect();
+        assert_eq!(windows.iter().filter(|is_empty| !**is_empty).count(), 3);
+        assert!(windows.len() > 1000, "{}", windows.len());
+        let cached = file.cached_pages().unwrap();
+        assert_eq!(cached.ranges().collect::<Vec<_>>(), at.map(|page| page..page + 1));
+        let seen = file.look().unwrap();
+        assert_eq!(seen.cached_bytes, Fact::Known(Bytes(3 * page)));
+        let slots = seen.slots.0.iter().enumerate().filter(|(_, slot)| **slot != Slot::Absent);
+        let places = at.map(|number| (number * page / page_size::huge().bytes()) as usize);
+        assert_eq!(slots.map(|(place, _)| place).collect::<Vec<_>>(), places);
+        assert_eq!(seen.slots.0.len() as u64, len.div_ceil(page_size::huge().bytes()));
     }
 
     #[test]

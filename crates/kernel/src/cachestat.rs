@@ -24,10 +24,23 @@ pub fn read(file: &impl AsFd, subject: &str) -> Result<CacheCounts, SysError> {
 /// The state of its first `len` bytes, or of all of it where `len` is 0.
 ///
 /// # Errors
-/// As [`of`].
+/// As [`read`].
 pub fn of_first(file: &impl AsFd, len: Bytes, subject: &str) -> Result<CacheCounts, SysError> {
-    // `struct cachestat_range` (offset, length) and `struct cachestat`.
-    let range = [0_u64, len.0];
+    of_range(file, Bytes(0), len, subject)
+}
+
+/// The state of `len` bytes from `offset` on.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn of_range(
+    file: &impl AsFd,
+    offset: Bytes,
+    len: Bytes,
+    subject: &str,
+) -> Result<CacheCounts, SysError> {
+    // `struct cachestat_range` and `struct cachestat`.
+    let range = [offset.0, len.0];
     let mut counts = [0_u64; 5];
     let fd = file.as_fd().as_raw_fd();
     // SAFETY: both arrays have the sizes of the structures that the call reads and fills; they outlive

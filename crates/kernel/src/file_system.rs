@@ -16,6 +16,9 @@ pub struct FileSystem {
     pub is_in_memory: bool,
     /// It never has folios above the base page.
     pub has_no_large_folios: bool,
+    /// Its files' pages are in caches of their own, so `cachestat` counts what a mapping of them sees. Layers over
+    /// other files (overlay, FUSE with passthrough) have empty ones.
+    pub counts_own_pages: bool,
 }
 
 /// Magic number (linux/magic.h and the file systems' own headers) and name.
@@ -42,6 +45,8 @@ const NAMES: [(u64, &str); 20] = [
     (0x2011_bab0, "exfat"),
 ];
 const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
+const OWN_PAGES: [&str; 9] =
+    ["ext4", "xfs", "btrfs", "f2fs", "bcachefs", "tmpfs", "nfs", "vfat", "exfat"];
 const BASE_PAGES_ALONE: [&str; 5] = ["squashfs", "iso9660", "udf", "vfat", "exfat"];
 
 impl FileSystem {
@@ -58,6 +63,7 @@ impl FileSystem {
             name: known.map_or_else(|| format!("file system {magic:#x}"), str::to_owned),
             is_in_memory: is_one_of(&IN_MEMORY),
             has_no_large_folios: is_one_of(&BASE_PAGES_ALONE),
+            counts_own_pages: is_one_of(&OWN_PAGES),
         }
     }
 }
@@ -88,6 +94,7 @@ mod tests {
     fn names_are_of_one_number_and_others_show_theirs() {
         let ext4 = FileSystem::of_magic(0xef53);
         assert!(ext4.name == "ext4" && !ext4.is_in_memory && !ext4.has_no_large_folios);
+        assert!(ext4.counts_own_pages && !FileSystem::of_magic(0x794c_7630).counts_own_pages);
         assert!(FileSystem::of_magic(0x4d44).has_no_large_folios);
         assert_eq!(FileSystem::of_magic(0x1234).name, "file system 0x1234");
         let numbers: std::collections::BTreeSet<u64> = NAMES.iter().map(|(n, _)| *n).collect();

@@ -81,9 +81,9 @@ pub(crate) fn cached_file(file: &CachedFile) -> Document {
 fn figures(file: &CachedFile, state: &CacheState) -> String {
     let size = file.size_bytes;
     let cached = match &state.cached_bytes {
+        Fact::Known(Bytes(0)) => "nothing of it cached".to_owned(),
         // The last page of the cache is whole, that of the file may not be.
         Fact::Known(cached) if *cached >= size => "all of it cached".to_owned(),
-        Fact::Known(Bytes(0)) => "nothing of it cached".to_owned(),
         Fact::Known(cached) => {
             format!("{cached} cached ({})", percent(cached.0 as f64 / size.0 as f64))
         }

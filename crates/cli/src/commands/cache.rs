@@ -9,11 +9,14 @@ use crate::failure::{Failure, UNFIT};
 use crate::terminal;
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_view::FileView;
-use pagewise_kernel::{SysError, clock, limits, page_size};
-use pagewise_model::cache::{self, CacheOutcome, CacheReport, CacheVerb};
+use pagewise_kernel::{SysError, clock, file_system, limits, page_size};
+use pagewise_model::cache::{
+    self, CacheCounts, CacheOutcome, CacheReport, CacheState, CacheVerb, SlotMap,
+};
 use pagewise_model::run::{Run, RunKind};
-use pagewise_model::{Bytes, Nanos};
+use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::recache::Subject;
+use rustix::fs::{Mode, OFlags};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Once;
@@ -42,7 +45,10 @@ fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     let (mut files, mut missing) = (Vec::new(), Vec::new());
     for path in &what.files {
         match opened(path) {
-            Ok(file) => files.extend(file),
+            // The list for programs is whole.
+            Ok(None) if verb == CacheVerb::Show && what.json => files.push((path, None)),
+            Ok(None) => {}
+            Ok(file) => files.push((path, file)),
             // Nothing is changed where a file cannot be opened.
             Err(error) if verb != CacheVerb::Show => return Err(failure(&error)),
             Err(error) => missing.push(failure(&error)),
@@ -51,7 +57,10 @@ fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     if verb == CacheVerb::Evict && !files.is_empty() {
         terminal::complain(EVICTED);
     }
-    let change = |file| one(verb, file).map_err(|error| failure(&error));
+    let change = |(path, file): (&PathBuf, Option<CachedFile>)| {
+        let done = file.map_or_else(|| empty(path), |file| one(verb, file));
+        done.map_err(|error| failure(&error))
+    };
     let (files, failed) = until_failure(files, change);
     let exit = exit_code(files.iter());
     if what.json || !files.is_empty() {
@@ -121,6 +130,29 @@ fn opened(path: &Path) -> Result<Option<CachedFile>, SysError> {
         return Ok(None);
     }
     CachedFile::open(path).map(Some)
+}
+
+/// What is found of an empty file.
+fn empty(path: &Path) -> Result<cache::CachedFile, SysError> {
+    let name = path.display().to_string();
+    let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| SysError::new("open", name.clone(), e))?;
+    Ok(cache::CachedFile {
+        file_system: file_system::look_up(&place, &name)?.name,
+        path: name,
+        size_bytes: Bytes(0),
+        before: CacheState {
+            cached_bytes: Fact::Known(Bytes(0)),
+            huge_bytes: Fact::Known(Bytes(0)),
+            slots: SlotMap(Vec::new()),
+            counts: Fact::Known(CacheCounts::default()),
+            folios: Fact::Known(Vec::new()),
+        },
+        after: None,
+        holders: None,
+        outcome: None,
+        took_ns: None,
+    })
 }
 
 /// Opens all of them that have content, so that nothing is done where one cannot be.
