@@ -54,7 +54,7 @@ impl Meter {
         let times = match before {
             0 => 4,
             1..4 => 0,
-            4..4096 => 2,
+            4..4_000 => 2,
             _ => 1,
         };
         self.take(times * size_of::<T>() as u64)

@@ -11,10 +11,9 @@ use crate::child::{self, Descriptor, Prepared, SignalState, Step};
 use crate::drain::Drain;
 use crate::environment::{self, Variables};
 pub use crate::input::Standard;
-use crate::input::open_input;
 pub use crate::launch_error::{LaunchError, Survivor};
 use crate::program::{self, Program};
-use crate::{jvm, read_ahead, tool_links, wait};
+use crate::{input, jvm, read_ahead, tool_links, wait};
 use pagewise_kernel::start;
 use pagewise_model::os_text;
 use pagewise_model::plan::Settings;
@@ -235,7 +234,7 @@ pub enum PreExec {
 /// Descriptors for a program, and the drains behind them.
 pub(crate) fn open_stdio(launch: &Launch) -> Result<([Descriptor; 3], Vec<Drain>), LaunchError> {
     let mut drains = Vec::new();
-    let input = open_input(&launch.stdin)?.map_or(Descriptor::AsGiven, Descriptor::Is);
+    let input = input::open_input(&launch.stdin)?.map_or(Descriptor::AsGiven, Descriptor::Is);
     let output = open_sink(&launch.stdout, &mut drains)?;
     let error = match (&launch.stderr, &output) {
         // One open file, so that neither overwrites the other.
