@@ -6,8 +6,8 @@
 mod helper;
 
 use helper::{Place, experiment, only_turn, said, tuned};
-use pagewise_model::conditions::Conditions;
 use pagewise_model::run::Run;
+use pagewise_model::spec::Spec;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -74,17 +74,9 @@ fn a_wrapper_in_the_path_is_not_measured_against_itself() {
     std::fs::write(real.join("pagewise-app"), text).unwrap();
     let permissions = std::fs::Permissions::from_mode(0o755);
     std::fs::set_permissions(real.join("pagewise-app"), permissions).unwrap();
-    let conditions = Conditions {
-        directory: place.path().to_str().unwrap().to_owned(),
-        outputs: Vec::new(),
-        prepare: None,
-        cleanup: None,
-        ignore_failure: false,
-        own_arms: Vec::new(),
-        files: Vec::new(),
-    };
+    let spec = Spec::new(vec!["pagewise-app".into()], place.path().to_owned(), 1);
     let run = tuned("malloc-keep=64M", "pagewise-app", true);
-    let file = save(&place, &Run { conditions: Some(conditions), ..run });
+    let file = save(&place, &Run { spec: Some(spec), ..run });
     let path = |first: &Path| {
         let usual = std::env::var_os("PATH").unwrap();
         let usual = std::env::split_paths(&usual).collect::<Vec<_>>();

@@ -140,16 +140,16 @@ fn without_a_port_servers_take_turns() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let same = format!("same={} {free} --heap 4", place.path().join("served").display());
     let tcp = format!("tcp:{free}");
-    let more = ["--arm", &same, "--only", "", "--budget", "20s", "--ready", &tcp];
+    let more = ["--arm", &same, "--only", "", "--budget", "45s", "--ready", &tcp];
     let (server, load) = (format!("{free} --heap 4"), format!("{free} 2000"));
     let Some(done) = experiment(|| session(&place, &server, &load, &more)) else { return };
     let run =
         Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     let service = run.service.unwrap();
     assert_eq!(service.mode, Mode::Restart);
-    assert!(
-        !service.pairs.is_empty() && service.pairs.iter().all(|pair| pair.mode == Mode::Restart)
-    );
+    let modes: Vec<Mode> = service.pairs.iter().map(|pair| pair.mode).collect();
+    let all = !modes.is_empty() && modes.iter().all(|mode| *mode == Mode::Restart);
+    assert!(all, "{modes:?} {:?} {}", run.warnings, said(&done.stderr));
     nothing_left(&place);
 }
 

@@ -14,6 +14,7 @@ use helper::{Place, compile, experiment, is_root, once_free, only_turn, said};
 use pagewise_model::Bytes;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_model::service::{Mode, Pair};
+use pagewise_model::spec::ServerSpec;
 use pagewise_model::trial::Word;
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -168,7 +169,9 @@ fn remedies_are_switched_block_by_block_and_off_at_the_end() {
     still_serves(&place, &service);
     let run = parsed(&done);
     let found = run.service.as_ref().unwrap();
-    assert_eq!((found.mode, found.pid), (Mode::Toggle, Some(service.pid().cast_signed())));
+    let server = &run.asked_service().unwrap().server;
+    let own = ServerSpec::Running { pid: service.pid().cast_signed() };
+    assert_eq!((found.mode, server), (Mode::Toggle, &own));
     assert!(found.pairs.iter().all(|pair| pair.mode == Mode::Toggle));
     let of = |arm: &str| -> Vec<&Pair> {
         found.pairs.iter().filter(|pair| pair.arm.starts_with(arm)).collect()

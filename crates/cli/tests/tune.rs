@@ -11,7 +11,9 @@ mod helper;
 
 use helper::{Place, experiment, only_turn, said};
 use pagewise_model::run::Run;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 
 #[test]
 fn a_session_goes_on_until_its_input_changes() {
@@ -23,6 +25,7 @@ fn a_session_goes_on_until_its_input_changes() {
         let mut command = place.pagewise(&["tune", "--json", "--budget", "15s", "--seed", "7"]);
         command.args(["--arm", arm, "--only", "place=one"]);
         command.args(["--", "sh", "-c", "sleep 0.01; cat data", "data"]);
+        command.arg(OsStr::from_bytes(b"caf\xe9"));
         command.current_dir(place.path());
         command
     };
@@ -37,6 +40,9 @@ fn a_session_goes_on_until_its_input_changes() {
     let more =
         Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     assert!(more.id != saved.id && more.command == saved.command);
+    let asked = more.spec.unwrap();
+    assert_eq!(asked.command.last().unwrap().as_bytes(), b"caf\xe9");
+    assert_eq!((asked.command, asked.seed), (saved.spec.unwrap().command, 7));
     let all = more.experiment.unwrap();
     assert_eq!(all.blocks[..blocks.len()], blocks[..]);
     let arms: Vec<&str> = all.design.arms.iter().map(String::as_str).collect();

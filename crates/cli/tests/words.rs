@@ -11,9 +11,9 @@ mod readers;
 
 use helper::{Place as Home, install, said, tuned};
 use pagewise_kernel::machine::machine;
-use pagewise_model::conditions::Conditions;
 use pagewise_model::plan::{self, Dose};
 use pagewise_model::run::Run;
+use pagewise_model::spec::{Input, Spec};
 use pagewise_remedy::apply::{self, Place};
 use pagewise_remedy::receipt::{Here, Start, write};
 use pagewise_remedy::{containers, derived, unit};
@@ -141,14 +141,11 @@ fn run_of(doses: &str, words: &Words, place: &Path) -> Run {
         ("GLIBC_TUNABLES".into(), words.value.clone()),
         (words.value.clone(), words.value.clone()),
     ];
-    run.conditions = Some(Conditions {
-        directory: place.to_str().unwrap().to_owned(),
-        outputs: Vec::new(),
+    let command = run.command.iter().map(OsString::from).collect();
+    run.spec = Some(Spec {
+        input: Input::File(words.input.clone().into()),
         prepare: Some(words.value.clone()),
-        cleanup: None,
-        ignore_failure: false,
-        own_arms: Vec::new(),
-        files: Vec::new(),
+        ..Spec::new(command, place.to_owned(), 1)
     });
     Run::from_json(run.to_json().as_bytes()).unwrap()
 }
@@ -180,7 +177,7 @@ fn check_drop_in(here: &Scene, run: &Run, pagewise: &Path, words: &Words) {
     let list = plan::list(&doses_of(run));
     let mut expected = vec![pagewise.to_str().unwrap(), "run", "--with", &list, "--"];
     expected.extend(run.command.iter().map(String::as_str));
-    let directory = Path::new(&run.conditions.as_ref().unwrap().directory);
+    let directory = run.spec.as_ref().unwrap().directory.as_path();
     let input = format!("file:{}", directory.join(&words.input).display());
     for (key, value) in &all[1..] {
         match *key {
@@ -308,8 +305,7 @@ fn check_fleet(home: &Home, run: &Run, results: &str) {
     let front = ["tune", "--only", &list, "--rerun-safe", "--wait", "1h", "--json", "--quiet"];
     let mut expected: Vec<String> = front.iter().map(|word| (*word).to_owned()).collect();
     expected.extend(option("--input", run.input.as_ref().unwrap()));
-    expected
-        .extend(option("--prepare", run.conditions.as_ref().unwrap().prepare.as_ref().unwrap()));
+    expected.extend(option("--prepare", run.spec.as_ref().unwrap().prepare.as_ref().unwrap()));
     expected.extend(["--seed", "1", "--"].map(str::to_owned));
     expected.extend(run.command.iter().cloned());
     let words = place.join("words");
@@ -372,7 +368,8 @@ proptest! {
                 prop_assert_eq!(list.matches(',').count(), 0);
                 let words = Words { program: "app".into(), ..Words::default() };
                 let mut run = run;
-                run.conditions = run_of("heap-small", &words, here.path()).conditions;
+                run.spec = run_of("heap-small", &words, here.path()).spec;
+                run.spec.as_mut().unwrap().command = run.command.iter().map(OsString::from).collect();
                 check_drop_in(&here, &run, &pagewise, &words);
             }
             Err(error) => prop_assert!(error.help().is_some(), "{}", error),
@@ -400,6 +397,7 @@ proptest! {
         let home = Home::new();
         let mut run = run_of("malloc-keep=64M", &words, home.path());
         run.command[0] = words.program;
+        run.spec.as_mut().unwrap().command[0] = run.command[0].clone().into();
         check_fleet(&home, &run, &results);
     }
 

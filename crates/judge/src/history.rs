@@ -52,7 +52,7 @@ fn trend(group: &[&Run]) -> Option<Trend> {
 
 /// Whether two runs are of one program on one machine.
 fn is_alike(a: &Run, b: &Run) -> bool {
-    let load = |run: &Run| run.service.as_ref().map(|service| service.load.clone());
+    let load = |run: &Run| run.asked_service().map(|service| service.load.clone());
     let machines = a.machine.as_ref().zip(b.machine.as_ref());
     a.command == b.command
         && a.input == b.input
@@ -132,7 +132,7 @@ fn newest_word<'a>(runs: &'a [Run], run: &Run, arm: &str) -> Option<(&'a Run, &'
 /// Whether a gain of one is a gain of the other.
 fn is_measured_alike(a: &Run, b: &Run) -> bool {
     let quantity = |run: &Run| run.experiment.as_ref().map(|done| done.design.quantity);
-    quantity(a) == quantity(b) && a.stdout == b.stdout
+    quantity(a) == quantity(b) && a.stdout() == b.stdout()
 }
 
 /// Whether a gain was measured again after this session, or by it.
@@ -152,10 +152,8 @@ fn changed(then: &Run, now: &Run) -> Option<String> {
         (Some(then), Some(now)) => then.differences(now),
         _ => Vec::new(),
     };
-    let marks = |run: &Run| run.conditions.as_ref().map(|of| of.files.clone()).unwrap_or_default();
-    let before = marks(then);
-    for file in marks(now) {
-        let other = before.iter().find(|mark| mark.path == file.path);
+    for file in &now.files {
+        let other = then.files.iter().find(|mark| mark.path == file.path);
         if other.is_some_and(|mark| {
             (mark.bytes, mark.modified_unix_ns) != (file.bytes, file.modified_unix_ns)
         }) {
@@ -168,10 +166,12 @@ fn changed(then: &Run, now: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::conditions::{Conditions, FileMark};
+    use pagewise_model::conditions::FileMark;
     use pagewise_model::constructed;
-    use pagewise_model::run::{RunKind, StdoutTo};
+    use pagewise_model::run::RunKind;
+    use pagewise_model::spec::{Spec, StdoutTo};
     use pagewise_model::trial::Experiment;
+    use std::path::PathBuf;
 
     fn run(id: &str, kernel: &str, word: &str) -> Run {
         let mut run = Run::new(RunKind::Tune, id.to_owned(), 5, vec!["app".to_owned()]);
@@ -208,15 +208,7 @@ mod tests {
             device: 1,
             inode: 1,
         };
-        run.conditions = Some(Conditions {
-            directory: "/".into(),
-            outputs: vec![],
-            prepare: None,
-            cleanup: None,
-            ignore_failure: false,
-            own_arms: vec![],
-            files: vec![mark],
-        });
+        run.files = vec![mark];
         run
     }
 
@@ -252,9 +244,10 @@ mod tests {
         now.experiment.as_mut().unwrap().design.quantity = Quantity::Memory;
         assert_eq!(lost_gains(&[then.clone(), now], &[]), []);
         let mut now = run("b", "6.1", "no_gain");
-        now.stdout = Some(StdoutTo::Pipe);
+        let spec = Spec::new(Vec::new(), PathBuf::new(), 1);
+        now.spec = Some(Spec { stdout: StdoutTo::Pipe, ..spec });
         assert_eq!(lost_gains(&[then.clone(), now.clone()], &[]), []);
-        let then = Run { stdout: now.stdout, ..then };
+        let then = Run { spec: now.spec.clone(), ..then };
         assert_eq!(lost_gains(&[then, now], &[]).len(), 1);
     }
 

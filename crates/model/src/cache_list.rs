@@ -6,6 +6,7 @@
 
 use crate::bounded;
 use crate::measured::Fact;
+use crate::os_text::{self, OsTextSchema};
 use crate::units::{Bytes, PageSize};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeSeed, Error as _, SeqAccess, Visitor};
@@ -13,6 +14,7 @@ use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// Version of the saved form.
 pub const CACHE_LIST_SCHEMA: u32 = 1;
@@ -25,7 +27,9 @@ pub struct CacheList {
     /// The page in which ranges are counted.
     pub page_bytes: PageSize,
     /// The files and directories that were asked for.
-    pub roots: Vec<ListedPath>,
+    #[serde(with = "os_text::list")]
+    #[schemars(with = "Vec<OsTextSchema>")]
+    pub roots: Vec<PathBuf>,
     /// By path; those of which nothing was cached are left out.
     pub files: Vec<ListedFile>,
 }
@@ -34,81 +38,15 @@ pub struct CacheList {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedFile {
     /// From the root directory on.
-    pub path: ListedPath,
+    #[serde(with = "os_text")]
+    #[schemars(with = "OsTextSchema")]
+    pub path: PathBuf,
     pub size_bytes: Bytes,
     /// When it was last written, since 1970.
     pub modified_unix_ns: u64,
     pub inode: u64,
     /// Those that were cached.
     pub pages: PageRanges,
-}
-
-/// A path. In JSON it is a string, or the list of its bytes if they are not UTF-8.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(untagged)]
-pub enum ListedPath {
-    Text(String),
-    Bytes(Vec<u8>),
-}
-
-impl ListedPath {
-    /// The path of these bytes.
-    #[must_use]
-    pub fn new(bytes: &[u8]) -> Self {
-        match str::from_utf8(bytes) {
-            Ok(text) => Self::Text(text.to_owned()),
-            Err(_) => Self::Bytes(bytes.to_vec()),
-        }
-    }
-
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Text(text) => text.as_bytes(),
-            Self::Bytes(bytes) => bytes,
-        }
-    }
-}
-
-impl std::fmt::Display for ListedPath {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        String::from_utf8_lossy(self.bytes()).fmt(f)
-    }
-}
-
-/// Reads both forms without an intermediate one: the list of bytes takes no more memory than its JSON.
-impl<'de> Deserialize<'de> for ListedPath {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(PathReader(Vec::new()))
-    }
-}
-
-struct PathReader(Vec<u8>);
-
-/// Takes one byte: the bound on memory does not count it.
-impl<'de> DeserializeSeed<'de> for &mut PathReader {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        u8::deserialize(from).map(|byte| self.0.push(byte))
-    }
-}
-
-impl<'de> Visitor<'de> for PathReader {
-    type Value = ListedPath;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a path, or the list of its bytes")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<ListedPath, E> {
-        Ok(ListedPath::Text(text.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut from: A) -> Result<ListedPath, A::Error> {
-        while from.next_element_seed(&mut self)?.is_some() {}
-        Ok(ListedPath::new(&self.0))
-    }
 }
 
 /// Ranges of pages in order; none touches another. They are kept as they are saved, each number in as many
@@ -363,8 +301,8 @@ impl CacheList {
             ));
         }
         for file in &self.files {
-            let path = &file.path;
-            if !path.bytes().starts_with(b"/") {
+            let path = file.path.display();
+            if !file.path.has_root() {
                 return Err(format!("the path `{path}` does not begin with a slash"));
             }
             if file.pages.end() > file.size_bytes.pages(page) {
@@ -495,18 +433,6 @@ mod tests {
         assert_eq!(all(&read.files[0].pages), [2..5, 9..10]);
         assert_eq!(read.pages(), 4);
         assert_eq!(serde_json::to_string(&read).unwrap(), list("[2,3,4,1]"));
-    }
-
-    #[test]
-    fn a_path_that_is_not_utf_8_comes_back() {
-        let path = b"/\xff\xc3";
-        let saved = serde_json::to_string(&ListedPath::new(path)).unwrap();
-        assert_eq!(saved, "[47,255,195]");
-        let text = list("[2,3]").replace("\"/f\"", &saved);
-        let read = CacheList::from_json(text.as_bytes(), PAGE).unwrap();
-        assert_eq!(read.files[0].path.bytes(), path);
-        assert_eq!(serde_json::to_string(&ListedPath::new(b"/f")).unwrap(), "\"/f\"");
-        assert!(refusal(&list("[2,3]").replace("\"/f\"", "[47,256]")).contains("not a list"));
     }
 
     #[test]

@@ -16,9 +16,10 @@ use crate::cache::CacheReport;
 use crate::cache_list::CacheRestore;
 use crate::capability::Checkup;
 use crate::choice::Choice;
-use crate::conditions::Conditions;
+use crate::conditions::FileMark;
 use crate::diagnosis::Diagnosis;
 use crate::fault::FaultReport;
+use crate::former;
 use crate::look::Look;
 use crate::machine::Machine;
 use crate::measured::Fact;
@@ -28,6 +29,7 @@ use crate::pool::HugePool;
 use crate::price::Prices;
 use crate::profile::Profile;
 use crate::service::Service;
+use crate::spec::{ServiceSpec, Spec, StdoutTo};
 use crate::text_report::TextReport;
 use crate::text_trial::TextTrial;
 use crate::trial::Experiment;
@@ -37,7 +39,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the saved form.
-pub const SCHEMA: u32 = 4;
+pub const SCHEMA: u32 = 5;
 
 /// Which command made the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -61,18 +63,6 @@ pub enum RunKind {
     Text,
     /// `pagewise choose`.
     Choose,
-}
-
-/// Where standard output went in timed runs, the same for all arms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum StdoutTo {
-    /// /dev/null.
-    Null,
-    /// A pipe that is emptied at once.
-    Pipe,
-    /// A scratch file.
-    File,
 }
 
 /// What a comparison of outputs found for one arm.
@@ -149,8 +139,6 @@ pub struct Run {
     pub command: Vec<String>,
     /// The file that was its standard input; none without `--input`.
     pub input: Option<String>,
-    /// Where its standard output went; absent where it went wherever the caller's goes.
-    pub stdout: Option<StdoutTo>,
     /// Environment variables of the listed set that were present (GLIBC_TUNABLES, MALLOC_CONF, ...).
     pub environment: Vec<(String, String)>,
     pub machine: Option<Machine>,
@@ -221,9 +209,13 @@ pub struct Run {
     /// The arms of `bench text -- COMMAND`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text_trial: Option<TextTrial>,
-    /// How the runs of `tune` were made; absent where it cannot be continued.
+    /// What was asked of `tune`, `ab` or `bench text -- COMMAND`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub conditions: Option<Conditions>,
+    pub spec: Option<Spec>,
+    /// The program's files, its input and the files that its arguments name, less those that changed while the
+    /// session lasted: these the program writes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileMark>,
     /// How it ended.
     pub outcome: Option<Outcome>,
     /// Things the reader must know.
@@ -266,7 +258,6 @@ impl Run {
             took_ns: Nanos(0),
             command,
             input: None,
-            stdout: None,
             environment: Vec::new(),
             machine: None,
             prices: None,
@@ -295,7 +286,8 @@ impl Run {
             forks: None,
             jumps: None,
             text_trial: None,
-            conditions: None,
+            spec: None,
+            files: Vec::new(),
             outcome: None,
             warnings: Vec::new(),
         }
@@ -333,12 +325,36 @@ impl Run {
         if head.schema > SCHEMA {
             return Err(RunError::Newer { found: head.schema });
         }
-        // Schema 4 changed the experiment alone.
-        let is_readable = head.schema == 3 && head.experiment.is_none();
-        if head.schema < SCHEMA && !is_readable {
+        // Schema 4 changed the experiment alone, schema 5 the places of what was asked.
+        let is_readable = head.schema > 3 || (head.schema == 3 && head.experiment.is_none());
+        if !is_readable {
             return Err(RunError::Older { found: head.schema });
         }
-        Ok(bounded::from_json(text)?)
+        let mut run: Self = bounded::from_json(text)?;
+        if head.schema < SCHEMA {
+            (run.spec, run.files) = former::asked(text)?;
+            run.schema = SCHEMA;
+        }
+        Ok(run)
+    }
+
+    /// Whether its session can be continued, as far as it is known here.
+    #[must_use]
+    pub fn can_continue(&self) -> bool {
+        let is_repeatable = self.spec.as_ref().is_some_and(Spec::is_repeatable);
+        self.kind == RunKind::Tune && is_repeatable && !self.files.is_empty()
+    }
+
+    /// The service that was asked for.
+    #[must_use]
+    pub fn asked_service(&self) -> Option<&ServiceSpec> {
+        self.spec.as_ref()?.service.as_ref()
+    }
+
+    /// Where the standard output of timed runs went; absent where it went wherever the caller's goes.
+    #[must_use]
+    pub fn stdout(&self) -> Option<StdoutTo> {
+        self.spec.as_ref().filter(|spec| spec.service.is_none()).map(|spec| spec.stdout)
     }
 
     /// The form of saved runs as a JSON Schema (draft 2020-12). Readers accept keys that it does not name.

@@ -138,15 +138,6 @@ pub struct Pair {
 /// A service that was tuned under its load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
-    /// The command that starts it, as typed; or how a running one was started, as far as it shows.
-    pub serve: String,
-    /// The process that ran already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pid: Option<i32>,
-    /// The command that loads it, as typed.
-    pub load: String,
-    /// The form in which the generator reports.
-    pub metric: String,
     /// How servers were compared, unless an arm needs another mode.
     pub mode: Mode,
     /// Why in that mode.
@@ -155,9 +146,6 @@ pub struct Service {
     pub first: Option<Side>,
     /// All pairs, in order.
     pub pairs: Vec<Pair>,
-    /// What else was asked for; absent in sessions that cannot be continued.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asked: Option<Asked>,
 }
 
 impl Service {
@@ -169,23 +157,4 @@ impl Service {
         }
         self.pairs.iter().map(|pair| &pair.plain).collect()
     }
-}
-
-/// How servers are started and judged beside their commands.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Asked {
-    /// When a server is ready, as typed.
-    pub ready: String,
-    /// How long that may take.
-    pub ready_within_ns: Nanos,
-    /// The command that ends it; SIGTERM without one.
-    pub stop: Option<String>,
-    /// How long its end may take.
-    pub stop_within_ns: Nanos,
-    /// How long a run of the load may take.
-    pub load_within_ns: Nanos,
-    /// How long a server is warmed up at most.
-    pub warm_up_ns: Nanos,
-    /// How servers are to be compared; none: what fits.
-    pub mode: Option<Mode>,
 }

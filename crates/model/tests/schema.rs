@@ -3,6 +3,8 @@
 
 use boon::{Compiler, Schemas};
 use pagewise_model::run::{Run, RunKind, SCHEMA};
+use pagewise_model::spec::Spec;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 fn published() -> PathBuf {
@@ -34,4 +36,48 @@ fn saved_runs_are_of_the_schema_and_others_are_not() {
     assert_eq!(objection(&document), None);
     document["took_ns"] = "long".into();
     assert!(objection(&document).is_some());
+}
+
+/// The saved runs of the repository that an earlier version made.
+fn former() -> Vec<Run> {
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
+    let files = ["cookbook", "runs"].map(|name| std::fs::read_dir(all.join(name)).unwrap());
+    let paths = files.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let json = paths.filter(|path| path.extension().is_some_and(|end| end == "json"));
+    json.map(|path| {
+        let text = std::fs::read(&path).unwrap();
+        assert!(!String::from_utf8_lossy(&text).contains("\"spec\""), "{}", path.display());
+        Run::from_json(&text).unwrap()
+    })
+    .collect()
+}
+
+#[test]
+fn former_runs_say_what_was_asked() {
+    let runs = former();
+    let tuned: Vec<&Run> = runs.iter().filter(|run| run.kind == RunKind::Tune).collect();
+    let specs: Vec<&Spec> = tuned.iter().map(|run| run.spec.as_ref().unwrap()).collect();
+    for (run, spec) in tuned.iter().zip(&specs) {
+        assert!(spec.command.iter().eq(run.command.iter().map(OsStr::new)), "{}", run.id);
+        if let Some(experiment) = &run.experiment {
+            let design = &experiment.design;
+            assert_eq!((spec.quantity, spec.seed), (design.quantity, design.seed), "{}", run.id);
+        }
+        assert_eq!(run.service.is_some(), spec.service.is_some(), "{}", run.id);
+        assert_eq!(run.can_continue(), spec.is_repeatable(), "{}", run.id);
+    }
+    let services = specs.iter().filter_map(|spec| spec.service.as_ref());
+    let loads: Vec<&str> = services.map(|service| service.load.as_str()).collect();
+    assert!(loads.len() > 5 && loads.iter().all(|load| !load.is_empty()), "{loads:?}");
+    assert!(specs.iter().filter(|spec| spec.is_repeatable()).count() > 10);
+}
+
+#[test]
+fn a_run_comes_back_with_what_was_asked() {
+    for run in former() {
+        let text = run.to_json();
+        assert_eq!(objection(&serde_json::from_str(&text).unwrap()), None, "{}", run.id);
+        let again = Run::from_json(text.as_bytes()).unwrap();
+        assert_eq!((again.spec, again.files), (run.spec, run.files), "{}", run.id);
+    }
 }

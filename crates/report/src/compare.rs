@@ -90,7 +90,7 @@ fn differences(a: &Run, b: &Run) -> Vec<String> {
     if a.pagewise != b.pagewise {
         all.push(format!("made by pagewise {} and {}", a.pagewise, b.pagewise));
     }
-    let load = |run: &Run| run.service.as_ref().map(|service| service.load.clone());
+    let load = |run: &Run| run.asked_service().map(|service| service.load.clone());
     let unlike = [
         (a.command != b.command, "the commands differ"),
         (load(a) != load(b), "the loads differ"),

@@ -4,7 +4,7 @@ use crate::page::Document;
 use crate::style::Tone;
 use pagewise_model::Nanos;
 use pagewise_model::plan::Receipt;
-use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
+use pagewise_model::run::{Outcome, OutputCheck, Run};
 use pagewise_model::trial::Word;
 
 /// The receipt: its lines are exact, whatever the width, so that they can be copied.
@@ -53,7 +53,7 @@ pub fn continue_section(run: &Run) -> Document {
         run.outcome,
         Some(Outcome::Likely { .. } | Outcome::CannotTell { .. } | Outcome::Interrupted)
     );
-    let can_continue = run.kind == RunKind::Tune && run.conditions.is_some() && !run.id.is_empty();
+    let can_continue = run.can_continue() && !run.id.is_empty();
     let Some(experiment) = run
         .experiment
         .as_ref()

@@ -152,7 +152,7 @@ fn examined(run: &Run, page: &mut Document) {
         page.section(text_trial_section(trial, run.experiment.as_ref()));
     }
     if let (Some(service), Some(experiment)) = (&run.service, &run.experiment) {
-        page.section(service_section(service, experiment));
+        page.section(service_section(run.asked_service(), service, experiment));
     } else if let Some(experiment) = &run.experiment {
         let ab = matches!(run.kind, RunKind::Ab | RunKind::Bench);
         page.section(tried_section(experiment, ab));

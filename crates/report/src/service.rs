@@ -9,11 +9,16 @@ use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::guard::Guarded;
 use pagewise_model::service::{Holding, Mode, Pair, Service, Side, Window};
+use pagewise_model::spec::{ServerSpec, ServiceSpec};
 use pagewise_model::trial::{Experiment, Quantity, Verdict};
 use pagewise_model::{Bytes, Nanos};
 
 /// Every arm that was tried on a service.
-pub(crate) fn service_section(service: &Service, experiment: &Experiment) -> Document {
+pub(crate) fn service_section(
+    asked: Option<&ServiceSpec>,
+    service: &Service,
+    experiment: &Experiment,
+) -> Document {
     let mut page = Document::default();
     let quantity = experiment.design.quantity;
     let (noun, beside) = (quantity.noun(), aside(quantity).noun());
@@ -23,7 +28,9 @@ pub(crate) fn service_section(service: &Service, experiment: &Experiment) -> Doc
         page.figure(picture);
     }
     page.para(&made_text(service, experiment), 2, Tone::Faint);
-    page.para(&load_text(service), 2, Tone::Faint);
+    if let Some(asked) = asked {
+        page.para(&load_text(asked), 2, Tone::Faint);
+    }
     page
 }
 
@@ -260,10 +267,10 @@ fn made_text(service: &Service, experiment: &Experiment) -> String {
     )
 }
 
-fn load_text(service: &Service) -> String {
-    let load = format!("load: {} (read as {})", service.load, service.metric);
-    match service.pid {
-        Some(pid) => format!("process {pid}: {}; {load}", service.serve),
-        None => load,
+fn load_text(asked: &ServiceSpec) -> String {
+    let load = format!("load: {} (read as {})", asked.load, asked.metric);
+    match asked.server {
+        ServerSpec::Running { pid } => format!("process {pid}: {}; {load}", asked.serve),
+        ServerSpec::Started { .. } => load,
     }
 }

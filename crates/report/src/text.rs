@@ -165,8 +165,12 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
         if !line.is_empty() && cells(&line) + 1 + cells(rest) > width {
             lines.push(std::mem::take(&mut line));
         }
-        while cells(rest) > width {
+        // Each piece is measured once: a word of a megabyte takes no longer than its letters.
+        loop {
             let (piece, more) = rest.split_at(fitting_start(rest, width));
+            if more.is_empty() {
+                break;
+            }
             lines.push(piece.to_owned());
             rest = more;
         }

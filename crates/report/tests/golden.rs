@@ -8,6 +8,7 @@ use pagewise_model::constructed;
 use pagewise_model::plan::{ContainerLines, Receipt};
 use pagewise_model::run::{Outcome, RunKind};
 use pagewise_model::service::Mode;
+use pagewise_model::spec::ServerSpec;
 use pagewise_model::trial::Quantity;
 use pagewise_model::trial::{Ratio, Word};
 use pagewise_report::{
@@ -93,8 +94,9 @@ fn where_memory_decides_a_service_shows_cpu_per_request_beside() {
 fn two_sessions_of_a_service() {
     let (a, mut b) = (support::served(), support::served());
     b.id = "t-0002".into();
+    let asked = b.spec.as_mut().unwrap().service.as_mut().unwrap();
+    asked.load = "shoot {port} 50000".into();
     let service = b.service.as_mut().unwrap();
-    service.load = "shoot {port} 50000".into();
     service.pairs.truncate(1);
     service.pairs[0].plain.windows.iter_mut().for_each(|window| window.cpu_ns.0 *= 2);
     let cost = Ratio { ratio: 2.0, ratio_low: 1.8, ratio_high: 2.2 };
@@ -129,8 +131,9 @@ fn a_headline_names_the_guard_that_rejected_the_best_arm() {
 fn a_service_that_ran_already() {
     let mut run = support::served();
     (run.look, run.receipt, run.diagnosis) = (None, None, None);
+    let server = ServerSpec::Running { pid: 4711 };
+    run.spec = Some(support::service::asked("served 6379", server, "shoot {port} 100000"));
     let service = run.service.as_mut().unwrap();
-    (service.serve, service.pid) = ("served 6379".into(), Some(4711));
     service.mode = Mode::Toggle;
     service.mode_why = "the process runs already".into();
     service.pairs.iter_mut().for_each(|pair| pair.mode = Mode::Toggle);

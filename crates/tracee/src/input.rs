@@ -13,48 +13,13 @@
 //! the addresses of a socket, and flags (`O_APPEND`, `O_NONBLOCK`) of what is opened again: it is read-only.
 
 use crate::launch_error::LaunchError;
+use pagewise_model::spec::{Input, OWN_INPUT, Once};
 use rustix::fs::{FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType};
-use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-
-/// Where standard input comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Input {
-    /// /dev/null.
-    Null,
-    /// A file, opened for each start.
-    File(#[serde(with = "crate::os_path")] PathBuf),
-    /// What this process has as standard input, opened again for each start.
-    Again {
-        /// The place in it.
-        at: u64,
-        /// A path to all of it, where there is one.
-        #[serde(with = "crate::os_path::optional")]
-        path: Option<PathBuf>,
-    },
-    /// The stand-in for what this process has, which can be read only once.
-    Ended(Once),
-    /// Whatever this process has.
-    Inherit,
-}
-
-/// What can be read only once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Once {
-    Pipe,
-    /// A socket that carries a stream.
-    Stream,
-    /// A socket that carries datagrams.
-    Datagrams,
-    /// A socket that carries packets in order.
-    Packets,
-}
 
 /// What this process has as standard input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,90 +34,54 @@ pub enum Standard {
     Other(&'static str),
 }
 
-/// Standard input as a path that can be opened.
-const OWN: &str = "/proc/self/fd/0";
-
 /// Major number of the devices of memory, and the minor numbers of those that give the same at each open.
 const MEMORY: u32 = 1;
 const NULL: u32 = 3;
 const ENDLESS: [u32; 4] = [5, 7, 8, 9];
 
-impl Once {
-    /// What it is, in words.
-    #[must_use]
-    pub const fn what(self) -> &'static str {
-        match self {
-            Self::Pipe => "a pipe",
-            Self::Stream | Self::Datagrams | Self::Packets => "a socket",
-        }
-    }
-
-    fn of_socket(kind: SocketType) -> Option<Self> {
-        match kind {
-            SocketType::STREAM => Some(Self::Stream),
-            SocketType::DGRAM => Some(Self::Datagrams),
-            SocketType::SEQPACKET => Some(Self::Packets),
-            _ => None,
-        }
-    }
-
-    /// An object of this kind from which nothing can be read.
-    fn stand_in(self) -> Result<OwnedFd, LaunchError> {
-        let kind = match self {
-            Self::Pipe => {
-                let ends = pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e))?;
-                return Ok(ends.0);
-            }
-            Self::Stream => SocketType::STREAM,
-            Self::Datagrams => SocketType::DGRAM,
-            Self::Packets => SocketType::SEQPACKET,
-        };
-        let failed = |call| move |e| LaunchError::errno(call, "an ended standard input", e);
-        let (end, _peer) =
-            rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-                .map_err(failed("socketpair"))?;
-        // A socket for datagrams does not see that its peer is gone.
-        rustix::net::shutdown(&end, Shutdown::Read).map_err(failed("shutdown"))?;
-        Ok(end)
+fn once_of_socket(kind: SocketType) -> Option<Once> {
+    match kind {
+        SocketType::STREAM => Some(Once::Stream),
+        SocketType::DGRAM => Some(Once::Datagrams),
+        SocketType::SEQPACKET => Some(Once::Packets),
+        _ => None,
     }
 }
 
-impl Input {
-    /// The descriptor for one start; nothing where it is inherited.
-    pub(crate) fn open(&self) -> Result<Option<OwnedFd>, LaunchError> {
-        match self {
-            Self::Inherit => Ok(None),
-            Self::Null => open(Path::new("/dev/null")).map(Some),
-            Self::File(path) => open(path).map(Some),
-            Self::Ended(once) => once.stand_in().map(Some),
-            Self::Again { at, .. } => {
-                let file = open(Path::new(OWN))?;
-                match rustix::fs::seek(&file, SeekFrom::Start(*at)) {
-                    // A device without places.
-                    Ok(_) | Err(Errno::SPIPE) => Ok(Some(file)),
-                    Err(e) => Err(LaunchError::errno("lseek", "standard input, opened again", e)),
-                }
+/// An object of this kind from which nothing can be read.
+fn stand_in(once: Once) -> Result<OwnedFd, LaunchError> {
+    let kind = match once {
+        Once::Pipe => {
+            let ends = pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e))?;
+            return Ok(ends.0);
+        }
+        Once::Stream => SocketType::STREAM,
+        Once::Datagrams => SocketType::DGRAM,
+        Once::Packets => SocketType::SEQPACKET,
+    };
+    let failed = |call| move |e| LaunchError::errno(call, "an ended standard input", e);
+    let (end, _peer) =
+        rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
+            .map_err(failed("socketpair"))?;
+    // A socket for datagrams does not see that its peer is gone.
+    rustix::net::shutdown(&end, Shutdown::Read).map_err(failed("shutdown"))?;
+    Ok(end)
+}
+
+/// The descriptor for one start; nothing where it is inherited.
+pub(crate) fn open_input(input: &Input) -> Result<Option<OwnedFd>, LaunchError> {
+    match input {
+        Input::Inherit => Ok(None),
+        Input::Null => open(Path::new("/dev/null")).map(Some),
+        Input::File(path) => open(path).map(Some),
+        Input::Ended(once) => stand_in(*once).map(Some),
+        Input::Again { at, .. } => {
+            let file = open(Path::new(OWN_INPUT))?;
+            match rustix::fs::seek(&file, SeekFrom::Start(*at)) {
+                // A device without places.
+                Ok(_) | Err(Errno::SPIPE) => Ok(Some(file)),
+                Err(e) => Err(LaunchError::errno("lseek", "standard input, opened again", e)),
             }
-        }
-    }
-
-    /// A path by which a start of the user's own has the same input.
-    #[must_use]
-    pub fn path(&self) -> Option<&Path> {
-        match self {
-            Self::File(path) => Some(path),
-            Self::Again { path, .. } => path.as_deref(),
-            Self::Null | Self::Ended(_) | Self::Inherit => None,
-        }
-    }
-
-    /// A path by which this process can open the file.
-    #[must_use]
-    pub fn place(&self) -> Option<&Path> {
-        match self {
-            Self::File(path) => Some(path),
-            Self::Again { .. } => Some(Path::new(OWN)),
-            Self::Null | Self::Ended(_) | Self::Inherit => None,
         }
     }
 }
@@ -177,7 +106,7 @@ impl Standard {
             FileType::Fifo => Self::Once(Once::Pipe),
             FileType::Socket => rustix::net::sockopt::socket_type(stdin)
                 .ok()
-                .and_then(Once::of_socket)
+                .and_then(once_of_socket)
                 .map_or(Self::Other("a socket of a rare kind"), Self::Once),
             FileType::CharacterDevice if (major, minor) == (MEMORY, NULL) => Self::Nothing,
             FileType::CharacterDevice if rustix::termios::isatty(stdin) => Self::Nothing,
@@ -197,7 +126,7 @@ impl Standard {
         }
         let at = rustix::fs::seek(stdin, SeekFrom::Current(0)).unwrap_or(0);
         let input = Input::Again { at, path: if at == 0 { own_path(stdin) } else { None } };
-        match input.open() {
+        match open_input(&input) {
             Ok(_) => Self::Repeatable(input),
             Err(_) => Self::Other("a file that this account cannot open again"),
         }
@@ -206,7 +135,7 @@ impl Standard {
 
 /// The path of standard input, if it still leads there.
 fn own_path(stdin: BorrowedFd<'_>) -> Option<PathBuf> {
-    let path = std::fs::read_link(OWN).ok()?;
+    let path = std::fs::read_link(OWN_INPUT).ok()?;
     let (there, here) = (std::fs::metadata(&path).ok()?, rustix::fs::fstat(stdin).ok()?);
     ((there.dev(), there.ino()) == (here.st_dev, here.st_ino)).then_some(path)
 }
@@ -241,7 +170,7 @@ mod tests {
     #[test]
     fn a_stand_in_has_ended_and_is_of_its_kind() {
         for once in [Once::Pipe, Once::Stream, Once::Datagrams, Once::Packets] {
-            let stand_in = Input::Ended(once).open().unwrap().unwrap();
+            let stand_in = open_input(&Input::Ended(once)).unwrap().unwrap();
             assert_eq!(rustix::io::read(&stand_in, &mut [0_u8; 8]), Ok(0), "{once:?}");
             assert_eq!(Standard::of(stand_in.as_fd()), Standard::Once(once));
         }

@@ -10,12 +10,15 @@
 use crate::child::{self, Descriptor, Prepared, SignalState, Step};
 use crate::drain::Drain;
 use crate::environment::{self, Variables};
-pub use crate::input::{Input, Once, Standard};
+pub use crate::input::Standard;
+use crate::input::open_input;
 pub use crate::launch_error::{LaunchError, Survivor};
 use crate::program::{self, Program};
 use crate::{jvm, read_ahead, tool_links, wait};
 use pagewise_kernel::start;
+use pagewise_model::os_text;
 use pagewise_model::plan::Settings;
+pub use pagewise_model::spec::{Input, Once};
 use pagewise_model::units::{Bytes, Nanos};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
@@ -38,7 +41,7 @@ pub enum Sink {
     /// A pipe with a reader of ours behind it that throws all away.
     Pipe,
     /// A file, emptied first.
-    File(#[serde(with = "crate::os_path")] PathBuf),
+    File(#[serde(with = "os_text")] PathBuf),
     /// Whatever this process has.
     Inherit,
     /// Where standard error of this process goes.
@@ -66,7 +69,7 @@ pub struct Launch {
     /// Program and arguments.
     pub argv: Vec<OsString>,
     /// Directory it starts in; ours when absent.
-    #[serde(with = "crate::os_path::optional")]
+    #[serde(with = "os_text::optional")]
     pub cwd: Option<PathBuf>,
     /// What makes this start different from a plain one.
     pub settings: Settings,
@@ -232,7 +235,7 @@ pub enum PreExec {
 /// Descriptors for a program, and the drains behind them.
 pub(crate) fn open_stdio(launch: &Launch) -> Result<([Descriptor; 3], Vec<Drain>), LaunchError> {
     let mut drains = Vec::new();
-    let input = launch.stdin.open()?.map_or(Descriptor::AsGiven, Descriptor::Is);
+    let input = open_input(&launch.stdin)?.map_or(Descriptor::AsGiven, Descriptor::Is);
     let output = open_sink(&launch.stdout, &mut drains)?;
     let error = match (&launch.stderr, &output) {
         // One open file, so that neither overwrites the other.

@@ -35,7 +35,6 @@ pub mod mapped_file;
 mod memory;
 pub mod memory_peak;
 pub mod memory_use;
-mod os_path;
 pub mod passthrough;
 pub mod perf;
 pub mod pipes;

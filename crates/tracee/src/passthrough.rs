@@ -127,21 +127,17 @@ pub fn profile_through(
     drop(caught);
     Ok(Finished {
         faults: recording.conclude(&usage),
-        usage,
-        watches: Vec::new(),
         supervisor_ns,
         huge_faults: huge.faults,
         folio_faults: huge.folios,
         huge_file_maps: huge.file_maps,
         files_opened: starts.seen()?,
-        leftovers_killed: 0,
         cpus_at_end,
-        timed_out: false,
-        over_memory: false,
         samples: observed.samples,
         profile: observed.profile,
         user: observed.user,
         walks: observed.walks,
+        ..Finished::new(usage)
     })
 }
 

@@ -76,6 +76,32 @@ pub struct Finished {
     pub faults: Fact<FaultReport>,
 }
 
+impl Finished {
+    /// A run of which nothing but this was recorded.
+    #[must_use]
+    pub fn new(usage: Usage) -> Self {
+        const NOT_ASKED: &str = "not requested";
+        Self {
+            usage,
+            watches: Vec::new(),
+            supervisor_ns: Nanos(0),
+            huge_faults: 0,
+            folio_faults: 0,
+            huge_file_maps: 0,
+            files_opened: false,
+            leftovers_killed: 0,
+            cpus_at_end: Vec::new(),
+            timed_out: false,
+            over_memory: false,
+            samples: Fact::missing(NOT_ASKED),
+            profile: Fact::missing(NOT_ASKED),
+            user: Fact::missing(NOT_ASKED),
+            walks: Fact::missing(NOT_ASKED),
+            faults: Fact::missing(NOT_ASKED),
+        }
+    }
+}
+
 /// How a run came to its end.
 #[derive(Debug)]
 pub enum Outcome {

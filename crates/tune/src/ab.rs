@@ -4,7 +4,7 @@ use crate::experiment::{self, Outputs, Setup};
 use crate::look;
 use crate::output::{Baseline, Captured};
 use crate::race::Goal;
-use crate::request::{OwnArm, Request};
+use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, World};
 use pagewise_model::look::Look;
@@ -15,12 +15,10 @@ use std::ffi::OsString;
 /// Commands to set against each other.
 #[derive(Debug)]
 pub struct Comparison<'a> {
-    /// Conditions; its command is the first.
+    /// Its command is the first, its arms are the others, each judged against the first.
     pub request: &'a Request,
     /// Name of the first.
     pub first_name: String,
-    /// The others, each judged against the first.
-    pub others: Vec<OwnArm>,
     /// When it has its answer.
     pub goal: Goal,
 }
@@ -28,9 +26,9 @@ pub struct Comparison<'a> {
 impl Comparison<'_> {
     /// Runs the experiment. What is known is in the run whatever happens.
     pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
-        let others = self.others.iter().map(|other| &other.command);
+        let others = self.request.spec.own_arms.iter().map(|other| &other.command);
         let all: Vec<&[OsString]> =
-            std::iter::once(&self.request.command).chain(others).map(Vec::as_slice).collect();
+            std::iter::once(&self.request.spec.command).chain(others).map(Vec::as_slice).collect();
         let run = self.request.empty_run(RunKind::Ab, &all.join(&OsString::from("---")));
         filled(run, world, |run, world| self.fill(run, world))
     }
@@ -45,12 +43,12 @@ impl Comparison<'_> {
         }
         run.machine = Some(machine);
         world.tell(&Event::Stage("first runs"));
-        let plain = Arm::unchanged(&self.first_name, &request.command);
+        let plain = Arm::unchanged(&self.first_name, &request.spec.command);
         let first = self.captured(&plain, world)?;
         let (mut slowest, mut arms) = (first.wall_ns, Vec::new());
         // Two commands may well put out different things: the report says so, and no arm is rejected for it.
         let base = Baseline::of_one(first).map_err(|why| Stop::Output(why.to_string()))?;
-        for other in &self.others {
+        for other in &request.spec.own_arms {
             let arm = Arm::own(other);
             let captured = self.captured(&arm, world)?;
             run.output_checks.push(base.check(&arm.name, &captured));
@@ -58,7 +56,7 @@ impl Comparison<'_> {
             arms.push(arm);
         }
         let limits = Limits { time: Some(look::longest(slowest.0)), memory: None };
-        let timed = look::time(world, &plain, request.ignore_failure, limits, |_, _| false)?;
+        let timed = look::time(world, &plain, request.spec.ignore_failure, limits, |_, _| false)?;
         let not_asked = || "not part of a comparison of commands".to_owned();
         let look = Look {
             runs: timed.runs,
@@ -91,7 +89,7 @@ impl Comparison<'_> {
     /// An untimed run of one of them, of which nothing is known yet that would limit it.
     fn captured(&self, arm: &Arm, world: &mut dyn World) -> Result<Captured, Stop> {
         let run = world.captured(arm, &Limits::default())?;
-        if run.ended.success() || self.request.ignore_failure {
+        if run.ended.success() || self.request.spec.ignore_failure {
             return Ok(run);
         }
         Err(Stop::Failed { arm: Some(arm.name.clone()), ended: run.ended, said: run.said })

@@ -61,7 +61,7 @@ pub fn arm(request: &Request, doses: &[Dose]) -> Arm {
         settings: doses.iter().fold(Settings::default(), |all, d| all.merged(&d.settings)),
         mechanism: doses.iter().filter_map(mechanism).collect(),
         doses: doses.to_vec(),
-        ..Arm::unchanged(&name(doses), &request.command)
+        ..Arm::unchanged(&name(doses), &request.spec.command)
     }
 }
 
@@ -79,7 +79,7 @@ fn mechanism(dose: &Dose) -> Option<Mechanism> {
 /// gain most.
 #[must_use]
 pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
-    match &request.only {
+    match &request.spec.only {
         Some(only) => only.clone(),
         None => {
             let mut by_ceiling: Vec<&Candidate> = candidates.iter().collect();

@@ -3,14 +3,12 @@
 //! Not seen: files that the program opens without naming them in its arguments, and variables of the
 //! environment other than those that a saved run lists.
 
-use crate::request::{OwnArm, Request};
-use pagewise_model::conditions::{Conditions, FileMark};
+use crate::request::Request;
+use pagewise_model::conditions::FileMark;
 use pagewise_model::look::Traced;
 use pagewise_model::machine::Machine;
 use pagewise_model::run::Run;
-use pagewise_tracee::launch::Input;
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -19,23 +17,13 @@ pub(crate) fn paths(request: &Request, traced: Option<&Traced>) -> BTreeSet<Path
     let processes = traced.into_iter().flat_map(|traced| &traced.processes);
     let seen = processes.flat_map(|p| std::iter::once(&p.exe).chain(&p.args));
     let mut paths: BTreeSet<PathBuf> = seen.map(PathBuf::from).collect();
-    paths.extend(request.command.iter().map(PathBuf::from));
-    paths.extend(request.input.place().map(Path::to_owned));
+    paths.extend(request.spec.command.iter().map(PathBuf::from));
+    paths.extend(request.spec.input.place().map(Path::to_owned));
     paths
 }
 
-/// The conditions of a session that has run; none where it cannot be continued, because a word of
-/// it is not UTF-8 or its input has no path.
-pub(crate) fn of(request: &Request, run: &Run) -> Option<Conditions> {
-    if request.command.iter().any(|word| word.to_str().is_none()) {
-        return None;
-    }
-    match request.input {
-        Input::Null | Input::Ended(_) => {}
-        _ => {
-            request.input.path()?.to_str()?;
-        }
-    }
+/// The files that the runs of a session depended on.
+pub(crate) fn files(request: &Request, run: &Run) -> Vec<FileMark> {
     let traced = run.look.as_ref().and_then(|look| look.traced.known());
     let mut paths = paths(request, traced);
     paths.insert(request.here.program.clone());
@@ -43,34 +31,13 @@ pub(crate) fn of(request: &Request, run: &Run) -> Option<Conditions> {
         paths.iter().filter_map(|path| path.canonicalize().ok()).filter(|p| p.is_file()).collect();
     let started = i128::from(run.started_unix_ns);
     let files = files.iter().filter_map(|path| mark(path));
-    Some(Conditions {
-        directory: text(request.here.directory.as_os_str())?,
-        outputs: request
-            .outputs
-            .iter()
-            .map(|path| text(path.as_os_str()))
-            .collect::<Option<_>>()?,
-        prepare: request.prepare.clone(),
-        cleanup: request.cleanup.clone(),
-        ignore_failure: request.ignore_failure,
-        own_arms: request.own_arms.iter().map(own_arm).collect::<Option<_>>()?,
-        files: files.filter(|mark| mark.modified_unix_ns < started).collect(),
-    })
-}
-
-fn text(word: &OsStr) -> Option<String> {
-    word.to_str().map(str::to_owned)
-}
-
-fn own_arm(arm: &OwnArm) -> Option<(String, Vec<String>)> {
-    let words = arm.command.iter().map(|word: &OsString| text(word));
-    Some((arm.name.clone(), words.collect::<Option<_>>()?))
+    files.filter(|mark| mark.modified_unix_ns < started).collect()
 }
 
 fn mark(path: &Path) -> Option<FileMark> {
     let there = std::fs::metadata(path).ok()?;
     Some(FileMark {
-        path: text(path.as_os_str())?,
+        path: path.to_str()?.to_owned(),
         bytes: there.size(),
         modified_unix_ns: i128::from(there.mtime()) * 1_000_000_000
             + i128::from(there.mtime_nsec()),
@@ -82,12 +49,7 @@ fn mark(path: &Path) -> Option<FileMark> {
 /// Why runs made now cannot be compared with those of a saved session, if so. `program` is the file that its
 /// command starts now.
 #[must_use]
-pub fn changed(
-    run: &Run,
-    conditions: &Conditions,
-    now: &Machine,
-    program: &Path,
-) -> Option<String> {
+pub fn changed(run: &Run, now: &Machine, program: &Path) -> Option<String> {
     if let Some(then) = &run.machine {
         let texts =
             [("kernel", &then.kernel, &now.kernel), ("processor", &then.cpu_model, &now.cpu_model)];
@@ -107,13 +69,12 @@ pub fn changed(
         }
     }
     let program = program.canonicalize().ok();
-    let is_known = |path: &PathBuf| conditions.files.iter().any(|f| Path::new(&f.path) == path);
+    let is_known = |path: &PathBuf| run.files.iter().any(|f| Path::new(&f.path) == path);
     if !program.as_ref().is_some_and(is_known) {
         let shown = run.command.first().map_or("", String::as_str);
         return Some(format!("`{shown}` is a different file now"));
     }
-    let other =
-        conditions.files.iter().find(|was| mark(Path::new(&was.path)).as_ref() != Some(was));
+    let other = run.files.iter().find(|was| mark(Path::new(&was.path)).as_ref() != Some(was));
     other.map(|file| format!("`{}` has changed", file.path))
 }
 

@@ -104,26 +104,28 @@ impl Expectation {
 
     /// The counter of one mechanism in one run.
     fn read(&self, mechanism: Mechanism, arm: &Arm, run: &Timed) -> u64 {
-        let faults = run.usage.minor_faults;
+        let faults = run.done.usage.minor_faults;
         match mechanism {
             Mechanism::HugeFaults => self
-                .own_huge_faults(&run.usage, run.huge_faults)
+                .own_huge_faults(&run.done.usage, run.done.huge_faults)
                 .min(clear(self.minor_faults, faults)),
-            Mechanism::FolioFaults => run.folio_faults.min(clear(self.minor_faults, faults)),
+            Mechanism::FolioFaults => run.done.folio_faults.min(clear(self.minor_faults, faults)),
             Mechanism::FaultsSaved => clear(self.minor_faults, faults),
             Mechanism::FaultsAdded => clear(faults, self.minor_faults),
             Mechanism::MemorySaved => {
-                let saved = self.peak_rss.0.saturating_sub(run.usage.peak_rss_bytes.0);
+                let saved = self.peak_rss.0.saturating_sub(run.done.usage.peak_rss_bytes.0);
                 Some(saved).filter(|saved| *saved >= LEAST_SAVED.0).unwrap_or(0)
             }
-            Mechanism::MajorFaultsSaved => clear(self.major_faults, run.usage.major_faults),
-            Mechanism::Watched(name) => {
-                run.watched.iter().filter(|(watch, _)| watch == name).map(|(_, n)| n).sum()
+            Mechanism::MajorFaultsSaved => clear(self.major_faults, run.done.usage.major_faults),
+            Mechanism::Watched(name) => run.watched(name),
+            Mechanism::FilesOpened => u64::from(run.done.files_opened),
+            Mechanism::TextHuge => {
+                huge_slots(FileKind::Code, arm, run).min(run.done.huge_file_maps)
             }
-            Mechanism::FilesOpened => u64::from(run.files_opened),
-            Mechanism::TextHuge => huge_slots(FileKind::Code, arm, run).min(run.huge_file_maps),
             Mechanism::FilesHuge => huge_slots(FileKind::Input, arm, run),
-            Mechanism::Affinity => u64::from(arm.settings.cpus.as_ref() == Some(&run.cpus_at_end)),
+            Mechanism::Affinity => {
+                u64::from(arm.settings.cpus.as_ref() == Some(&run.done.cpus_at_end))
+            }
         }
     }
 
@@ -196,9 +198,9 @@ fn widen(range: Option<(u64, u64)>, bytes: Option<Bytes>) -> Option<(u64, u64)> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::Fact;
     use pagewise_model::constructed::usage;
     use pagewise_model::plan::{HugeFile, Settings};
+    use pagewise_tracee::run::Finished;
 
     fn idle() -> Usage {
         Usage { wall_ns: Nanos::secs(1), user_ns: Nanos::secs(1), ..usage() }
@@ -218,23 +220,8 @@ mod tests {
         }
     }
 
-    fn timed() -> Timed {
-        Timed {
-            usage: idle(),
-            watched: Vec::new(),
-            huge_faults: 0,
-            folio_faults: 0,
-            huge_file_maps: 0,
-            huge_slots: Vec::new(),
-            files_opened: false,
-            cpus_at_end: Vec::new(),
-            supervisor_ns: Nanos(0),
-            leftovers: 0,
-            conditioned: true,
-            samples: Fact::missing("not requested"),
-            user: Fact::missing("not requested"),
-            walks: Fact::missing("not requested"),
-        }
+    fn timed(usage: Usage) -> Timed {
+        Timed { done: Finished::new(usage), huge_slots: Vec::new(), conditioned: true }
     }
 
     fn with_sys(sys_ms: u64, minor_faults: u64) -> Usage {
@@ -254,7 +241,8 @@ mod tests {
     fn folios_of_others_are_none_of_a_run_that_saved_no_fault() {
         let arm = Arm::unchanged("x", &[]);
         let read = |minor_faults, folio_faults| {
-            let run = Timed { usage: with_sys(1, minor_faults), folio_faults, ..timed() };
+            let mut run = timed(with_sys(1, minor_faults));
+            run.done.folio_faults = folio_faults;
             expectation(false).read(Mechanism::FolioFaults, &arm, &run)
         };
         assert_eq!([read(1_000, 500), read(9_900, 500), read(10_000, 500)], [500, 100, 0]);
@@ -286,7 +274,8 @@ mod tests {
         let arm = Arm { settings, ..Arm::unchanged("x", &[]) };
         let read = |mechanism, slots: &[(&str, u64)], huge_file_maps| {
             let huge_slots = slots.iter().map(|(path, n)| ((*path).to_owned(), *n)).collect();
-            let run = Timed { huge_slots, huge_file_maps, ..timed() };
+            let mut run = Timed { huge_slots, ..timed(idle()) };
+            run.done.huge_file_maps = huge_file_maps;
             expectation(false).read(mechanism, &arm, &run)
         };
         let both = [("/var/y", 7), ("/bin/x", 5), ("/other", 9)];

@@ -92,7 +92,7 @@ pub struct Tried {
 /// The budget of a session whose runs cost this.
 #[must_use]
 pub fn budget(request: &Request, cost: Nanos) -> Nanos {
-    request.budget.unwrap_or_else(|| race::default_budget(cost))
+    request.spec.budget_ns.unwrap_or_else(|| race::default_budget(cost))
 }
 
 /// Files that arms bring into huge folios.
@@ -149,8 +149,8 @@ fn plan(setup: &mut Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan 
         arm.barred = setup.outputs.bars(arm).or_else(|| rejected(arm));
     }
     Plan {
-        quantity: setup.request.quantity,
-        guards: setup.request.guards.clone(),
+        quantity: setup.request.spec.quantity,
+        guards: setup.request.spec.guards.clone(),
         goal: setup.goal,
         control: setup.plain.clone(),
         arms,
@@ -165,7 +165,7 @@ fn plan(setup: &mut Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan 
         } else {
             0
         },
-        seed: setup.request.seed,
+        seed: setup.request.spec.seed,
         earlier: blocks,
     }
 }
@@ -237,13 +237,13 @@ impl WorldLab<'_, '_> {
 
     fn timed(&mut self, arm: &Arm) -> Result<Timed, RunFailure> {
         let fresh = look::conditioned(&self.setup.look.runs);
-        let memory = self.setup.request.quantity == Quantity::Memory;
+        let memory = self.setup.request.spec.quantity == Quantity::Memory;
         let timing = Timing { fresh, watch: Watch::Speeds, memory, limits: self.limits(arm) };
         let run = self.world.timed(arm, &timing).map_err(|stop| match stop {
             Stop::TooLong(limit) => RunFailure::Failed(self.too_long(limit)),
             other => other.into_failure(),
         })?;
-        self.cold += u32::from(self.expectation.is_cold(&run.usage));
+        self.cold += u32::from(self.expectation.is_cold(&run.done.usage));
         self.unconditioned += u32::from(!run.conditioned);
         Ok(run)
     }
@@ -258,12 +258,12 @@ impl WorldLab<'_, '_> {
     /// user's own may do its work in another way.
     fn check_work(&mut self, arm: &Arm, run: &Timed) -> Result<(), RunFailure> {
         if arm.name == self.setup.plain.name {
-            self.work = self.work.with(&run.usage);
+            self.work = self.work.with(&run.done.usage);
         }
-        if arm.mechanism.is_empty() || run.leftovers > 0 {
+        if arm.mechanism.is_empty() || run.done.leftovers_killed > 0 {
             return Ok(());
         }
-        let unequal = self.work.unequal(&run.usage, &arm.settings.tools);
+        let unequal = self.work.unequal(&run.done.usage, &arm.settings.tools);
         unequal.map_or(Ok(()), |why| Err(RunFailure::Failed(why)))
     }
 }
@@ -283,7 +283,7 @@ impl Lab for WorldLab<'_, '_> {
         let run = self.timed(arm)?;
         self.check_work(arm, &run)?;
         if arm.command != self.setup.plain.command {
-            self.others.entry(arm.name.clone()).or_default().push(run.usage.clone());
+            self.others.entry(arm.name.clone()).or_default().push(run.done.usage.clone());
         }
         let control = arm.name == self.setup.plain.name;
         let idle = |other: &Arm| {
@@ -296,8 +296,8 @@ impl Lab for WorldLab<'_, '_> {
             mechanism: self.expectation.counter(arm, &run),
             idle_mechanisms,
             huge_faults: run.huge_pages(),
-            supervisor_ns: run.supervisor_ns,
-            usage: run.usage,
+            supervisor_ns: run.done.supervisor_ns,
+            usage: run.done.usage,
         })
     }
 

@@ -26,5 +26,5 @@ pub mod stop;
 pub mod text;
 pub mod world;
 
-pub use request::{Request, StdoutTo};
+pub use request::Request;
 pub use stop::{INPUT_HELP, Stop};

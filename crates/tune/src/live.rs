@@ -9,7 +9,7 @@ use crate::files::{self, Mark};
 use crate::folios::Folios;
 use crate::output::Captured;
 use crate::race::{Clock, WeatherMark};
-use crate::request::{Request, StdoutTo};
+use crate::request::Request;
 use crate::scratch::Scratch;
 use crate::service::{AROUND, run_shell};
 use crate::stop::Stop;
@@ -24,6 +24,7 @@ use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
+use pagewise_model::spec::StdoutTo;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::folio_switches::{self, Switched};
 use pagewise_remedy::reservation::{self, Reservation};
@@ -118,8 +119,8 @@ impl<'a> Live<'a> {
         let room = limits::experiment_memory().ok().map(|room| room.bytes);
         Launch {
             settings: arm.settings.clone(),
-            stdin: self.request.input.clone(),
-            stdout: match self.request.stdout {
+            stdin: self.request.spec.input.clone(),
+            stdout: match self.request.spec.stdout {
                 StdoutTo::Null => Sink::Null,
                 StdoutTo::Pipe => Sink::Pipe,
                 StdoutTo::File => Sink::File(self.scratch.file("timed-stdout")),
@@ -167,10 +168,10 @@ impl<'a> Live<'a> {
     fn around<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
         let request = self.request;
         let interrupted = raised(&self.stop);
-        let prepared = self.shell(request.prepare.as_deref(), "--prepare", &interrupted);
+        let prepared = self.shell(request.spec.prepare.as_deref(), "--prepare", &interrupted);
         let done = prepared.and_then(|()| work(self));
-        let cleaned = match self.shell(request.cleanup.as_deref(), "--cleanup", &|| false) {
-            Err(Stop::Broken(_)) => clean_unsupervised(request.cleanup.as_deref()),
+        let cleaned = match self.shell(request.spec.cleanup.as_deref(), "--cleanup", &|| false) {
+            Err(Stop::Broken(_)) => clean_unsupervised(request.spec.cleanup.as_deref()),
             cleaned => cleaned,
         };
         done.and_then(|value| cleaned.map(|()| value))
@@ -241,7 +242,7 @@ impl<'a> Live<'a> {
 
     /// The traced run; one that takes too long is given up and not seen.
     fn look(&mut self, launch: &Launch) -> Result<Fact<Traced>, Stop> {
-        let longest = self.request.budget.unwrap_or_default().max(TRACED_LEAST);
+        let longest = self.request.spec.budget_ns.unwrap_or_default().max(TRACED_LEAST);
         let deadline = clock::now() + longest;
         let late = || clock::now() > deadline;
         let interrupted = raised(&self.stop);
@@ -386,22 +387,7 @@ impl World for Live<'_> {
         done.usage.wall_ns += look;
         // The kernel counts the pool's pages apart from what is resident.
         done.usage.peak_rss_bytes += on_pool(&done, arm);
-        Ok(Timed {
-            watched: done.watches.into_iter().map(|w| (w.watch, w.counter)).collect(),
-            huge_faults: done.huge_faults,
-            folio_faults: done.folio_faults,
-            huge_file_maps: done.huge_file_maps,
-            huge_slots,
-            files_opened: done.files_opened,
-            cpus_at_end: done.cpus_at_end,
-            supervisor_ns: done.supervisor_ns,
-            leftovers: done.leftovers_killed,
-            conditioned,
-            samples: done.samples,
-            user: done.user,
-            walks: done.walks,
-            usage: done.usage,
-        })
+        Ok(Timed { done, huge_slots, conditioned })
     }
 
     fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {
@@ -412,7 +398,7 @@ impl World for Live<'_> {
             live.bounded(&Launch { recorder: commands.recorder.clone(), ..plain })
         })?;
         let ended = done.usage.ended;
-        if !ended.success() && !self.request.ignore_failure {
+        if !ended.success() && !self.request.spec.ignore_failure {
             return Ok(Fact::Missing(format!("the recorded run failed: {ended}")));
         }
         commands.beside_probe(done.faults, false, &mut |launch| self.bounded(launch))
@@ -426,7 +412,9 @@ impl World for Live<'_> {
             other => other.map(Ok).map_err(stopped),
         })?;
         Ok(match done {
-            Ok(Accounted { ended, .. }) if !ended.success() && !self.request.ignore_failure => {
+            Ok(Accounted { ended, .. })
+                if !ended.success() && !self.request.spec.ignore_failure =>
+            {
                 Fact::Missing(format!("the run for it failed: {ended}"))
             }
             Ok(Accounted { account: Some(account), .. }) => Fact::Known(account),
@@ -445,7 +433,8 @@ impl World for Live<'_> {
         self.around(|live| {
             live.warm(arm)?;
             live.fill_pool(arm)?;
-            let marks: Vec<Mark> = live.request.outputs.iter().map(|f| Mark::take(f)).collect();
+            let marks: Vec<Mark> =
+                live.request.spec.outputs.iter().map(|f| Mark::take(f)).collect();
             let folios = live.switch_folios(arm)?;
             let usage = live.bounded(&launch)?.usage;
             give_up(folios)?;

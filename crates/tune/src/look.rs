@@ -9,6 +9,7 @@ use crate::world::{Arm, Limits, Timed, Timing, Watch, World};
 use pagewise_model::look::{Look, Samples, Traced, UserSamples, WalkCounts};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_tracee::run::Finished;
 
 /// Memory touched and freed before a run beyond the program's peak: as much again, within bounds.
 /// Freed pages merge with their neighbours and the program takes others than those just touched:
@@ -65,7 +66,7 @@ pub(crate) fn time(
     let before = world.now();
     let timing = Timing { fresh: Bytes(0), watch: Watch::Kernel, limits, ..Timing::default() };
     let first = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
-    let Timed { mut leftovers, usage, samples, user, walks, .. } = first;
+    let Finished { leftovers_killed: mut leftovers, usage, samples, user, walks, .. } = first;
     let mut runs = vec![usage];
     let touching = Nanos::from_f64(conditioned(&runs).0 as f64 * TOUCH_NS);
     let mut cost_ns = Nanos(world.now().0.saturating_sub(before.0)) + touching;
@@ -79,14 +80,15 @@ pub(crate) fn time(
         };
         let second = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
         cost_ns = Nanos(world.now().0.saturating_sub(before.0));
-        leftovers = leftovers.max(second.leftovers);
+        leftovers = leftovers.max(second.leftovers_killed);
         runs.push(second.usage);
     }
     Ok(Plain { runs, samples, user, walks, cost_ns, leftovers })
 }
 
 /// A run that ended as it should.
-fn sound(run: Timed, arm: &Arm, ignore_failure: bool) -> Result<Timed, Stop> {
+fn sound(run: Timed, arm: &Arm, ignore_failure: bool) -> Result<Finished, Stop> {
+    let run = run.done;
     let ended = run.usage.ended;
     if ended.success() || ignore_failure {
         return Ok(run);
@@ -107,7 +109,7 @@ pub(crate) fn rerun(
         return Err(Stop::InputNotSeen { what, why: why.clone() });
     }
     match traced {
-        Fact::Known(seen) if !seen.ended.success() && !request.ignore_failure => {
+        Fact::Known(seen) if !seen.ended.success() && !request.spec.ignore_failure => {
             return Err(Stop::Failed { arm: None, ended: seen.ended, said });
         }
         Fact::Known(seen) if !seen.effects.is_empty() && !request.may_rerun() => {

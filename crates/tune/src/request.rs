@@ -1,66 +1,22 @@
 //! What the user asked for.
 
 use pagewise_kernel::clock;
-use pagewise_model::Nanos;
-use pagewise_model::guard::Guard;
 use pagewise_model::name::is_in_line;
-use pagewise_model::plan::Dose;
-pub use pagewise_model::run::StdoutTo;
 use pagewise_model::run::{Run, RunKind};
-use pagewise_model::trial::Quantity;
+use pagewise_model::spec::{Input, Spec};
 use pagewise_remedy::receipt::{Here, Start};
 use pagewise_remedy::reservation::Permit;
-use pagewise_tracee::launch::Input;
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 /// Name of the program as it is, in reports and among the arms.
 pub const PLAIN: &str = "plain";
 
-/// An arm of the user's own: another command to set against the plain one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnArm {
-    /// Its name.
-    pub name: String,
-    /// Its command.
-    pub command: Vec<OsString>,
-}
-
-/// One session.
+/// One session: what was asked, and what it depends on here and now.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The program and its arguments.
-    pub command: Vec<OsString>,
-    /// Where standard input comes from in each run.
-    pub input: Input,
-    /// Where standard output goes in timed runs.
-    pub stdout: StdoutTo,
-    /// Files that the program writes, compared between arms.
-    pub outputs: Vec<PathBuf>,
-    /// The user says that it may run again whatever it writes.
-    pub rerun_safe: bool,
-    /// Shell command before each run.
-    pub prepare: Option<String>,
-    /// Shell command after each run.
-    pub cleanup: Option<String>,
-    /// A failing program is accepted.
-    pub ignore_failure: bool,
-    /// Stop after the advice.
-    pub advise: bool,
-    /// Only these doses are tried, fitting or not.
-    pub only: Option<Vec<Dose>>,
-    /// Arms of the user's own.
-    pub own_arms: Vec<OwnArm>,
+    pub spec: Spec,
     /// That settings of the machine may be changed while the session lasts.
     pub system: Option<Permit>,
-    /// What decides.
-    pub quantity: Quantity,
-    /// What an arm may not pass, whatever it gains.
-    pub guards: Vec<Guard>,
-    /// Time for the experiment; the default depends on the program.
-    pub budget: Option<Nanos>,
-    /// Seed of the random orders.
-    pub seed: u64,
     /// Quotes a word for a shell; the receipt is written with it.
     pub quote: fn(&[u8]) -> String,
     /// What the receipt's lines depend on beside the command.
@@ -83,27 +39,28 @@ pub fn unfit_name<'a>(name: &str, others: impl IntoIterator<Item = &'a str>) -> 
 }
 
 impl Request {
-    /// A run of `command` without results, which starts now: what was asked for, under which conditions.
+    /// A run of `command` without results, which starts now.
     #[must_use]
     pub fn empty_run(&self, kind: RunKind, command: &[OsString]) -> Run {
         let mut run = run_of(kind, self.id.clone(), clock::unix_now().0, command);
-        run.input = self.input.path().map(|file| file.to_string_lossy().into_owned());
-        run.stdout = Some(self.stdout);
+        run.input = self.spec.input.path().map(|file| file.to_string_lossy().into_owned());
+        run.spec = Some(self.spec.clone());
         run
     }
+
     /// How the program is started, for the receipt.
     #[must_use]
     pub fn start(&self) -> Start<'_> {
-        let (command, here) = (&self.command[..], &self.here);
+        let (command, here) = (&self.spec.command[..], &self.here);
         let system = self.system.is_some();
-        Start { command, input: self.input.path(), here, system, quote: self.quote }
+        Start { command, input: self.spec.input.path(), here, system, quote: self.quote }
     }
 
     /// Why the user's own arms cannot be told apart from each other and from what else is tried,
     /// or not be run, if so.
     #[must_use]
     pub fn unfit_arm(&self) -> Option<String> {
-        self.own_arms.iter().enumerate().find_map(|(i, own)| {
+        self.spec.own_arms.iter().enumerate().find_map(|(i, own)| {
             let name = own.name.as_str();
             if name == PLAIN {
                 return Some(format!("`{PLAIN}` is the name of the program itself"));
@@ -117,14 +74,14 @@ impl Request {
             if own.command.first().is_none_or(|program| program.is_empty()) {
                 return Some(format!("arm `{name}` has no command"));
             }
-            unfit_name(name, self.own_arms.iter().take(i).map(|other| other.name.as_str()))
+            unfit_name(name, self.spec.own_arms.iter().take(i).map(|other| other.name.as_str()))
         })
     }
 
     /// What standard input is, where that can be read only once: no run gets it.
     #[must_use]
     pub const fn read_once(&self) -> Option<&'static str> {
-        match self.input {
+        match self.spec.input {
             Input::Ended(once) => Some(once.what()),
             _ => None,
         }
@@ -133,7 +90,7 @@ impl Request {
     /// True when the user answers for a rerun.
     #[must_use]
     pub fn may_rerun(&self) -> bool {
-        self.rerun_safe || self.prepare.is_some()
+        self.spec.rerun_safe || self.spec.prepare.is_some()
     }
 }
 

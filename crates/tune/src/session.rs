@@ -77,7 +77,7 @@ impl<'a> Session<'a> {
     /// A session that has not begun.
     #[must_use]
     pub fn new(request: &'a Request) -> Self {
-        let run = request.empty_run(RunKind::Tune, &request.command);
+        let run = request.empty_run(RunKind::Tune, &request.spec.command);
         Self {
             request,
             run,
@@ -138,7 +138,7 @@ impl<'a> Session<'a> {
             }
         }
         if self.run.experiment.is_some() {
-            self.run.conditions = conditions::of(self.request, &self.run);
+            self.run.files = conditions::files(self.request, &self.run);
         }
         self.run.took_ns = Nanos(world.now().0.saturating_sub(self.since.0));
         (self.run, stop)
@@ -186,7 +186,7 @@ impl<'a> Session<'a> {
             let left = experiment::budget(self.request, cost).0.saturating_sub(spent);
             cost.0.saturating_mul(CHEAP_RUNS) <= left
         };
-        let timed = look::time(world, &plain, self.request.ignore_failure, limits, enough)?;
+        let timed = look::time(world, &plain, self.request.spec.ignore_failure, limits, enough)?;
         if timed.leftovers > 0 {
             self.run.warnings.push(format!(
                 "it left up to {} process(es) behind, which were killed at its end: these figures do not include their work",
@@ -205,7 +205,7 @@ impl<'a> Session<'a> {
         self.cost_ns = cost_ns;
         self.limits = look::limits(&look);
         self.run.look = Some(look);
-        if self.request.quantity == Quantity::Memory && leftovers == 0 {
+        if self.request.spec.quantity == Quantity::Memory && leftovers == 0 {
             self.account(world)?;
         }
         Ok(Step::Diagnose)
@@ -261,20 +261,20 @@ impl<'a> Session<'a> {
             let memory = self.run.memory.as_ref();
             let evidence =
                 Evidence { look, diagnosis, machine, prices, pool: &pool, memory, has_log: false };
-            self.run.candidates = choose::candidates(&evidence, self.request.quantity);
+            self.run.candidates = choose::candidates(&evidence, self.request.spec.quantity);
         }
         self.run.pool = Some(pool);
         world.tell(&Event::Chosen(&self.run));
-        if self.request.advise {
+        if self.request.spec.advise {
             self.run.outcome = Some(Outcome::AdviceOnly);
             return Ok(Step::Done);
         }
         let diagnosis = self.run.diagnosis.as_ref();
-        let is_memory = self.request.quantity == Quantity::Memory;
+        let is_memory = self.request.spec.quantity == Quantity::Memory;
         let ceiling = diagnosis.filter(|_| !is_memory).map_or(1.0, |d| d.ceiling_share);
         let bounded = diagnosis.map_or("page costs and wake-ups", Diagnosis::bounded);
         let little = ceiling < choose::LEAST_CEILING;
-        if !little || self.request.only.is_some() {
+        if !little || self.request.spec.only.is_some() {
             let chosen = choose::doses(self.request, &self.run.candidates);
             self.doses = chosen.into_iter().map(|dose| vec![dose]).collect();
         }
@@ -306,7 +306,7 @@ impl<'a> Session<'a> {
     /// Compares the outputs of two plain runs where the user named files: a wrong name is reported before
     /// anything is tried. Otherwise that waits for the first arm that is likely to gain.
     fn compare(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
-        let (Some(look), false) = (&self.run.look, self.request.outputs.is_empty()) else {
+        let (Some(look), false) = (&self.run.look, self.request.spec.outputs.is_empty()) else {
             return Ok(Step::Try);
         };
         world.tell(&Event::Stage("comparing outputs"));
@@ -326,7 +326,7 @@ impl<'a> Session<'a> {
 
     /// All arms: the chosen doses and the user's own.
     fn arms(&self) -> Vec<Arm> {
-        let own = self.request.own_arms.iter().map(Arm::own);
+        let own = self.request.spec.own_arms.iter().map(Arm::own);
         self.doses.iter().map(|doses| choose::arm(self.request, doses)).chain(own).collect()
     }
 
@@ -392,7 +392,8 @@ impl<'a> Session<'a> {
         const SHOWN: usize = 3;
         let traced = self.run.look.as_ref()?.traced.known()?;
         let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let named: Vec<PathBuf> = self.request.outputs.iter().map(|path| resolved(path)).collect();
+        let named: Vec<PathBuf> =
+            self.request.spec.outputs.iter().map(|path| resolved(path)).collect();
         let is_named = |path: &&String| named.contains(&resolved(Path::new(path)));
         let left: Vec<&String> = traced.written.iter().filter(|path| !is_named(path)).collect();
         let shown: Vec<String> = left.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
@@ -410,7 +411,7 @@ impl<'a> Session<'a> {
 
     /// The first of the remedies' arms among `kept` that saves more than the ceiling said, beyond doubt.
     fn beyond_ceiling(&self, kept: &[&Verdict]) -> Option<String> {
-        if self.request.quantity == Quantity::Memory {
+        if self.request.spec.quantity == Quantity::Memory {
             return None;
         }
         let ceiling = self.run.diagnosis.as_ref()?.ceiling_share;
@@ -433,10 +434,10 @@ impl<'a> Session<'a> {
         if let Some(doses) = self.run.doses_of(arm) {
             return Some(pagewise_remedy::receipt::write(doses, &self.request.start()));
         }
-        let own = self.request.own_arms.iter().find(|own| own.name == arm)?;
+        let own = self.request.spec.own_arms.iter().find(|own| own.name == arm)?;
         let quoted = |word: &OsStr| (self.request.quote)(word.as_bytes());
         let mut command = own.command.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ");
-        if let Some(input) = self.request.input.path() {
+        if let Some(input) = self.request.spec.input.path() {
             command.push_str(&format!(" < {}", quoted(input.as_os_str())));
         }
         let undo = "start it with the command it had before".to_owned();

@@ -53,7 +53,7 @@ struct Arms {
 impl Subject<'_> {
     /// Runs the experiment. What is known is in the run whatever happens.
     pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
-        let run = self.request.empty_run(RunKind::Bench, &self.request.command);
+        let run = self.request.empty_run(RunKind::Bench, &self.request.spec.command);
         ab::filled(run, world, |run, world| self.fill(run, world))
     }
 
@@ -89,7 +89,7 @@ impl Subject<'_> {
         let dose = Dose { remedy: REMEDY.to_owned(), parameter, settings };
         let on = choose::arm(self.request, std::slice::from_ref(&dose));
         let on = Arm { name: ON.to_owned(), ..on };
-        let off = Arm { natural_files: paths, ..Arm::unchanged(OFF, &self.request.command) };
+        let off = Arm { natural_files: paths, ..Arm::unchanged(OFF, &self.request.spec.command) };
         Ok(Arms { off, on, dose, files, left })
     }
 
@@ -102,7 +102,8 @@ impl Subject<'_> {
     ) -> Result<(), Stop> {
         world.tell(&Event::Stage("timing the plain program"));
         let limits = look::first_limits(&traced);
-        let timed = look::time(world, &arms.off, self.request.ignore_failure, limits, |_, _| true)?;
+        let timed =
+            look::time(world, &arms.off, self.request.spec.ignore_failure, limits, |_, _| true)?;
         let off_text = world.text_on_huge_pages(&arms.files);
         let fresh = look::conditioned(&timed.runs);
         let timing = Timing { fresh, watch: Watch::Kernel, limits, ..Timing::default() };
@@ -122,7 +123,7 @@ impl Subject<'_> {
             .map_or_else(|none| none, |run| base.check(&arms.on.name, &run));
         let on_text = world.text_on_huge_pages(&arms.files);
         let on_walks = match &off_walks {
-            Fact::Known(_) if check.equal => world.timed(&arms.on, &timing)?.walks,
+            Fact::Known(_) if check.equal => world.timed(&arms.on, &timing)?.done.walks,
             Fact::Known(_) => Fact::missing("the arm could not be run as intended"),
             Fact::Missing(why) => Fact::missing(why.as_str()),
         };

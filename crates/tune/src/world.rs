@@ -2,19 +2,20 @@
 
 use crate::output::Captured;
 use crate::race::{Clock, Progress, WeatherMark};
-use crate::request::{OwnArm, PLAIN, Request};
+use crate::request::{PLAIN, Request};
 use crate::stop::Stop;
-use pagewise_model::look::{Samples, TimedFaults, Traced, UserSamples, WalkCounts};
+use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::{Dose, HugeFile, Settings};
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 use pagewise_model::run::Run;
-use pagewise_model::usage::Usage;
+use pagewise_model::spec::OwnArm;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Mechanism;
 use pagewise_remedy::warmth::TextNow;
+use pagewise_tracee::run::Finished;
 use std::ffi::OsString;
 
 /// One way to run the program.
@@ -56,7 +57,7 @@ impl Arm {
     /// The program as it is.
     #[must_use]
     pub fn plain(request: &Request) -> Self {
-        Self::unchanged(PLAIN, &request.command)
+        Self::unchanged(PLAIN, &request.spec.command)
     }
 
     /// An arm of the user's own.
@@ -100,46 +101,29 @@ pub struct Timing {
     pub limits: Limits,
 }
 
-/// A timed run as the kernel accounted for it.
+/// A timed run.
 #[derive(Debug, Clone)]
 pub struct Timed {
-    /// Its usage.
-    pub usage: Usage,
-    /// Readings of the watchers by name.
-    pub watched: Vec<(String, u64)>,
-    /// Huge pages handed out at faults meanwhile.
-    pub huge_faults: u64,
-    /// Folios of 64 KiB handed out at faults meanwhile.
-    pub folio_faults: u64,
-    /// Pages of files mapped by one entry for a huge page meanwhile.
-    pub huge_file_maps: u64,
+    /// The run, as the kernel accounted for it.
+    pub done: Finished,
     /// Of each file that this or another arm brings into huge folios, the slots in them right after the
     /// run, beyond what a plain start leaves.
     pub huge_slots: Vec<(String, u64)>,
-    /// The files that the arm makes the program open (our tools, a preloaded library) were opened meanwhile.
-    pub files_opened: bool,
-    /// CPUs that it was allowed at its end.
-    pub cpus_at_end: Vec<u32>,
-    /// CPU time of the supervising process.
-    pub supervisor_ns: Nanos,
-    /// Processes it left behind, which were killed.
-    pub leftovers: u32,
     /// Memory was conditioned before it.
     pub conditioned: bool,
-    /// Kernel samples, if asked for.
-    pub samples: Fact<Samples>,
-    /// Samples in user mode, if asked for.
-    pub user: Fact<UserSamples>,
-    /// Page-walk counts, if asked for.
-    pub walks: Fact<WalkCounts>,
 }
 
 impl Timed {
     /// Huge pages that the kernel handed out meanwhile, transparent ones and those of the pool.
     #[must_use]
     pub fn huge_pages(&self) -> u64 {
-        let of_pool = self.watched.iter().filter(|(watch, _)| watch == pagewise_remedy::POOL);
-        self.huge_faults + of_pool.map(|(_, pages)| pages).sum::<u64>()
+        self.done.huge_faults + self.watched(pagewise_remedy::POOL)
+    }
+
+    /// How often the mechanism of this watcher took effect.
+    pub(crate) fn watched(&self, name: &str) -> u64 {
+        let own = self.done.watches.iter().filter(|report| report.watch == name);
+        own.map(|report| report.counter).sum()
     }
 }
 

@@ -18,7 +18,7 @@ use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_remedy::Evidence;
 use pagewise_tune::choose;
 use pagewise_tune::world::{Arm, Surroundings as _, Timing, World};
-use support::{Fake, request};
+use support::{Fake, request, spec};
 
 /// The candidates for the program of numbers, changed by `change`.
 fn candidates(change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
@@ -45,8 +45,9 @@ fn judged(
     has_log: bool,
     change: impl Fn(&mut Traced, &mut Look),
 ) -> Vec<Candidate> {
-    let plain = Arm::plain(&request());
-    let runs = (0..2).map(|_| world.timed(&plain, &Timing::default()).unwrap().usage).collect();
+    let plain = Arm::plain(&request(spec()));
+    let runs =
+        (0..2).map(|_| world.timed(&plain, &Timing::default()).unwrap().done.usage).collect();
     assert_eq!(world.timed_runs("plain"), 2);
     let (Fact::Known(mut traced), _) = world.traced().unwrap() else { panic!("no look") };
     let missing = || "not here".to_owned();

@@ -7,14 +7,13 @@ use pagewise_model::memory_account::{
     Beside, HalfUsed, Malloc, MemoryAccount, Moment, ProcessAccount,
 };
 use pagewise_model::run::Outcome;
+use pagewise_model::spec::{Input, OwnArm, Spec, StdoutTo};
 use pagewise_model::trial::{Block, Quantity, Word};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_tracee::launch::Input;
-use pagewise_tune::request::OwnArm;
 use pagewise_tune::session::Session;
 use pagewise_tune::{Request, Stop};
-use support::{Fake, request};
+use support::{Fake, request, spec};
 
 fn run(request: &Request, world: &mut Fake) -> (pagewise_model::run::Run, Option<Stop>) {
     Session::new(request).run(world)
@@ -23,18 +22,18 @@ fn run(request: &Request, world: &mut Fake) -> (pagewise_model::run::Run, Option
 #[test]
 fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
-    let request = Request { input: Input::File("data set".into()), ..request() };
+    let request = request(Spec { input: Input::File("data set".into()), ..spec() });
     let (run, stop) = run(&request, &mut world);
     assert!(stop.is_none(), "{stop:?}");
     let Some(Outcome::Proven { keep }) = &run.outcome else { panic!("{:?}", run.outcome) };
     assert_eq!(keep[0], "heap-huge=glibc");
+    assert_eq!(run.stdout(), Some(StdoutTo::Null));
     let receipt = run.receipt.expect("a receipt");
     assert_eq!(
         receipt.command,
         "pagewise run --with heap-huge=glibc -- prog 'an arg' < 'data set'"
     );
     assert_eq!(run.input.as_deref(), Some("data set"));
-    assert_eq!(run.stdout, Some(pagewise_tune::StdoutTo::Null));
     assert_eq!(world.recorded, 1, "its faults cost enough to be timed");
     assert_eq!(run.look.unwrap().faults.reason(), Some("no recorder here"));
     let verdict = &run.experiment.unwrap().verdicts[0];
@@ -45,7 +44,7 @@ fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
 #[test]
 fn a_gain_beyond_the_ceiling_is_told() {
     let told = |huge_factor| {
-        let (run, _) = run(&request(), &mut Fake { huge_factor, ..Fake::default() });
+        let (run, _) = run(&request(spec()), &mut Fake { huge_factor, ..Fake::default() });
         assert!(matches!(run.outcome, Some(Outcome::Proven { .. })), "{:?}", run.outcome);
         let ceiling = run.diagnosis.unwrap().ceiling_share;
         assert!(ceiling > 0.1 && ceiling < 0.9, "{ceiling}");
@@ -61,12 +60,12 @@ fn files_that_were_not_compared_are_named_beside_a_gain() {
         let (run, _) = run(request, &mut Fake { huge_factor, written, ..Fake::default() });
         run.warnings.into_iter().find(|warning| warning.contains("not compared: "))
     };
-    let said = warned(&request(), 0.6).unwrap();
+    let said = warned(&request(spec()), 0.6).unwrap();
     assert!(
         said.contains("`/r/a`, `/r/b`, `/r/c` and 1 more; ") && said.contains("--output"),
         "{said}"
     );
-    assert_eq!(warned(&request(), 1.3), None, "without a gain there is nothing to doubt");
+    assert_eq!(warned(&request(spec()), 1.3), None, "without a gain there is nothing to doubt");
 }
 
 /// An account of a program whose malloc holds `freed` beside as much that is live.
@@ -105,7 +104,7 @@ fn holding(freed: Bytes) -> MemoryAccount {
 
 #[test]
 fn what_could_not_give_back_one_percent_is_no_arm() {
-    let request = Request { quantity: Quantity::Memory, ..request() };
+    let request = request(Spec { quantity: Quantity::Memory, ..spec() });
     let trim = |memory| {
         let mut world = Fake { memory, ..Fake::default() };
         let (run, stop) = run(&request, &mut world);
@@ -126,7 +125,7 @@ fn what_could_not_give_back_one_percent_is_no_arm() {
 
 #[test]
 fn huge_pages_that_are_gone_at_the_end_count_at_the_peak() {
-    let request = Request { quantity: Quantity::Memory, advise: true, ..request() };
+    let request = request(Spec { quantity: Quantity::Memory, advise: true, ..spec() });
     let fits = |zeros: Bytes| {
         let mut account = holding(Bytes(0));
         let huge_bytes = Bytes::mib(64);
@@ -145,7 +144,7 @@ fn huge_pages_that_are_gone_at_the_end_count_at_the_peak() {
 #[test]
 fn a_heap_that_loses_is_not_kept() {
     let mut world = Fake { huge_factor: 1.1, ..Fake::default() };
-    let (run, _) = run(&request(), &mut world);
+    let (run, _) = run(&request(spec()), &mut world);
     assert_eq!(run.outcome, Some(Outcome::NothingKept));
     assert!(run.receipt.is_none() && world.captured == 0, "no output had to be compared");
 }
@@ -153,14 +152,14 @@ fn a_heap_that_loses_is_not_kept() {
 #[test]
 fn a_gain_whose_mechanism_did_not_move_is_not_kept() {
     let mut world = Fake { huge_factor: 0.6, huge_faults: 0, ..Fake::default() };
-    let (run, _) = run(&request(), &mut world);
+    let (run, _) = run(&request(spec()), &mut world);
     assert!(!matches!(run.outcome, Some(Outcome::Proven { .. })), "{:?}", run.outcome);
 }
 
 #[test]
 fn a_gain_that_changes_the_output_is_rejected() {
     let mut world = Fake { huge_factor: 0.6, huge_output: "other\n", ..Fake::default() };
-    let (run, _) = run(&request(), &mut world);
+    let (run, _) = run(&request(spec()), &mut world);
     let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
     assert!(verdict.word == Word::Reject && verdict.why.contains("output"), "{verdict:?}");
     assert!(run.output_checks.iter().any(|c| !c.equal && c.arm == "heap-huge=glibc"));
@@ -172,12 +171,12 @@ fn a_program_that_is_not_safe_to_rerun_runs_once() {
     let effect =
         SideEffect { action: "opened for writing".into(), subject: "/data/ledger".into(), pid: 1 };
     let mut world = Fake { effects: vec![effect], ..Fake::default() };
-    let (_, stop) = run(&request(), &mut world);
+    let (_, stop) = run(&request(spec()), &mut world);
     let stop = stop.expect("a stop");
     assert!(matches!(stop, Stop::NotSafe(_)));
     assert!(stop.to_string().contains("/data/ledger") && stop.help().is_some());
     assert_eq!(world.all_runs(), 1);
-    let allowed = Request { rerun_safe: true, ..request() };
+    let allowed = request(Spec { rerun_safe: true, ..spec() });
     let (run, stop) = run_again(&allowed, world);
     assert!(stop.is_none() && run.outcome.is_some());
 }
@@ -189,7 +188,7 @@ fn run_again(request: &Request, mut world: Fake) -> (pagewise_model::run::Run, O
 #[test]
 fn a_program_without_page_costs_is_left_alone() {
     let mut world = Fake { faults: 40, anon: Bytes::kib(64), ..Fake::default() };
-    let (run, stop) = run(&request(), &mut world);
+    let (run, stop) = run(&request(spec()), &mut world);
     assert!(stop.is_none());
     assert!(matches!(run.outcome, Some(Outcome::NothingToGain { .. })), "{:?}", run.outcome);
     assert_eq!((world.captured, world.recorded), (0, 0), "nothing was tried");
@@ -199,7 +198,7 @@ fn a_program_without_page_costs_is_left_alone() {
 fn what_could_not_be_seen_is_raced() {
     let anon = Bytes::mib(64);
     let mut world = Fake { faults: 40, anon, priced_chase: false, ..Fake::default() };
-    let (run, stop) = run(&request(), &mut world);
+    let (run, stop) = run(&request(spec()), &mut world);
     assert!(stop.is_none());
     assert!(run.experiment.is_some(), "{:?}", run.outcome);
 }
@@ -207,7 +206,7 @@ fn what_could_not_be_seen_is_raced() {
 #[test]
 fn advice_tries_nothing() {
     let mut world = Fake::default();
-    let (run, _) = run(&Request { advise: true, ..request() }, &mut world);
+    let (run, _) = run(&request(Spec { advise: true, ..spec() }), &mut world);
     assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
     assert!(run.candidates.iter().any(|c| c.remedy == "heap-huge" && c.fits()));
     assert_eq!(world.captured, 0);
@@ -216,11 +215,11 @@ fn advice_tries_nothing() {
 #[test]
 fn a_program_that_fails_is_named_with_what_it_said() {
     let mut world = Fake { ended: Ended::Exited(3), ..Fake::default() };
-    let (_, stop) = run(&request(), &mut world);
+    let (_, stop) = run(&request(spec()), &mut world);
     let text = stop.expect("a stop").to_string();
     assert!(text.contains("exit status 3") && text.contains("no such table"), "{text}");
     let mut world = Fake { ended: Ended::Exited(3), ..Fake::default() };
-    let (run, stop) = run(&Request { ignore_failure: true, ..request() }, &mut world);
+    let (run, stop) = run(&request(Spec { ignore_failure: true, ..spec() }), &mut world);
     assert!(stop.is_none() && run.outcome.is_some());
 }
 
@@ -229,7 +228,7 @@ fn no_budget_is_too_small_for_an_answer() {
     for seconds in [1, 2, 3, 5, 60] {
         let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
         let budget = Nanos::secs(seconds);
-        let (run, stop) = run(&Request { budget: Some(budget), ..request() }, &mut world);
+        let (run, stop) = run(&request(Spec { budget_ns: Some(budget), ..spec() }), &mut world);
         assert!(stop.is_none() && run.outcome.is_some(), "{seconds}: {stop:?}");
         assert!(run.diagnosis.is_some(), "{seconds}");
         let longest = Nanos::millis(600);
@@ -244,7 +243,7 @@ fn no_budget_is_too_small_for_an_answer() {
 #[test]
 fn an_interruption_keeps_what_is_known_and_proves_nothing() {
     let mut world = Fake { huge_factor: 0.6, interrupt_after: 6, ..Fake::default() };
-    let (run, _) = run(&request(), &mut world);
+    let (run, _) = run(&request(spec()), &mut world);
     assert_eq!(run.outcome, Some(Outcome::Interrupted));
     assert!(run.diagnosis.is_some() && run.receipt.is_none());
     let experiment = run.experiment.expect("what was measured");
@@ -255,7 +254,7 @@ fn an_interruption_keeps_what_is_known_and_proves_nothing() {
 fn the_same_seed_gives_the_same_order() {
     let order = |seed| {
         let mut world = Fake::default();
-        let (run, _) = run(&Request { seed, ..request() }, &mut world);
+        let (run, _) = run(&request(Spec { seed, ..spec() }), &mut world);
         let blocks = run.experiment.expect("an experiment").blocks;
         blocks.iter().flat_map(|b| b.points.iter().map(|p| p.arm.clone())).collect::<Vec<_>>()
     };
@@ -270,7 +269,7 @@ fn own(name: &str, program: &str) -> OwnArm {
 #[test]
 fn our_own_failures_prove_nothing() {
     let mut world = Fake { huge_factor: 0.6, breaks_after: 6, ..Fake::default() };
-    let request = Request { own_arms: vec![own("mine", "prog2")], ..request() };
+    let request = request(Spec { own_arms: vec![own("mine", "prog2")], ..spec() });
     let (run, stop) = run(&request, &mut world);
     assert!(stop.is_none(), "{stop:?}");
     let Some(Outcome::CannotTell { why }) = &run.outcome else { panic!("{:?}", run.outcome) };
@@ -282,7 +281,7 @@ fn our_own_failures_prove_nothing() {
 #[test]
 fn an_arm_that_cannot_run_is_told_and_the_others_go_on() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
-    let request = Request { own_arms: vec![own("mine", "./nosuch")], ..request() };
+    let request = request(Spec { own_arms: vec![own("mine", "./nosuch")], ..spec() });
     let (run, stop) = run(&request, &mut world);
     assert!(stop.is_none() && matches!(run.outcome, Some(Outcome::Proven { .. })), "{stop:?}");
     let verdicts = run.experiment.unwrap().verdicts;
@@ -294,7 +293,7 @@ fn an_arm_that_cannot_run_is_told_and_the_others_go_on() {
 #[test]
 fn an_arm_that_hangs_is_stopped_and_rejected() {
     let mut world = Fake { hangs: Some("heap-huge=glibc"), ..Fake::default() };
-    let (run, stop) = run(&request(), &mut world);
+    let (run, stop) = run(&request(spec()), &mut world);
     assert!(stop.is_none(), "{stop:?}");
     let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
     assert!(
@@ -306,7 +305,7 @@ fn an_arm_that_hangs_is_stopped_and_rejected() {
 #[test]
 fn an_arm_may_take_a_quarter_more_than_the_program() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
-    let (_, stop) = run(&Request { own_arms: vec![own("mine", "p2")], ..request() }, &mut world);
+    let (_, stop) = run(&request(Spec { own_arms: vec![own("mine", "p2")], ..spec() }), &mut world);
     assert!(stop.is_none(), "{stop:?}");
     let peak = 100_000.0 * 4096.0;
     let limit = Bytes((peak * 1.25) as u64 + Bytes::mib(256).0);
@@ -318,7 +317,7 @@ fn an_arm_may_take_a_quarter_more_than_the_program() {
 #[test]
 fn a_named_file_that_no_run_writes_is_an_error() {
     let mut world = Fake { file_missing: Some("is not there"), ..Fake::default() };
-    let (run, stop) = run(&Request { outputs: vec!["x".into()], ..request() }, &mut world);
+    let (run, stop) = run(&request(Spec { outputs: vec!["x".into()], ..spec() }), &mut world);
     let stop = stop.expect("a stop");
     assert!(matches!(stop, Stop::Output(_)) && stop.help().is_some());
     assert!(stop.to_string().ends_with("file `x` is not there"), "{stop}");
@@ -329,7 +328,7 @@ fn a_named_file_that_no_run_writes_is_an_error() {
 fn a_kept_output_that_changes_the_ending_tells_nothing() {
     let ended = Some(Ended::Exited(1));
     let mut world = Fake { captured_ended: ended, huge_factor: 0.6, ..Fake::default() };
-    let (run, stop) = run(&request(), &mut world);
+    let (run, stop) = run(&request(spec()), &mut world);
     assert!(stop.is_none());
     let Some(Outcome::CannotTell { why }) = &run.outcome else { panic!("{:?}", run.outcome) };
     assert!(why.contains("could not be kept") && why.contains("exit status 1"), "{why}");
@@ -339,7 +338,7 @@ fn a_kept_output_that_changes_the_ending_tells_nothing() {
 #[test]
 fn another_amount_of_work_is_no_gain() {
     let mut world = Fake { huge_factor: 0.6, huge_reads: Bytes::mib(40), ..Fake::default() };
-    let (run, _) = run(&request(), &mut world);
+    let (run, _) = run(&request(spec()), &mut world);
     let verdict = &run.experiment.as_ref().unwrap().verdicts[0];
     assert!(verdict.word == Word::Reject && verdict.why.contains("unequal work"), "{verdict:?}");
 }
@@ -347,21 +346,21 @@ fn another_amount_of_work_is_no_gain() {
 #[test]
 fn what_a_run_leaves_behind_is_told() {
     let mut world = Fake { leftovers: 2, ..Fake::default() };
-    let (run, _) = run(&Request { advise: true, ..request() }, &mut world);
+    let (run, _) = run(&request(Spec { advise: true, ..spec() }), &mut world);
     assert!(run.warnings.iter().any(|w| w.contains("2 process(es)")), "{:?}", run.warnings);
 }
 
 #[test]
 fn own_arms_alone_are_tried_where_page_costs_are_small() {
     let mut world = Fake { faults: 40, anon: Bytes::kib(64), ..Fake::default() };
-    let (run, _) = run(&Request { own_arms: vec![own("mine", "p2")], ..request() }, &mut world);
+    let (run, _) = run(&request(Spec { own_arms: vec![own("mine", "p2")], ..spec() }), &mut world);
     let arms: Vec<String> = run.experiment.unwrap().design.arms;
     assert_eq!(arms, ["mine"]);
 }
 
 #[test]
 fn names_of_own_arms_are_told_apart() {
-    let unfit = |arms: Vec<OwnArm>| Request { own_arms: arms, ..request() }.unfit_arm();
+    let unfit = |arms: Vec<OwnArm>| request(Spec { own_arms: arms, ..spec() }).unfit_arm();
     assert_eq!(unfit(vec![own("a", "x"), own("b", "x")]), None);
     assert!(unfit(vec![own("a", "x"), own("a", "y")]).unwrap().contains("two arms"));
     for name in ["plain", "heap-huge", "a+b", " ", ""] {
@@ -373,7 +372,8 @@ fn names_of_own_arms_are_told_apart() {
 #[test]
 fn the_receipt_of_an_own_arm_is_its_command() {
     let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
-    let (run, _) = run(&Request { own_arms: vec![own("mine", "fast")], ..request() }, &mut world);
+    let (run, _) =
+        run(&request(Spec { own_arms: vec![own("mine", "fast")], ..spec() }), &mut world);
     let keep = vec!["mine".to_owned()];
     assert_eq!(run.outcome, Some(Outcome::Proven { keep }), "it ends with the best");
     assert_eq!(run.receipt.unwrap().command, "fast 'an arg'");
@@ -383,13 +383,14 @@ fn the_receipt_of_an_own_arm_is_its_command() {
 
 #[test]
 fn a_session_goes_on_where_it_stopped() {
-    let request = Request { budget: Some(Nanos::secs(7)), ..request() };
+    let request = request(Spec { budget_ns: Some(Nanos::secs(7)), ..spec() });
     let mut world = Fake { huge_factor: 0.98, ..Fake::default() };
     let (first, _) = run(&request, &mut world);
     let blocks = first.experiment.as_ref().unwrap().blocks.clone();
     assert!(!blocks.is_empty() && !matches!(first.outcome, Some(Outcome::Proven { .. })));
 
-    let more = Request { budget: Some(Nanos::secs(120)), id: "second".into(), ..request };
+    let mut more = request.clone();
+    (more.spec.budget_ns, more.id) = (Some(Nanos::secs(120)), "second".into());
     let looks = |world: &Fake, blocks: &[Block]| {
         let points: u32 = blocks.iter().map(|b| b.points.len() as u32).sum();
         world.all_runs() - world.captured - points

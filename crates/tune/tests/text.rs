@@ -9,12 +9,12 @@ use pagewise_model::text_trial::{FileInArms, OFF, ON};
 use pagewise_model::trial::Word;
 use pagewise_tune::Stop;
 use pagewise_tune::text::Subject;
-use support::{Fake, request};
+use support::{Fake, request, spec};
 
 fn tried(world: &mut Fake, pairs: u32, path: Option<&str>) -> (Run, Option<Stop>) {
     let file = |path: &str| HugeFile { path: path.to_owned(), kind: FileKind::Code };
     let files = path.map(file).into_iter().collect();
-    Subject { request: &request(), pairs, files }.run(world)
+    Subject { request: &request(spec()), pairs, files }.run(world)
 }
 
 #[test]

@@ -10,12 +10,13 @@ use crate::terminal;
 use pagewise_judge::check::loss;
 use pagewise_model::check::Kept;
 use pagewise_model::run::{Outcome, Run};
+use pagewise_model::spec::OwnArm;
 use pagewise_model::trial::{Verdict, Word};
 use pagewise_tracee::launch::Launch;
 use pagewise_tune::ab::Comparison;
 use pagewise_tune::live::Live;
 use pagewise_tune::race::Goal;
-use pagewise_tune::request::{OwnArm, unfit_name};
+use pagewise_tune::request::unfit_name;
 use pagewise_tune::{Request, Stop};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -34,14 +35,15 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     };
     name(&mut commands, &args.names)?;
     let first = commands.remove(0);
-    let request = experiment::request(&args.experiment, first.command, false)?;
+    let mut request = experiment::request(&args.experiment, first.command, false)?;
     for other in &commands {
         Launch::experiment(other.command.clone()).check()?;
     }
+    request.spec.own_arms = commands;
     let limit = args.fail_if_slower_than.map(|limit| limit.0);
     let goal = limit.map_or(Goal::Difference, Goal::LossAtMost);
     let lock = experiment::lock(args.experiment.wait)?;
-    let (run, end) = race(&request, &first.name, commands, goal, args.experiment.quiet)?;
+    let (run, end) = race(&request, &first.name, goal, args.experiment.quiet)?;
     drop(lock);
     let interrupted = matches!(run.outcome, Some(Outcome::Interrupted));
     let judged = run
@@ -57,12 +59,11 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     Ok(own.map_or(code, ExitCode::from))
 }
 
-/// Races `others` against the command of `request`, while the caller holds the lock; what is known, and why it
+/// Races the arms of `request` against its command, while the caller holds the lock; what is known, and why it
 /// ended early.
 pub(super) fn race(
     request: &Request,
     first_name: &str,
-    others: Vec<OwnArm>,
     goal: Goal,
     quiet: bool,
 ) -> Result<(Run, Option<Stop>), Failure> {
@@ -70,7 +71,7 @@ pub(super) fn race(
     let mut display = Display::new(quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);
     let exe = helper::own_exe()?;
-    let comparison = Comparison { request, first_name: first_name.to_owned(), others, goal };
+    let comparison = Comparison { request, first_name: first_name.to_owned(), goal };
     let recording = helper::timing(&exe);
     let words = helper::words(Part::Supervise);
     let world = Live::start(request, &exe, &words, recording, stop, &mut listener);

@@ -13,12 +13,12 @@ use pagewise_model::Nanos;
 use pagewise_model::check::{Check, CheckItem, Kept};
 use pagewise_model::fault::{FaultReport, Stacks, Wanted};
 use pagewise_model::run::Outcome;
+use pagewise_model::spec::OwnArm;
 use pagewise_model::usage::Ended;
 use pagewise_tracee::launch::{Input, Launch, Sink};
 use pagewise_tracee::passthrough;
 use pagewise_tune::Stop;
 use pagewise_tune::race::Goal;
-use pagewise_tune::request::OwnArm;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -168,12 +168,13 @@ fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<Ch
     };
     let mut request = experiment::request_of(&options, baseline.command.clone(), Input::Null)?;
     if let Some(file) = &named.input {
-        request.input = Input::File(file.clone());
+        request.spec.input = Input::File(file.clone());
     }
-    let others = vec![OwnArm { name: named.name.clone(), command: named.command.clone() }];
+    request.spec.own_arms =
+        vec![OwnArm { name: named.name.clone(), command: named.command.clone() }];
     let goal = Goal::LossAtMost(baseline.limit);
     let _lock = experiment::lock(None)?;
-    let (mut run, end) = ab::race(&request, "baseline", others, goal, args.quiet)?;
+    let (mut run, end) = ab::race(&request, "baseline", goal, args.quiet)?;
     if let Some(stop @ Stop::Interrupted) = &end {
         return Err(experiment::failure(stop));
     }

@@ -9,10 +9,10 @@ use pagewise_kernel::clock;
 use pagewise_kernel::lock::{ExperimentLock, LockError, SettingsLock};
 use pagewise_model::Nanos;
 use pagewise_model::run::{Outcome, Run};
-use pagewise_model::trial::Quantity;
+use pagewise_model::spec::{Spec, StdoutTo};
 use pagewise_remedy::receipt::Here;
 use pagewise_tracee::launch::{Input, Launch, Standard};
-use pagewise_tune::{INPUT_HELP, Request, StdoutTo, Stop};
+use pagewise_tune::{INPUT_HELP, Request, Stop};
 use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -89,8 +89,9 @@ pub(super) fn request_of_running(
     input: Input,
 ) -> Result<Request, Failure> {
     args.files.check()?;
-    let (started, id) = identity(&command);
-    Ok(Request {
+    let here = Here::now(&command);
+    let seed = args.seed.unwrap_or_else(|| clock::unix_now().0);
+    let spec = Spec {
         input,
         stdout: match args.stdout {
             StdoutKind::Null => StdoutTo::Null,
@@ -102,19 +103,16 @@ pub(super) fn request_of_running(
         prepare: args.prepare.clone(),
         cleanup: args.cleanup.clone(),
         ignore_failure: args.ignore_failure,
-        advise: false,
-        only: None,
-        own_arms: Vec::new(),
-        quantity: Quantity::Time,
-        guards: Vec::new(),
-        system: None,
-        budget: args.budget,
-        seed: args.seed.unwrap_or(started),
-        quote: pagewise_report::quote_bytes,
-        here: Here::now(&command),
-        id,
-        command,
-    })
+        budget_ns: args.budget,
+        ..Spec::new(command, here.directory.clone(), seed)
+    };
+    Ok(request_for(spec, here))
+}
+
+/// The same for a specification that is whole.
+pub(super) fn request_for(spec: Spec, here: Here) -> Request {
+    let (_, id) = identity(&spec.command);
+    Request { spec, system: None, quote: pagewise_report::quote_bytes, here, id }
 }
 
 /// Standard input of a program that is run many times. What can be read only once is refused, or, where the

@@ -9,11 +9,14 @@ use pagewise_kernel::machine::machine;
 use pagewise_model::fleet::{FleetWord, HostArm};
 use pagewise_model::name::is_subdomain;
 use pagewise_model::plan::{self, Dose};
-use pagewise_model::run::{Outcome, Run, StdoutTo};
+use pagewise_model::run::{Outcome, Run};
+use pagewise_model::spec::StdoutTo;
 use pagewise_model::trial::Quantity;
 use pagewise_remedy::derived;
-use pagewise_report::{FleetTask, quote};
+use pagewise_report::{FleetTask, quote, quote_bytes};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -74,11 +77,19 @@ fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
     Ok(FleetTask {
         program: program.chars().filter(|c| is_plain(*c)).collect(),
         front: front(run, doses, args),
-        back: format!("-- {}", pagewise_report::command_line(&run.command)),
+        back: format!("-- {}", command_line(run)),
         hosts: args.hosts,
         results: args.results.clone(),
         directory: directory(run).map_err(refused)?,
     })
+}
+
+fn command_line(run: &Run) -> String {
+    let quoted = |word: &OsString| quote_bytes(word.as_bytes());
+    match &run.spec {
+        Some(spec) => spec.command.iter().map(quoted).collect::<Vec<_>>().join(" "),
+        None => pagewise_report::command_line(&run.command),
+    }
 }
 
 /// The command line before `--seed`, with the options of the saved session.
@@ -86,37 +97,35 @@ fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
     let list = quote(&plan::list(doses));
     let mut words =
         vec![format!("pagewise tune --only {list} --rerun-safe --wait {WAIT} --json --quiet")];
-    let mut option = |name: &str, value: Option<&str>| {
-        words.extend(value.map(|value| match value.strip_prefix('-') {
+    let mut option = |name: &str, value: Option<&OsStr>| {
+        words.extend(value.map(OsStr::as_bytes).map(|value| match value.first() {
             // It would be an option of its own.
-            Some(_) => quote(&format!("{name}={value}")),
-            None => format!("{name} {}", quote(value)),
+            Some(b'-') => quote_bytes(&[name.as_bytes(), b"=", value].concat()),
+            _ => format!("{name} {}", quote_bytes(value)),
         }));
     };
     let budget = args.budget.map(|budget| format!("{}s", budget.0.div_ceil(1_000_000_000)));
-    option("--budget", budget.as_deref());
-    let design = run.experiment.as_ref().map(|experiment| &experiment.design);
-    let goal = design.map(|design| design.quantity).filter(|one| *one != Quantity::Time);
-    option("--goal", goal.map(Quantity::name));
-    for guard in design.iter().flat_map(|design| &design.guards) {
-        option("--guard", Some(&guards::spell(*guard)));
-    }
-    option("--input", run.input.as_deref());
-    let stdout = match run.stdout {
-        Some(StdoutTo::Pipe) => Some("pipe"),
-        Some(StdoutTo::File) => Some("file"),
-        Some(StdoutTo::Null) | None => None,
-    };
-    option("--stdout", stdout);
-    if let Some(conditions) = &run.conditions {
-        option("--prepare", conditions.prepare.as_deref());
-        option("--cleanup", conditions.cleanup.as_deref());
-        for file in &conditions.outputs {
-            option("--output", Some(file));
+    option("--budget", budget.as_deref().map(OsStr::new));
+    if let Some(spec) = &run.spec {
+        let goal = (spec.quantity != Quantity::Time).then(|| spec.quantity.name());
+        option("--goal", goal.map(OsStr::new));
+        for guard in &spec.guards {
+            option("--guard", Some(guards::spell(*guard).as_ref()));
         }
+        option("--input", spec.input.path().map(Path::as_os_str));
+        let stdout = match spec.stdout {
+            StdoutTo::Pipe => Some("pipe"),
+            StdoutTo::File => Some("file"),
+            StdoutTo::Null => None,
+        };
+        option("--stdout", stdout.map(OsStr::new));
+        option("--prepare", spec.prepare.as_deref().map(OsStr::new));
+        option("--cleanup", spec.cleanup.as_deref().map(OsStr::new));
+        for file in &spec.outputs {
+            option("--output", Some(file.as_os_str()));
+        }
+        words.extend(spec.ignore_failure.then(|| "--ignore-failure".to_owned()));
     }
-    let fails = run.conditions.as_ref().is_some_and(|conditions| conditions.ignore_failure);
-    words.extend(fails.then(|| "--ignore-failure".to_owned()));
     words.extend(changes_machine(run, doses).then(|| "--system".to_owned()));
     words.join(" ")
 }
@@ -132,18 +141,22 @@ fn changes_machine(run: &Run, doses: &[Dose]) -> bool {
 
 /// Where the runs were made, if their command line names files relative to that.
 fn directory(run: &Run) -> Result<Option<String>, &'static str> {
-    let Some(conditions) = &run.conditions else { return Ok(None) };
-    let place = Path::new(&conditions.directory);
-    let is_file = |word: &String| {
-        let there = place.join(word);
-        !word.starts_with('/') && conditions.files.iter().any(|file| Path::new(&file.path) == there)
+    let Some(spec) = run.spec.as_ref().filter(|spec| !spec.directory.as_os_str().is_empty()) else {
+        return Ok(None);
     };
-    let is_relative = |path: &String| !path.starts_with('/');
-    let has_file = run.command.iter().any(is_file);
-    let named = run.input.iter().chain(&conditions.outputs).any(is_relative);
-    match has_file || named {
-        true if !place.is_absolute() => Err("its directory is no absolute path"),
-        true => Ok(Some(conditions.directory.clone())),
+    let is_file = |word: &OsString| {
+        let there = spec.directory.join(word);
+        Path::new(word).is_relative() && run.files.iter().any(|file| Path::new(&file.path) == there)
+    };
+    let has_file = spec.command.iter().any(is_file);
+    let mut named = spec.input.path().into_iter().chain(spec.outputs.iter().map(PathBuf::as_path));
+    match has_file || named.any(Path::is_relative) {
+        true if !spec.directory.is_absolute() => Err("its directory is no absolute path"),
+        true => spec
+            .directory
+            .to_str()
+            .map(|path| Some(path.to_owned()))
+            .ok_or("its directory is not UTF-8"),
         false => Ok(None),
     }
 }

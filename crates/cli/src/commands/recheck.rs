@@ -10,6 +10,7 @@ use pagewise_kernel::clock;
 use pagewise_kernel::machine::machine;
 use pagewise_model::recheck::{Recheck, Standing};
 use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::spec::Spec;
 use pagewise_remedy::apply::record;
 use pagewise_remedy::derived;
 use pagewise_remedy::receipt::Here;
@@ -128,29 +129,29 @@ fn session(saved: &Run, args: &args::Recheck, one: &mut Recheck) -> Result<Run, 
     if saved.service.is_some() {
         return Err(refused("a session of a service is not repeated: run tune --serve again"));
     }
-    let conditions = saved.conditions.clone();
-    let conditions = conditions.ok_or_else(|| refused("its command cannot be repeated exactly"))?;
+    let spec = saved.spec.clone().filter(Spec::is_repeatable);
+    let spec = spec.ok_or_else(|| refused("its command cannot be repeated exactly"))?;
     let options = ExperimentArgs {
         budget: args.budget,
         rerun_safe: true,
         quiet: args.quiet,
         ..ExperimentArgs::default()
     };
-    let mut request = tune::saved_request(saved, &conditions, &options)?;
+    let mut request = tune::repeated(spec, &options)?;
     let wrappers = record::wrappers().map_err(apply::failure)?;
-    request.command = beyond(request.command, &wrappers)?;
-    request.here = Here::now(&request.command);
-    one.change = conditions::changed(saved, &conditions, &machine(), &request.here.program);
+    request.spec.command = beyond(request.spec.command, &wrappers)?;
+    request.here = Here::now(&request.spec.command);
+    one.change = conditions::changed(saved, &machine(), &request.here.program);
     match saved.doses_of(&one.arm) {
         Some(doses) => {
             let doses = derived(doses, &machine());
-            request.only = Some(doses.map_err(|error| Failure::usage(error.to_string()))?);
-            request.own_arms = Vec::new();
+            request.spec.only = Some(doses.map_err(|error| Failure::usage(error.to_string()))?);
+            request.spec.own_arms = Vec::new();
         }
         None => {
-            request.only = Some(Vec::new());
-            request.own_arms.retain(|own| own.name == one.arm);
-            for own in &mut request.own_arms {
+            request.spec.only = Some(Vec::new());
+            request.spec.own_arms.retain(|own| own.name == one.arm);
+            for own in &mut request.spec.own_arms {
                 own.command = beyond(std::mem::take(&mut own.command), &wrappers)?;
             }
         }

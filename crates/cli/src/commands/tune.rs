@@ -11,15 +11,16 @@ use crate::args::{ExperimentArgs, Part, Tune};
 use crate::failure::Failure;
 use crate::store;
 use pagewise_judge::guards;
-use pagewise_model::conditions::Conditions;
+use pagewise_kernel::clock;
 use pagewise_model::guard::Guard;
-use pagewise_model::run::{Run, RunKind, StdoutTo};
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::spec::{OwnArm, Spec};
 use pagewise_model::trial::Quantity;
 use pagewise_remedy::derived;
+use pagewise_remedy::receipt::Here;
 use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::{Input, Launch};
 use pagewise_tune::live::Live;
-use pagewise_tune::request::OwnArm;
 use pagewise_tune::session::Session;
 use pagewise_tune::{Request, Stop, conditions};
 use std::process::ExitCode;
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
     let (mut request, earlier) = match &args.earlier {
         Some(which) => {
             let (request, saved) = continued(which, &args.experiment)?;
-            if saved.service.is_some() {
+            if request.spec.service.is_some() {
                 return serve::go_on(&args.experiment, request, saved);
             }
             (request, Some(saved))
@@ -113,12 +114,12 @@ fn goal(args: &Tune, goals: &Goals) -> Result<(Quantity, Vec<Guard>), Failure> {
 /// The request that the command line describes.
 fn fresh(args: &Tune) -> Result<Request, Failure> {
     let mut request = experiment::request(&args.experiment, args.command.clone(), true)?;
-    (request.quantity, request.guards) = goal(args, &PROGRAM)?;
-    request.advise = args.advise;
-    request.own_arms = args.arms.iter().map(|arm| own_arm(arm)).collect::<Result<_, _>>()?;
+    (request.spec.quantity, request.spec.guards) = goal(args, &PROGRAM)?;
+    request.spec.advise = args.advise;
+    request.spec.own_arms = args.arms.iter().map(|arm| own_arm(arm)).collect::<Result<_, _>>()?;
     refuse_arms(&request)?;
     if let Some(list) = &args.only {
-        request.only = Some(super::run::doses(list, &request.command)?);
+        request.spec.only = Some(super::run::doses(list, &request.spec.command)?);
     }
     Ok(request)
 }
@@ -135,47 +136,38 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     if saved.kind != RunKind::Tune || is_halted || saved.look.is_none() {
         return Err(refused("it is not a `tune` session with an arm"));
     }
-    let Some(then) = saved.conditions.clone() else {
+    let Some(spec) = saved.spec.clone().filter(|_| saved.can_continue()) else {
         return Err(refused("its command or its input cannot be repeated exactly"));
     };
     if saved.environment != experiment::environment() {
         return Err(refused("variables such as GLIBC_TUNABLES have changed"));
     }
-    let request = saved_request(&saved, &then, args).map_err(|e| refused(&e.message))?;
+    let mut request = repeated(spec, args).map_err(|e| refused(&e.message))?;
     let machine = pagewise_kernel::machine::machine();
     for (_, doses) in &mut saved.doses {
         *doses = derived(doses, &machine).map_err(|error| refused(&error.to_string()))?;
     }
-    if let Some(why) = conditions::changed(&saved, &then, &machine, &request.here.program) {
+    request.spec.only = Some(saved.doses.iter().flat_map(|(_, doses)| doses.clone()).collect());
+    if let Some(why) = conditions::changed(&saved, &machine, &request.here.program) {
         return Err(refused(&why));
     }
     Ok((request, saved))
 }
 
-/// The request of a saved session, in whose directory this process works from now on.
-pub(super) fn saved_request(
-    saved: &Run,
-    then: &Conditions,
-    args: &ExperimentArgs,
-) -> Result<Request, Failure> {
-    std::env::set_current_dir(&then.directory)
-        .map_err(|e| Failure::usage(format!("its directory `{}`: {e}", then.directory)))?;
-    let words = |words: &[String]| words.iter().map(Into::into).collect();
-    let mut request = experiment::request_of(args, words(&saved.command), Input::Null)?;
-    if let Some(experiment) = &saved.experiment {
-        request.quantity = experiment.design.quantity;
-        request.guards.clone_from(&experiment.design.guards);
-    }
-    request.input = saved.input.as_ref().map_or(Input::Null, |file| Input::File(file.into()));
-    request.stdout = saved.stdout.unwrap_or(StdoutTo::Null);
-    request.outputs = then.outputs.iter().map(Into::into).collect();
-    (request.prepare, request.cleanup) = (then.prepare.clone(), then.cleanup.clone());
-    request.ignore_failure = then.ignore_failure;
-    let arms = then.own_arms.iter();
-    request.own_arms = arms
-        .map(|(name, command)| OwnArm { name: name.clone(), command: words(command) })
-        .collect();
-    Ok(request)
+/// The request of a saved session with the options of a new one, in whose directory this process works from now on.
+pub(super) fn repeated(mut spec: Spec, args: &ExperimentArgs) -> Result<Request, Failure> {
+    args.files.check()?;
+    std::env::set_current_dir(&spec.directory).map_err(|e| {
+        Failure::usage(format!("its directory `{}`: {e}", spec.directory.display()))
+    })?;
+    Launch::experiment(spec.command.clone()).check()?;
+    spec.input = spec.input.elsewhere().unwrap_or(Input::Null);
+    (spec.advise, spec.only) = (false, None);
+    spec.rerun_safe |= args.rerun_safe;
+    spec.budget_ns = args.budget;
+    spec.seed = args.seed.unwrap_or_else(|| clock::unix_now().0);
+    let here = Here::now(&spec.command);
+    Ok(experiment::request_for(spec, here))
 }
 
 /// Arms with the same name or without a program, before seconds are spent on prices.
@@ -183,7 +175,7 @@ fn refuse_arms(request: &Request) -> Result<(), Failure> {
     if let Some(why) = request.unfit_arm() {
         return Err(Failure::usage(format!("--arm: {why}")).with_help(ARM_HELP));
     }
-    for arm in &request.own_arms {
+    for arm in &request.spec.own_arms {
         Launch::experiment(arm.command.clone()).check()?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use super::with_file;
 use crate::helper::{NOBODY, PROGRAM, Place, as_nobody, first_line, install, is_root, said};
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::page_size;
-use pagewise_model::cache_list::{CacheList, CacheRestore, ListedPath, PageRanges};
+use pagewise_model::cache_list::{CacheList, CacheRestore, PageRanges};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact};
 use rustix::process::{Pid, Signal, kill_process};
@@ -173,8 +173,8 @@ fn directories_and_processes_are_saved_with_all_their_files() {
     let done = place.pagewise(&words).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     let found = list_of(&list);
-    assert_eq!(found.roots, [ListedPath::new(dir.as_os_str().as_bytes())]);
-    let names: Vec<String> = found.files.iter().map(|file| file.path.to_string()).collect();
+    assert_eq!(found.roots, [dir.clone()]);
+    let names: Vec<&Path> = found.files.iter().map(|file| file.path.as_path()).collect();
     assert_eq!(names.len(), 1, "{names:?}");
     assert_eq!(found.files[0].pages.ranges().collect::<Vec<_>>(), std::slice::from_ref(&(0..3)));
     let mut tail = Command::new("tail");
@@ -189,7 +189,7 @@ fn directories_and_processes_are_saved_with_all_their_files() {
     child.wait().unwrap();
     assert!(done.status.code().is_some_and(|code| code < 2), "{}", said(&done.stderr));
     let found = list_of(&list);
-    let has = |end: &str| found.files.iter().any(|file| file.path.to_string().ends_with(end));
+    let has = |end: &str| found.files.iter().any(|file| file.path.to_string_lossy().ends_with(end));
     assert!(has(text(&inner)) && (has("tail") || has("coreutils")), "{found:?}");
     // Now that it is gone, it is a process without files.
     let done = place.pagewise(&["cache", "save", "-p", &pid]).output().unwrap();

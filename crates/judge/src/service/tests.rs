@@ -83,15 +83,10 @@ fn values_are_means_over_the_windows_of_a_start() {
 #[test]
 fn plain_servers_of_two_sessions_are_compared_by_their_cost() {
     let service = |cost: f64, starts: usize| Service {
-        serve: String::new(),
-        pid: None,
-        load: String::new(),
-        metric: String::new(),
         mode: Mode::Duet,
         mode_why: String::new(),
         first: Some(side(99.0, 1.0, 64, 0.0)),
         pairs: vec![pair(side(cost, 1.0, 64, 0.0), side(1.0, 1.0, 64, 0.0)); starts],
-        asked: None,
     };
     let change = between(&service(10.0, 5), &service(15.0, 5)).unwrap();
     assert!((change.ratio - 1.5).abs() < 1e-9 && change.ratio_low > 1.2, "{change:?}");

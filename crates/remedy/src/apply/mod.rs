@@ -130,7 +130,10 @@ pub fn plan(
 ) -> Result<Change, ApplyError> {
     let kept = kept(run, pagewise, is_likely_enough)?;
     let (command, here) = (&kept.command[..], &kept.here);
-    let input = run.input.as_deref().map(Path::new);
+    let input = match &run.spec {
+        Some(spec) => spec.input.path(),
+        None => run.input.as_deref().map(Path::new),
+    };
     let tested = run.receipt.as_ref().map_or("", |receipt| &receipt.command);
     let system = tested.contains(" run --system ");
     let start = Start { command, input, here, system, quote };
@@ -168,10 +171,14 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
         .doses_of(arm)
         .ok_or_else(|| nothing("its best arm is a command of yours, no remedy"))?;
     let doses = derived(saved, &machine())?;
-    let command: Vec<OsString> = run.command.iter().map(OsString::from).collect();
-    let directory = match &run.conditions {
-        Some(conditions) => PathBuf::from(&conditions.directory),
-        None => std::env::current_dir().unwrap_or_default(),
+    let (command, directory) = match &run.spec {
+        Some(spec) if spec.directory.is_absolute() => {
+            (spec.command.clone(), spec.directory.clone())
+        }
+        _ => (
+            run.command.iter().map(OsString::from).collect(),
+            std::env::current_dir().unwrap_or_default(),
+        ),
     };
     let here = Here {
         environment: run.environment.iter().map(|(n, v)| (n.into(), v.into())).collect(),

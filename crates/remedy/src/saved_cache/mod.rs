@@ -15,9 +15,7 @@ use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_view::read_named;
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
-use pagewise_model::cache_list::{CacheList, ListedPath, PageRanges};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use pagewise_model::cache_list::{CacheList, PageRanges};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -33,16 +31,6 @@ pub fn load(path: &Path) -> Result<CacheList, String> {
     let text = read_named(path, LARGEST)
         .map_err(|error| format!("cannot read `{shown}`: {}", error.source))?;
     CacheList::from_json(&text, page_size::base()).map_err(|why| format!("`{shown}`: {why}"))
-}
-
-/// Where a listed file is.
-#[must_use]
-pub fn path_of(listed: &ListedPath) -> &Path {
-    Path::new(OsStr::from_bytes(listed.bytes()))
-}
-
-fn listed_as(path: &Path) -> ListedPath {
-    ListedPath::new(path.as_os_str().as_bytes())
 }
 
 fn inode(file: &CachedFile) -> Option<u64> {

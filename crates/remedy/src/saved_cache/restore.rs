@@ -12,7 +12,7 @@
 //! Not seen: whether what is cached now replaced something that is needed more; the bound on memory
 //! keeps that small.
 
-use super::{bytes, inode, path_of};
+use super::{bytes, inode};
 use crate::recache::is_pressed;
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::{clock, page_size};
@@ -84,7 +84,7 @@ pub fn restore(
 
 fn unread(listed: &ListedFile) -> RestoredFile {
     RestoredFile {
-        path: listed.path.to_string(),
+        path: listed.path.to_string_lossy().into_owned(),
         listed_bytes: bytes(&listed.pages),
         before_bytes: Fact::missing("not examined"),
         resident_bytes: Bytes(0),
@@ -107,7 +107,7 @@ fn verify(file: &mut RestoredFile, listed: &ListedFile) {
 
 /// The file, if it is the one that was saved; else how it differs.
 fn unchanged(listed: &ListedFile) -> Result<CachedFile, String> {
-    let file = CachedFile::open(path_of(&listed.path)).map_err(|e| e.source.to_string())?;
+    let file = CachedFile::open(&listed.path).map_err(|e| e.source.to_string())?;
     let changed = if file.size() != listed.size_bytes {
         Some("its length has changed")
     } else if inode(&file) != Some(listed.inode) {

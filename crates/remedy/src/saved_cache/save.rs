@@ -7,7 +7,7 @@
 //!
 //! Not seen: files that are opened and closed again. Cost: some 50 us a file, and 2 ns a page.
 
-use super::{inode, listed_as};
+use super::inode;
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::proc::fd::{self, Target};
 use pagewise_kernel::proc::{maps, tree};
@@ -70,7 +70,7 @@ impl Walk<'_> {
         match found {
             Err(error) => self.leave_out(root, &error.to_string()),
             Ok((of, path)) => {
-                self.found.list.roots.push(listed_as(&path));
+                self.found.list.roots.push(path.clone());
                 if of.is_dir() {
                     self.enter_directory(path, of.dev());
                 } else {
@@ -142,7 +142,7 @@ fn listed(path: &Path) -> Result<ListedFile, String> {
     let inode = inode(&file).ok_or("its inode is not known")?;
     let pages = file.cached_pages().map_err(why)?;
     let size_bytes = file.size();
-    Ok(ListedFile { path: listed_as(path), size_bytes, modified_unix_ns: modified, inode, pages })
+    Ok(ListedFile { path: path.to_owned(), size_bytes, modified_unix_ns: modified, inode, pages })
 }
 
 /// The files that a process, and those below it, map or have open, and what of that is left out.

@@ -4,7 +4,7 @@
 
 use pagewise_model::pieces::By;
 use std::collections::HashSet;
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::str::FromStr;
 
 /// Who lays out the program.
@@ -76,54 +76,69 @@ pub struct Placed {
 }
 
 /// What the linker reads. Each name stands once, at its first place: there a linker puts all that has it, and
-/// some warn of the others.
+/// some warn of the others. Sections are known for all of `order` or for none. Memory: the text, and 50 bytes a name.
 #[must_use]
 pub fn order_file(linker: Linker, by: By, order: &[Placed]) -> String {
-    let section = |one: &Placed| sections(by, one).into_iter().map(|(_, name)| name).collect();
+    let is_by_symbol = matches!(linker, Linker::Lld | Linker::Bolt | Linker::Msvc | Linker::Apple);
+    let mut seen = HashSet::new();
+    let once = order.iter().filter(|one| seen.insert(place(one, by, is_by_symbol)));
+    let mut text = String::new();
     match linker {
-        Linker::Lld | Linker::Bolt | Linker::Msvc => lines(order, &|one| vec![one.name.clone()]),
-        Linker::Apple => lines(order, &|one| vec![format!("_{}", one.name)]),
-        Linker::Gold => lines(order, &section),
-        Linker::Ld => outputs(by, order)
-            .into_iter()
-            .map(|(output, inside)| format!("{output} : {{\n{inside}}}\n"))
-            .collect(),
-        Linker::LdScript => outputs(by, order)
-            .into_iter()
-            .map(|(output, inside)| {
-                format!(
-                    "SECTIONS {{\n{output}.ordered : {{\n{inside}}}\n}} INSERT BEFORE {output};\n"
-                )
-            })
-            .collect(),
+        Linker::Lld | Linker::Bolt | Linker::Msvc => {
+            once.for_each(|one| line(&mut text, format_args!("{}", one.name)));
+        }
+        Linker::Apple => once.for_each(|one| line(&mut text, format_args!("_{}", one.name))),
+        Linker::Gold => once
+            .flat_map(|one| sections(by, one))
+            .for_each(|(_, name)| line(&mut text, format_args!("{name}"))),
+        Linker::Ld => outputs(by, once).into_iter().for_each(|(output, inside)| {
+            line(&mut text, format_args!("{output} : {{\n{inside}}}"))
+        }),
+        Linker::LdScript => outputs(by, once).into_iter().for_each(|(output, inside)| {
+            let all = format_args!(
+                "SECTIONS {{\n{output}.ordered : {{\n{inside}}}\n}} INSERT BEFORE {output};"
+            );
+            line(&mut text, all);
+        }),
         // A section each, which `ld -r` writes in this order. Parts of .eh_frame in several sections are more
         // than mold reads.
         Linker::MoldObjects => {
-            let own = |name: &String| format!("{name} 0 : {{ *({name}) }}");
-            let inside = lines(order, &|one| section(one).iter().map(own).collect());
-            format!("SECTIONS {{\n{inside}.eh_frame 0 : {{ *(.eh_frame) }}\n}}\n")
+            line(&mut text, format_args!("SECTIONS {{"));
+            once.flat_map(|one| sections(by, one))
+                .for_each(|(_, name)| line(&mut text, format_args!("{name} 0 : {{ *({name}) }}")));
+            line(&mut text, format_args!(".eh_frame 0 : {{ *(.eh_frame) }}\n}}"));
         }
+    }
+    text
+}
+
+fn line(text: &mut String, line: fmt::Arguments<'_>) {
+    let _infallible = writeln!(text, "{line}");
+}
+
+/// Equal for two that a linker puts at the same place: its symbol, or its section and whether that is the cold one.
+fn place(one: &Placed, by: By, is_by_symbol: bool) -> (bool, &str) {
+    let Placed { name, section } = one;
+    match section {
+        _ if is_by_symbol => (false, name),
+        Some(section) => (false, section),
+        None if by == By::Function => {
+            name.split_once(".cold").map_or((false, name), |(hot, _)| (true, hot))
+        }
+        None => (false, name),
     }
 }
 
-fn lines(order: &[Placed], of: &dyn Fn(&Placed) -> Vec<String>) -> String {
-    let mut seen = HashSet::new();
-    let once = order.iter().flat_map(of).filter(|line| seen.insert(line.clone()));
-    once.fold(String::new(), |text, line| text + &line + "\n")
-}
-
 /// Output sections with what goes there, as in a linker script.
-fn outputs(by: By, order: &[Placed]) -> Vec<(&'static str, String)> {
+fn outputs<'a>(by: By, order: impl Iterator<Item = &'a Placed>) -> Vec<(&'static str, String)> {
     let mut outputs: Vec<(&'static str, String)> = Vec::new();
-    let mut seen = HashSet::new();
-    let all = order.iter().flat_map(|one| patterns(by, one));
-    for (output, pattern) in all.filter(|one| seen.insert(one.clone())) {
+    for (output, pattern) in order.flat_map(|one| patterns(by, one)) {
         let known = outputs.iter().position(|(name, _)| *name == output);
         let at = known.unwrap_or_else(|| {
             outputs.push((output, String::new()));
             outputs.len() - 1
         });
-        let _infallible = writeln!(outputs[at].1, "  {pattern}");
+        line(&mut outputs[at].1, format_args!("  {pattern}"));
     }
     outputs
 }
@@ -199,20 +214,24 @@ mod tests {
 
     #[test]
     fn a_name_stands_once_in_every_form() {
-        let mut twice = order(&["f", "g", "f"]);
+        let twice = order(&["f", "f.cold", "g", "f", "f.cold.2"]);
         let within = |section: &str| Some(section.to_owned());
-        twice.push(Placed { name: "g".into(), section: within(".text.hot.g") });
+        let sections = [(".text.f", "f"), (".text.g", "g"), (".text.f", "h"), (".data.f", "v")];
+        let known =
+            sections.map(|(section, name)| Placed { name: name.into(), section: within(section) });
         for (by, linker) in [By::Function, By::Variable]
             .into_iter()
             .flat_map(|by| Linker::ALL.map(|linker| (by, linker)))
         {
-            let text = order_file(linker, by, &twice);
-            let is_brace = |line: &&str| line.ends_with('{') || line.starts_with('}');
-            let names: Vec<&str> = text.lines().filter(|line| !is_brace(line)).collect();
-            let distinct: HashSet<&&str> = names.iter().collect();
-            assert!(names.len() >= 2 && names.len() == distinct.len(), "{linker:?} {text}");
+            for order in [&twice[..], &known] {
+                let text = order_file(linker, by, order);
+                let is_brace = |line: &&str| line.ends_with('{') || line.starts_with('}');
+                let names: Vec<&str> = text.lines().filter(|line| !is_brace(line)).collect();
+                let distinct: HashSet<&&str> = names.iter().collect();
+                assert!(names.len() >= 2 && names.len() == distinct.len(), "{linker:?} {text}");
+            }
         }
-        assert_eq!(order_file(Linker::Lld, By::Function, &twice), "f\ng\n");
+        assert_eq!(order_file(Linker::Lld, By::Function, &twice), "f\nf.cold\ng\nf.cold.2\n");
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) mod jump;
 pub(crate) mod ladder;
 pub(crate) mod pin;
 pub(crate) mod profile;
-mod service;
+pub(crate) mod service;
 pub(crate) mod walk;
 
 pub(crate) use service::served;

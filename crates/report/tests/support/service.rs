@@ -4,6 +4,7 @@ use super::{effect, experiment, proven, verdict};
 use pagewise_model::guard::{Guard, Guarded};
 use pagewise_model::run::Run;
 use pagewise_model::service::{Holding, Latency, Load, Mode, Pair, Service, Side, Window};
+use pagewise_model::spec::{ServerSpec, ServiceSpec, Spec};
 use pagewise_model::trial::{Quantity, Word};
 use pagewise_model::{Bytes, Nanos};
 
@@ -32,6 +33,19 @@ fn served_side(cpu_ms: u64, p99_us: f64, huge_mib: u64) -> Side {
     }
 }
 
+/// A session of a service, as asked.
+pub(crate) fn asked(serve: &str, server: ServerSpec, load: &str) -> Spec {
+    let service = ServiceSpec {
+        serve: serve.into(),
+        server,
+        load: load.into(),
+        load_within_ns: Nanos::secs(60),
+        metric: "wrk".into(),
+        warm_up_ns: Nanos::secs(60),
+    };
+    Spec { service: Some(service), ..Spec::new(vec!["served".into()], "/".into(), 1) }
+}
+
 /// A service with one arm that is kept and one that broke a guard.
 pub(crate) fn served() -> Run {
     let mut run = proven();
@@ -50,11 +64,15 @@ pub(crate) fn served() -> Run {
         is_passed: is_broken,
         is_broken,
     };
+    let server = ServerSpec::Started {
+        ready: "tcp:{port}".into(),
+        ready_within_ns: Nanos::secs(60),
+        stop: None,
+        stop_within_ns: Nanos::secs(60),
+        mode: None,
+    };
+    run.spec = Some(asked("served {port}", server, "shoot {port} 100000"));
     run.service = Some(Service {
-        serve: "served {port}".into(),
-        pid: None,
-        load: "shoot {port} 100000".into(),
-        metric: "wrk".into(),
         mode: Mode::Duet,
         mode_why: "two servers can run at once".into(),
         first: Some(served_side(200, 500.0, 0)),
@@ -63,7 +81,6 @@ pub(crate) fn served() -> Run {
             pair("malloc-keep", served_side(190, 700.0, 0)),
             pair("heap-huge", served_side(176, 490.0, 280)),
         ],
-        asked: None,
     });
     let broken = "40% more p99 latency: guard p99<+20%";
     let mut all = experiment(vec![

@@ -3,36 +3,28 @@ use pagewise_model::constructed;
 use pagewise_model::run::RunKind;
 use std::fs;
 
-fn saved(directory: &Path) -> (Run, Conditions, PathBuf) {
+fn saved(directory: &Path) -> (Run, PathBuf) {
     let program = directory.canonicalize().unwrap().join("prog");
     fs::write(&program, "#!/bin/sh\n").unwrap();
     let mark = mark(&program).unwrap();
     let mut run = Run::new(RunKind::Tune, "x".into(), 1, vec!["prog".into()]);
     run.machine = Some(constructed::machine());
-    let conditions = Conditions {
-        directory: String::new(),
-        outputs: Vec::new(),
-        prepare: None,
-        cleanup: None,
-        ignore_failure: false,
-        own_arms: Vec::new(),
-        files: vec![mark],
-    };
-    (run, conditions, program)
+    run.files = vec![mark];
+    (run, program)
 }
 
 #[test]
 fn nothing_has_changed_right_after() {
     let directory = tempfile::tempdir().unwrap();
-    let (run, conditions, program) = saved(directory.path());
-    assert_eq!(changed(&run, &conditions, &constructed::machine(), &program), None);
+    let (run, program) = saved(directory.path());
+    assert_eq!(changed(&run, &constructed::machine(), &program), None);
 }
 
 #[test]
 fn another_machine_is_told() {
     let directory = tempfile::tempdir().unwrap();
-    let (run, conditions, program) = saved(directory.path());
-    let told = |now: &Machine| changed(&run, &conditions, now, &program).unwrap();
+    let (run, program) = saved(directory.path());
+    let told = |now: &Machine| changed(&run, now, &program).unwrap();
     let machine = constructed::machine();
     assert!(told(&Machine { kernel: "7.0".into(), ..machine.clone() }).contains("kernel"));
     assert!(told(&Machine { cpu_model: "other".into(), ..machine.clone() }).contains("processor"));
@@ -43,10 +35,10 @@ fn another_machine_is_told() {
 #[test]
 fn another_file_is_told() {
     let directory = tempfile::tempdir().unwrap();
-    let (run, conditions, program) = saved(directory.path());
+    let (run, program) = saved(directory.path());
     let other = directory.path().join("other");
     fs::write(&other, "").unwrap();
-    let told = |program: &Path| changed(&run, &conditions, &constructed::machine(), program);
+    let told = |program: &Path| changed(&run, &constructed::machine(), program);
     assert_eq!(told(&other).unwrap(), "`prog` is a different file now");
     assert_eq!(told(&directory.path().join("none")).unwrap(), "`prog` is a different file now");
     // Replaced by one of the same size and time.

@@ -2,10 +2,10 @@
 
 use super::*;
 use pagewise_model::plan::{PoolNeed, Settings};
+use pagewise_model::spec::Spec;
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{PageSize, constructed};
 use pagewise_remedy::receipt::Here;
-use pagewise_tracee::launch::Input;
 use pagewise_tracee::watcher::WatchReport;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -119,23 +119,15 @@ fn with<T>(
 }
 
 fn request(prepare: &str, program: &str, cleanup: &str) -> Request {
+    let command = ["sh", "-c", program].map(OsString::from).to_vec();
     Request {
-        command: ["sh", "-c", program].map(OsString::from).to_vec(),
-        input: Input::Null,
-        stdout: StdoutTo::Null,
-        outputs: Vec::new(),
-        rerun_safe: true,
-        prepare: Some(prepare.into()),
-        cleanup: Some(cleanup.into()),
-        ignore_failure: false,
-        advise: false,
-        only: None,
-        own_arms: Vec::new(),
-        quantity: pagewise_model::trial::Quantity::Time,
-        guards: Vec::new(),
+        spec: Spec {
+            rerun_safe: true,
+            prepare: Some(prepare.into()),
+            cleanup: Some(cleanup.into()),
+            ..Spec::new(command, PathBuf::new(), 1)
+        },
         system: None,
-        budget: None,
-        seed: 1,
         quote: |word| String::from_utf8_lossy(word).into_owned(),
         here: Here::default(),
         id: "test".into(),
@@ -186,10 +178,8 @@ fn files_are_read_before_cleanup_removes_them() {
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("out");
     let path = file.display();
-    let asked = Request {
-        outputs: vec![file.clone(), dir.join("misspelt")],
-        ..request("true", &format!("echo data >{path}"), &format!("rm {path}"))
-    };
+    let mut asked = request("true", &format!("echo data >{path}"), &format!("rm {path}"));
+    asked.spec.outputs = vec![file.clone(), dir.join("misspelt")];
     let arm = Arm::plain(&asked);
     let work = |live: &mut Live<'_>| live.captured(&arm, &Limits::default());
     let (captured, _) = with(&asked, "none", "none", work);

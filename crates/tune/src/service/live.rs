@@ -56,8 +56,7 @@ pub fn run(
     listener: Listener<'_>,
 ) -> (Run, Option<Stop>) {
     let since = clock::now();
-    let mut run = request.base.empty_run(RunKind::Tune, &request.base.command);
-    run.stdout = None;
+    let run = request.base.empty_run(RunKind::Tune, &request.base.spec.command);
     let subject = Subject::new(request, helpers, stop, listener);
     let switched = subject.map(|world| Switched::new(&request.base, &request.terms, world));
     session::run(run, since, switched)
@@ -66,8 +65,6 @@ pub fn run(
 /// A process that runs already, its load, and what switches it.
 pub(super) trait ProcessWorld: Surroundings {
     fn pid(&self) -> i32;
-    /// The command that started it, as far as it shows.
-    fn command(&self) -> Vec<String>;
     fn pids(&self) -> Vec<i32>;
     /// What its memory holds now.
     fn holding(&self) -> Holding;
@@ -267,16 +264,10 @@ impl<W: ProcessWorld> Kind for Switched<'_, W> {
 
     fn service(&self) -> Result<Service, Stop> {
         Ok(Service {
-            serve: self.world.command().join(" "),
-            pid: Some(self.world.pid()),
-            load: self.terms.load.clone(),
-            metric: self.terms.metric.to_string(),
             mode: Mode::Toggle,
             mode_why: "the process runs already".to_owned(),
             first: None,
             pairs: Vec::new(),
-            // What was the process is no longer there, or no longer the same.
-            asked: None,
         })
     }
 
@@ -285,7 +276,7 @@ impl<W: ProcessWorld> Kind for Switched<'_, W> {
     }
 
     fn candidates(&mut self, evidence: &Evidence<'_>, side: &Side) -> Vec<Candidate> {
-        let program = Program::from_command(&self.base.command);
+        let program = Program::from_command(&self.base.spec.command);
         let (root, pids) = (self.world.pid(), self.world.pids());
         let cpus_used = cpus_used(side);
         let running = Running { root, pids: &pids, cpus_used, program: &program };
@@ -294,7 +285,7 @@ impl<W: ProcessWorld> Kind for Switched<'_, W> {
     }
 
     fn enter(&mut self, run: &Run, _: Nanos) -> Result<Vec<Entrant>, Stop> {
-        self.arms = arms(std::mem::take(&mut self.offers), self.base.only.as_deref())?;
+        self.arms = arms(std::mem::take(&mut self.offers), self.base.spec.only.as_deref())?;
         let first = run.service.as_ref().and_then(|service| service.first.as_ref());
         let first = first.map(|side| side.windows.clone()).unwrap_or_default();
         let usual =

@@ -36,7 +36,8 @@ use pagewise_model::Nanos;
 use pagewise_model::guard::Guard;
 use pagewise_model::plan::{Dose, FileKind};
 use pagewise_model::run::{Run, RunKind};
-use pagewise_model::service::{Asked, Mode};
+use pagewise_model::service::Mode;
+use pagewise_model::spec::{ServerSpec, Spec};
 use pagewise_model::trial::Quantity;
 use servers::Servers;
 use stage::Stage;
@@ -63,26 +64,34 @@ pub struct Request {
 }
 
 impl Request {
-    /// What a saved session keeps of it, so that it can be continued.
-    fn asked(&self) -> Asked {
-        Asked {
-            ready: self.ways.ready.to_string(),
-            ready_within_ns: self.ways.ready_within,
-            stop: self.ways.stop.clone(),
-            stop_within_ns: self.ways.stop_within,
-            load_within_ns: self.terms.load_within,
-            warm_up_ns: self.terms.warm_up,
-            mode: self.mode,
-        }
+    /// The session that `base` asks for.
+    ///
+    /// # Errors
+    /// Its service cannot be started here, or its words are not understood.
+    pub fn new(base: Base) -> Result<Self, String> {
+        let asked = base.spec.service.as_ref().ok_or("it is no service")?;
+        let ServerSpec::Started { ready, ready_within_ns, stop, stop_within_ns, mode } =
+            &asked.server
+        else {
+            return Err("how its servers are started was not saved".to_owned());
+        };
+        let ways = Ways {
+            ready: Ready::parse(ready).map_err(|why| format!("--ready {why}"))?,
+            ready_within: *ready_within_ns,
+            stop: stop.clone(),
+            stop_within: *stop_within_ns,
+        };
+        let (serve, mode) = (asked.serve.clone(), *mode);
+        Ok(Self { serve, ways, mode, terms: Terms::new(&base.spec)?, base })
     }
 
     /// All commands that may name a placeholder, a line each.
     fn commands(&self) -> String {
         let (base, ways) = (&self.base, &self.ways);
-        let optional = [&ways.stop, &base.prepare, &base.cleanup];
+        let optional = [&ways.stop, &base.spec.prepare, &base.spec.cleanup];
         let mut all = vec![self.serve.clone(), ways.ready.to_string(), self.terms.load.clone()];
         all.extend(optional.into_iter().flatten().cloned());
-        let words = base.own_arms.iter().flat_map(|arm| &arm.command);
+        let words = base.spec.own_arms.iter().flat_map(|arm| &arm.command);
         all.extend(words.map(|word| word.to_string_lossy().into_owned()));
         all.join("\n")
     }
@@ -103,6 +112,24 @@ pub struct Terms {
     pub goal: Quantity,
     /// What an arm may not pass.
     pub guards: Vec<Guard>,
+}
+
+impl Terms {
+    /// Those that a session of a service asks for.
+    ///
+    /// # Errors
+    /// It is none, or its metric is not understood.
+    pub fn new(spec: &Spec) -> Result<Self, String> {
+        let asked = spec.service.as_ref().ok_or("it is no service")?;
+        Ok(Self {
+            load: asked.load.clone(),
+            load_within: asked.load_within_ns,
+            metric: asked.metric.parse().map_err(|why| format!("--metric: {why}"))?,
+            warm_up: asked.warm_up_ns,
+            goal: spec.quantity,
+            guards: spec.guards.clone(),
+        })
+    }
 }
 
 /// Windows of each server in a pair, and the half of the CPUs it begins on.
@@ -147,8 +174,7 @@ pub fn run(
     listener: Listener<'_>,
 ) -> (Run, Option<Stop>) {
     let since = clock::now();
-    let mut run = request.base.empty_run(RunKind::Tune, &request.base.command);
-    run.stdout = None;
+    let mut run = request.base.empty_run(RunKind::Tune, &request.base.spec.command);
     if let Some(saved) = saved {
         run = resumed(run, saved);
     }

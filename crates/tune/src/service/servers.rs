@@ -78,7 +78,7 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
             plain: Arm::plain(&request.base),
             windows: WINDOWS.0,
             cost: BTreeMap::new(),
-            rng: Rng::new(request.base.seed),
+            rng: Rng::new(request.base.spec.seed),
             stop: None,
             request,
         }
@@ -115,7 +115,7 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
             let mode = if arm.settings.huge_files.is_empty() { mode } else { Mode::Restart };
             Entry { arm, counter, mode }
         };
-        let own = self.request.base.own_arms.iter().map(|own| Entry {
+        let own = self.request.base.spec.own_arms.iter().map(|own| Entry {
             arm: Arm::own(own),
             counter: Counter::None,
             mode,
@@ -159,18 +159,7 @@ impl<W: ServerWorld> Kind for Servers<'_, W> {
 
     fn service(&self) -> Result<Service, Stop> {
         let (mode, mode_why) = self.mode()?;
-        let (request, terms) = (self.request, &self.request.terms);
-        Ok(Service {
-            serve: request.serve.clone(),
-            pid: None,
-            load: terms.load.clone(),
-            metric: terms.metric.to_string(),
-            mode,
-            mode_why,
-            first: None,
-            pairs: Vec::new(),
-            asked: Some(request.asked()),
-        })
+        Ok(Service { mode, mode_why, first: None, pairs: Vec::new() })
     }
 
     fn look(&mut self) -> Result<Seen, Stop> {
@@ -224,7 +213,7 @@ impl<W: ServerWorld> Kind for Servers<'_, W> {
     fn finish(&mut self, run: &mut Run, done: Result<(), Stop>) -> Result<(), Stop> {
         run.warnings.append(&mut self.world.take_notes());
         if run.experiment.is_some() {
-            run.conditions = conditions::of(&self.request.base, run);
+            run.files = conditions::files(&self.request.base, run);
         }
         done
     }

@@ -80,7 +80,7 @@ pub(super) fn run<K: Kind>(
 fn advance<K: Kind>(kind: &mut K, run: &mut Run, since: Nanos) -> Result<(), Stop> {
     if run.service.is_none() {
         look(kind, run)?;
-        if kind.base().advise {
+        if kind.base().spec.advise {
             run.outcome = Some(Outcome::AdviceOnly);
             return Ok(());
         }
@@ -107,7 +107,7 @@ fn look<K: Kind>(kind: &mut K, run: &mut Run) -> Result<(), Stop> {
 }
 
 fn race<K: Kind>(kind: &mut K, run: &mut Run, since: Nanos) -> Result<(), Stop> {
-    let budget = kind.base().budget.unwrap_or(BUDGET);
+    let budget = kind.base().spec.budget_ns.unwrap_or(BUDGET);
     let started = kind.now();
     let left = Nanos((since + budget).0.saturating_sub(started.0));
     let entrants = kind.enter(run, left)?;
@@ -121,7 +121,7 @@ fn race<K: Kind>(kind: &mut K, run: &mut Run, since: Nanos) -> Result<(), Stop> 
         goal: Goal::Gain,
         unit: K::UNIT,
         control: PLAIN.to_owned(),
-        seed: kind.base().seed,
+        seed: kind.base().spec.seed,
         budget,
     };
     let earlier = run.service.iter().flat_map(|service| service.pairs.iter().cloned());

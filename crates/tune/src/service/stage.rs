@@ -187,7 +187,7 @@ impl<'a> Stage<'a> {
     }
 
     fn prepare(&self, place: &Place) -> Result<(), Stop> {
-        let Some(command) = &self.request.base.prepare else { return Ok(()) };
+        let Some(command) = &self.request.base.spec.prepare else { return Ok(()) };
         let done = run_shell(&place.fill(command), AROUND, Some(&self.stop));
         done.map_err(|error| error.into_stop("--prepare"))
     }
@@ -206,7 +206,7 @@ impl<'a> Stage<'a> {
         self.supervisors.extend(supervisor);
         self.supervisors.push(act.generator);
         let place = &act.server.place;
-        let command = self.request.base.cleanup.as_ref();
+        let command = self.request.base.spec.cleanup.as_ref();
         let cleaned = command.map(|command| run_shell(&place.fill(command), AROUND, None));
         let failed = cleaned.and_then(Result::err);
         let failed = failed.map(|error| format!("--cleanup failed: {error}"));

@@ -143,10 +143,6 @@ impl ProcessWorld for Subject<'_> {
         self.request.target.pid()
     }
 
-    fn command(&self) -> Vec<String> {
-        self.request.target.command().to_vec()
-    }
-
     fn pids(&self) -> Vec<i32> {
         self.tree().pids()
     }

@@ -6,7 +6,7 @@ use super::servers::{ServerWorld, Servers};
 use super::stage::{Failure, Seen};
 use super::{Pairing, Ready, Request, Terms, Ways, session};
 use crate::race::Clock;
-use crate::request::{OwnArm, Request as Base, StdoutTo};
+use crate::request::Request as Base;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Surroundings};
 use pagewise_judge::service::USUAL_GUARDS;
@@ -18,11 +18,12 @@ use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_model::price::Prices;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::service::{Holding, Latency, Load, Mode, Pair, Service, Side, Window};
+use pagewise_model::spec::{OwnArm, Spec};
 use pagewise_model::trial::{Quantity, Verdict, Word};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_remedy::live::{Applied, Change, Offer};
 use pagewise_remedy::receipt::Here;
-use pagewise_tracee::launch::Input;
+use std::path::PathBuf;
 
 /// What a pair takes, and a window: two windows are a part of a block.
 const PAIR: Nanos = Nanos::secs(10);
@@ -144,9 +145,6 @@ impl ProcessWorld for Simulated {
     fn pid(&self) -> i32 {
         1
     }
-    fn command(&self) -> Vec<String> {
-        vec!["server".to_owned()]
-    }
     fn pids(&self) -> Vec<i32> {
         vec![1]
     }
@@ -185,22 +183,13 @@ impl ProcessWorld for Simulated {
 
 fn base(budget: Nanos, seed: u64) -> Base {
     Base {
-        command: vec!["server".into()],
-        input: Input::Null,
-        stdout: StdoutTo::Null,
-        outputs: Vec::new(),
-        rerun_safe: false,
-        prepare: None,
-        cleanup: None,
-        ignore_failure: false,
-        advise: false,
-        only: None,
-        own_arms: vec![OwnArm { name: "arm".to_owned(), command: vec!["server".into()] }],
-        quantity: Quantity::CpuPerRequest,
-        guards: Vec::new(),
+        spec: Spec {
+            own_arms: vec![OwnArm { name: "arm".to_owned(), command: vec!["server".into()] }],
+            quantity: Quantity::CpuPerRequest,
+            budget_ns: Some(budget),
+            ..Spec::new(vec!["server".into()], PathBuf::new(), seed)
+        },
         system: None,
-        budget: Some(budget),
-        seed,
         quote: |word| String::from_utf8_lossy(word).into_owned(),
         here: Here::default(),
         id: "test".to_owned(),
@@ -221,17 +210,8 @@ fn terms(guards: &[Guard]) -> Terms {
 /// A run whose look is made.
 fn looked(mode: Mode, first: Side) -> Run {
     let mut run = Run::new(RunKind::Tune, "test".to_owned(), 0, vec!["server".to_owned()]);
-    run.service = Some(Service {
-        serve: "server {port}".to_owned(),
-        pid: None,
-        load: "wrk".to_owned(),
-        metric: "wrk".to_owned(),
-        mode,
-        mode_why: String::new(),
-        first: Some(first),
-        pairs: Vec::new(),
-        asked: None,
-    });
+    run.service =
+        Some(Service { mode, mode_why: String::new(), first: Some(first), pairs: Vec::new() });
     run
 }
 

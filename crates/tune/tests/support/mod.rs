@@ -7,36 +7,31 @@ use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::plan::HugeFile;
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::{ChasePoint, Prices, TransferPoint};
+use pagewise_model::spec::Spec;
 use pagewise_model::usage::{Ended, Usage};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
 use pagewise_remedy::receipt::Here;
 use pagewise_remedy::warmth::TextNow;
-use pagewise_tracee::launch::{Input, LaunchError};
+use pagewise_tracee::launch::LaunchError;
+use pagewise_tracee::run::Finished;
 use pagewise_tune::output::{Captured, Stream};
 use pagewise_tune::race::{Clock, WeatherMark};
 use pagewise_tune::world::{Arm, Event, Limits, Surroundings, Timed, Timing, World};
-use pagewise_tune::{Request, StdoutTo, Stop};
+use pagewise_tune::{Request, Stop};
 use std::cell::Cell;
+use std::path::PathBuf;
 
-/// A plain request for `prog`.
-pub(crate) fn request() -> Request {
+/// What a plain session of `prog` is asked.
+pub(crate) fn spec() -> Spec {
+    let command = vec!["prog".into(), "an arg".into()];
+    Spec { budget_ns: Some(Nanos::secs(60)), ..Spec::new(command, PathBuf::new(), 1) }
+}
+
+/// A request that asks this.
+pub(crate) fn request(spec: Spec) -> Request {
     Request {
-        command: vec!["prog".into(), "an arg".into()],
-        input: Input::Null,
-        stdout: StdoutTo::Null,
-        outputs: Vec::new(),
-        rerun_safe: false,
-        prepare: None,
-        cleanup: None,
-        ignore_failure: false,
-        advise: false,
-        only: None,
-        own_arms: Vec::new(),
-        quantity: pagewise_model::trial::Quantity::Time,
-        guards: Vec::new(),
+        spec,
         system: None,
-        budget: Some(Nanos::secs(60)),
-        seed: 1,
         quote: |w| {
             let text = String::from_utf8_lossy(w).into_owned();
             if text.contains(' ') { format!("'{text}'") } else { text }
@@ -300,37 +295,32 @@ impl World for Fake {
         let wall = (5e8 * factor) as u64;
         self.pass(wall);
         let faults = if huge { self.faults / 500 + 50 } else { self.faults };
-        Ok(Timed {
-            usage: Usage {
-                wall_ns: Nanos(wall),
-                user_ns: Nanos((4e8 * factor) as u64),
-                sys_ns: Nanos(faults * 1000),
-                peak_rss_bytes: self.anon,
-                minor_faults: faults,
-                voluntary_switches: 2,
-                involuntary_switches: 5,
-                read_bytes: Some(if huge { self.huge_reads } else { Bytes::kib(8) }),
-                written_bytes: Some(Bytes(4)),
-                read_calls: Some(10),
-                write_calls: Some(1),
-                device_read_bytes: Some(Bytes(0)),
-                ended: self.ended,
-                ..constructed::usage()
-            },
-            watched: Vec::new(),
+        let usage = Usage {
+            wall_ns: Nanos(wall),
+            user_ns: Nanos((4e8 * factor) as u64),
+            sys_ns: Nanos(faults * 1000),
+            peak_rss_bytes: self.anon,
+            minor_faults: faults,
+            voluntary_switches: 2,
+            involuntary_switches: 5,
+            read_bytes: Some(if huge { self.huge_reads } else { Bytes::kib(8) }),
+            written_bytes: Some(Bytes(4)),
+            read_calls: Some(10),
+            write_calls: Some(1),
+            device_read_bytes: Some(Bytes(0)),
+            ended: self.ended,
+            ..constructed::usage()
+        };
+        let done = Finished {
             files_opened: !arm.settings.tools.is_empty(),
             huge_faults: if huge { self.huge_faults } else { 0 },
-            folio_faults: 0,
             huge_file_maps: if text { 2 } else { 0 },
-            huge_slots: arm.settings.huge_files.iter().map(|f| (f.path.clone(), 2)).collect(),
             cpus_at_end: vec![0, 1],
-            supervisor_ns: Nanos(0),
-            leftovers: self.leftovers,
-            conditioned: true,
-            samples: Fact::missing("no samples here"),
-            user: Fact::missing("no samples here"),
-            walks: Fact::missing("no counters here"),
-        })
+            leftovers_killed: self.leftovers,
+            ..Finished::new(usage)
+        };
+        let huge_slots = arm.settings.huge_files.iter().map(|f| (f.path.clone(), 2)).collect();
+        Ok(Timed { done, huge_slots, conditioned: true })
     }
 
     fn recorded(&mut self, _: &Arm, _: &Timing) -> Result<Fact<TimedFaults>, Stop> {

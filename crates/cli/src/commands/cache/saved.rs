@@ -67,13 +67,7 @@ fn roots(args: &SavedPages) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
             .map_err(|error| Failure::usage(format!("process {pid}: {error}")).with_help(help));
     }
     match &args.again {
-        Some(list) => {
-            let roots = load(list)?.roots;
-            Ok((
-                roots.iter().map(|root| saved_cache::path_of(root).to_owned()).collect(),
-                Vec::new(),
-            ))
-        }
+        Some(list) => Ok((load(list)?.roots, Vec::new())),
         None => Ok((args.paths.clone(), Vec::new())),
     }
 }

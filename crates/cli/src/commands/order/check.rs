@@ -9,6 +9,7 @@ use pagewise_judge::order::conformance;
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::pieces::{By, Function, OrderCheck, StartSeen};
 use pagewise_model::run::{Run, RunKind};
+use pagewise_model::spec::OwnArm;
 use pagewise_model::trial::Verdict;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::order::{StartError, resident_code};
@@ -16,7 +17,6 @@ use pagewise_observe::text::Elf;
 use pagewise_report::order::{check_map, check_page, check_section};
 use pagewise_tracee::launch::{Input, Launch};
 use pagewise_tune::race::Goal;
-use pagewise_tune::request::OwnArm;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -84,10 +84,10 @@ fn time(
         quiet: args.quiet,
         ..ExperimentArgs::default()
     };
-    let request = experiment::request(&options, first, false)?;
-    let others = vec![OwnArm { name: "after".to_owned(), command: second }];
+    let mut request = experiment::request(&options, first, false)?;
+    request.spec.own_arms = vec![OwnArm { name: "after".to_owned(), command: second }];
     let _lock = experiment::lock(None)?;
-    let (run, end) = ab::race(&request, "before", others, Goal::Difference, args.quiet)?;
+    let (run, end) = ab::race(&request, "before", Goal::Difference, args.quiet)?;
     if let Some(stop) = end {
         return Err(experiment::failure(&stop));
     }

@@ -38,7 +38,7 @@ pub(super) fn read(files: &[PathBuf], weights: &[f64]) -> Result<Vec<List>, Fail
 
 /// So many names of any file, and one more for so many bytes of it: a name takes 230 bytes, and orders are read into
 /// no more than 64 MiB and 4 times their length.
-const MOST_NAMES: usize = 150_000;
+const MOST_NAMES: usize = 110_000;
 const BYTES_OF_NAME: usize = 57;
 
 /// The names of a file, one a line.

@@ -1,7 +1,7 @@
 //! `pagewise tune --live -p PID`
 
 use super::Goals;
-use super::serve::terms;
+use super::serve::service as service_spec;
 use crate::args::{Part, Tune};
 use crate::commands::experiment;
 use crate::commands::progress::Display;
@@ -11,10 +11,11 @@ use crate::failure::Failure;
 use pagewise_judge::service::{GUARDED, USUAL_GUARDS};
 use pagewise_kernel::proc::{self, stat, tree};
 use pagewise_model::guard::Guard;
+use pagewise_model::spec::ServerSpec;
 use pagewise_model::trial::Quantity;
 use pagewise_tracee::launch::Input;
 use pagewise_tracee::target::{Target, TargetError};
-use pagewise_tune::service::{self, Helpers, Live};
+use pagewise_tune::service::{self, Helpers, Live, Terms};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -99,13 +100,17 @@ fn request(args: &Tune, target: Target) -> Result<Live, Failure> {
     let command = command(&target);
     let only = args.only.as_ref().map(|list| doses(list, &command)).transpose()?;
     let mut base = experiment::request_of_running(&args.experiment, command, Input::Null)?;
-    base.advise = args.advise;
-    base.only = only;
+    base.spec.advise = args.advise;
+    base.spec.only = only;
     // A receipt is for the next start of the service, not of ours.
     base.here.environment = proc::environment(pid);
     base.here.program = file(pid);
     base.here.directory = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-    let terms = terms(args, &RUNNING)?;
+    base.spec.directory.clone_from(&base.here.directory);
+    let serve = target.command().join(" ");
+    base.spec.service = Some(service_spec(args, serve, ServerSpec::Running { pid })?);
+    (base.spec.quantity, base.spec.guards) = super::goal(args, &RUNNING)?;
+    let terms = Terms::new(&base.spec).map_err(Failure::usage)?;
     Ok(Live { base, target, terms })
 }
 

@@ -10,9 +10,10 @@ use crate::failure::Failure;
 use pagewise_judge::service::load::Metric;
 use pagewise_judge::service::{GUARDED, usual_guards};
 use pagewise_model::run::Run;
+use pagewise_model::spec::{ServerSpec, ServiceSpec};
 use pagewise_tracee::launch::Input;
 use pagewise_tune::Request as Base;
-use pagewise_tune::service::{self, Ready, Request, Terms, Ways};
+use pagewise_tune::service::{self, Request};
 use std::process::ExitCode;
 
 /// What may decide about a service.
@@ -25,7 +26,7 @@ pub(super) fn run(args: &Tune, serve: &str) -> Result<ExitCode, Failure> {
 
 /// Goes on with a saved session.
 pub(super) fn go_on(args: &ExperimentArgs, base: Base, saved: Run) -> Result<ExitCode, Failure> {
-    let request = again(base, &saved)
+    let request = Request::new(base)
         .map_err(|why| Failure::usage(format!("cannot continue `{}`: {why}", saved.id)))?;
     session(&request, Some(saved), args)
 }
@@ -46,34 +47,6 @@ fn session(
     experiment::conclude(run, end, args)
 }
 
-/// The request of a saved session.
-fn again(mut base: Base, saved: &Run) -> Result<Request, String> {
-    let service = saved.service.as_ref();
-    let (service, asked) = service
-        .and_then(|service| Some((service, service.asked.as_ref()?)))
-        .ok_or("how its servers are started was not saved")?;
-    base.only = Some(saved.doses.iter().flat_map(|(_, doses)| doses.clone()).collect());
-    Ok(Request {
-        serve: service.serve.clone(),
-        ways: Ways {
-            ready: Ready::parse(&asked.ready)?,
-            ready_within: asked.ready_within_ns,
-            stop: asked.stop.clone(),
-            stop_within: asked.stop_within_ns,
-        },
-        mode: asked.mode,
-        terms: Terms {
-            load: service.load.clone(),
-            load_within: asked.load_within_ns,
-            metric: service.metric.parse()?,
-            warm_up: asked.warm_up_ns,
-            goal: base.quantity,
-            guards: base.guards.clone(),
-        },
-        base,
-    })
-}
-
 fn request(args: &Tune, serve: &str) -> Result<Request, Failure> {
     let asked = &args.service;
     let command = shlex::split(serve).filter(|words| !words.is_empty());
@@ -82,43 +55,47 @@ fn request(args: &Tune, serve: &str) -> Result<Request, Failure> {
     })?;
     let command = command.into_iter().map(Into::into).collect();
     let mut base = experiment::request_of(&args.experiment, command, Input::Null)?;
-    base.advise = args.advise;
-    base.own_arms = args.arms.iter().map(|arm| super::own_arm(arm)).collect::<Result<_, _>>()?;
+    base.spec.advise = args.advise;
+    base.spec.own_arms =
+        args.arms.iter().map(|arm| super::own_arm(arm)).collect::<Result<_, _>>()?;
     super::refuse_arms(&base)?;
     if let Some(list) = &args.only {
-        let only = doses(list, &base.command)?;
+        let only = doses(list, &base.spec.command)?;
         if let Some(why) = only.iter().find_map(service::unfit_dose) {
             return Err(Failure::usage(format!("--only: {why}")));
         }
-        base.only = Some(only);
+        base.spec.only = Some(only);
     }
-    Ok(Request {
-        base,
-        serve: serve.to_owned(),
-        terms: terms(args, &SERVICE)?,
-        ways: Ways {
-            ready: Ready::parse(asked.ready.as_deref().unwrap_or_default())
-                .map_err(|why| Failure::usage(format!("--ready {why}")))?,
-            ready_within: asked.ready_time,
+    base.spec.service = Some(service(
+        args,
+        serve.to_owned(),
+        ServerSpec::Started {
+            ready: asked.ready.clone().unwrap_or_default(),
+            ready_within_ns: asked.ready_time,
             stop: asked.stop.clone(),
-            stop_within: asked.stop_time,
+            stop_within_ns: asked.stop_time,
+            mode: asked.mode.mode(),
         },
-        mode: asked.mode.mode(),
-    })
+    )?);
+    (base.spec.quantity, base.spec.guards) = super::goal(args, &SERVICE)?;
+    Request::new(base).map_err(Failure::usage)
 }
 
-/// The load, and what decides.
-pub(super) fn terms(args: &Tune, goals: &Goals) -> Result<Terms, Failure> {
+/// The load.
+pub(super) fn service(
+    args: &Tune,
+    serve: String,
+    server: ServerSpec,
+) -> Result<ServiceSpec, Failure> {
     let asked = &args.service;
     let load = asked.load.clone().unwrap_or_default();
-    let (goal, guards) = super::goal(args, goals)?;
-    Ok(Terms {
-        metric: metric(asked, &load)?,
+    Ok(ServiceSpec {
+        serve,
+        server,
+        metric: metric(asked, &load)?.to_string(),
         load,
-        load_within: asked.load_time,
-        warm_up: asked.warmup,
-        goal,
-        guards,
+        load_within_ns: asked.load_time,
+        warm_up_ns: asked.warmup,
     })
 }
 

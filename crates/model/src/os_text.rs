@@ -1,0 +1,177 @@
+//! Words and paths of the operating system in JSON: a string, or the list of its bytes where it is not UTF-8.
+//!
+//! For `#[serde(with = "crate::os_text")]`; [`list`] and [`optional`] are for more and for fewer than one.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{DeserializeSeed, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// One of them, as it is saved.
+struct Text(OsString);
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        serialize(&self.0, to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Bytes(Vec::new())).map(Self)
+    }
+}
+
+/// For `#[schemars(with = "OsTextSchema")]`.
+#[derive(Debug)]
+pub struct OsTextSchema;
+
+impl JsonSchema for OsTextSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "OsText".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (string, bytes) = (String::json_schema(generator), Vec::<u8>::json_schema(generator));
+        schemars::json_schema!({
+            "description": "A word or a path: a string, or the list of its bytes where it is not UTF-8.",
+            "anyOf": [string, bytes],
+        })
+    }
+}
+
+/// Reads both forms without an intermediate one: a list of bytes takes no more memory than its JSON.
+struct Bytes(Vec<u8>);
+
+/// Takes one byte: the bound on memory does not count it.
+impl<'de> DeserializeSeed<'de> for &mut Bytes {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        u8::deserialize(from).map(|byte| self.0.push(byte))
+    }
+}
+
+impl<'de> Visitor<'de> for Bytes {
+    type Value = OsString;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or a list of bytes")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<OsString, E> {
+        Ok(text.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut from: A) -> Result<OsString, A::Error> {
+        while from.next_element_seed(&mut self)?.is_some() {}
+        Ok(OsString::from_vec(self.0))
+    }
+}
+
+/// Saves one.
+///
+/// # Errors
+/// Those of `to`.
+pub fn serialize<S: Serializer>(text: &impl AsRef<OsStr>, to: S) -> Result<S::Ok, S::Error> {
+    let text = text.as_ref();
+    match text.to_str() {
+        Some(text) => to.serialize_str(text),
+        None => to.collect_seq(text.as_bytes()),
+    }
+}
+
+/// Reads one.
+///
+/// # Errors
+/// It is neither form.
+pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    Text::deserialize(from).map(|text| text.0.into())
+}
+
+/// Several.
+pub mod list {
+    use super::{Deserialize, Deserializer, OsStr, OsString, Serializer, Text};
+
+    /// Saves all.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn serialize<T: AsRef<OsStr>, S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(all.iter().map(|text| Text(text.as_ref().to_owned())))
+    }
+
+    /// Reads all.
+    ///
+    /// # Errors
+    /// One is neither form.
+    pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<T>, D::Error> {
+        Ok(Vec::<Text>::deserialize(from)?.into_iter().map(|text| text.0.into()).collect())
+    }
+}
+
+/// One that may be absent.
+pub mod optional {
+    use super::{Deserialize, Deserializer, OsStr, OsString, Serialize, Serializer, Text};
+
+    /// Saves it.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn serialize<T: AsRef<OsStr>, S: Serializer>(
+        one: &Option<T>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        one.as_ref().map(|text| Text(text.as_ref().to_owned())).serialize(to)
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is neither form.
+    pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<T>, D::Error> {
+        Ok(Option::<Text>::deserialize(from)?.map(|text| text.0.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct All {
+        #[serde(with = "super")]
+        one: PathBuf,
+        #[serde(with = "super::list")]
+        list: Vec<OsString>,
+        #[serde(with = "super::optional")]
+        optional: Option<PathBuf>,
+    }
+
+    #[test]
+    fn what_is_not_utf_8_comes_back() {
+        let odd = || OsString::from_vec(b"/\xff\xc3".to_vec());
+        let all = All { one: odd().into(), list: vec!["a b".into(), odd()], optional: None };
+        let text = serde_json::to_string(&all).unwrap();
+        assert_eq!(text, r#"{"one":[47,255,195],"list":["a b",[47,255,195]],"optional":null}"#);
+        assert_eq!(crate::bounded::from_json::<All>(text.as_bytes()).unwrap(), all);
+        let wrong = text.replace("195", "256");
+        assert!(serde_json::from_str::<All>(&wrong).is_err());
+    }
+
+    #[test]
+    fn a_list_of_bytes_takes_no_more_than_its_json() {
+        let many: Vec<OsString> = vec![OsString::from_vec(vec![0xff; 4000]); 4000];
+        let all = All { one: PathBuf::new(), list: many, optional: Some("x".into()) };
+        let text = serde_json::to_vec(&all).unwrap();
+        assert_eq!(crate::bounded::from_json::<All>(&text).unwrap(), all);
+    }
+}
