@@ -173,7 +173,7 @@ fn directories_and_processes_are_saved_with_all_their_files() {
     let done = place.pagewise(&words).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     let found = list_of(&list);
-    assert_eq!(found.roots, [dir.clone()]);
+    assert_eq!(found.roots, std::slice::from_ref(&dir));
     let names: Vec<&Path> = found.files.iter().map(|file| file.path.as_path()).collect();
     assert_eq!(names.len(), 1, "{names:?}");
     assert_eq!(found.files[0].pages.ranges().collect::<Vec<_>>(), std::slice::from_ref(&(0..3)));
