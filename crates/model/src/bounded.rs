@@ -51,10 +51,11 @@ impl Meter {
     /// The element of a list that so many are before. The first makes room for four; then lists grow by doubling,
     /// long ones in pages that are not touched before they are needed.
     fn element<T, E: Error>(&self, before: u64) -> Result<(), E> {
+        const LONG: u64 = 1 << 12;
         let times = match before {
             0 => 4,
             1..4 => 0,
-            4..4_000 => 2,
+            4..LONG => 2,
             _ => 1,
         };
         self.take(times * size_of::<T>() as u64)

@@ -38,6 +38,12 @@ fn standard_input() -> io::Result<File> {
     private(io::stdin().as_fd())
 }
 
+/// What stands for standard output where that was closed: not open for writing, so that the first byte, and none
+/// before it, gets the same EBADF.
+pub(super) fn closed_output() -> io::Result<File> {
+    private(File::open("/dev/null")?.as_fd())
+}
+
 /// Standard output, as a file of our own.
 pub(super) fn standard_output() -> io::Result<File> {
     if was_closed(1) {
@@ -47,7 +53,7 @@ pub(super) fn standard_output() -> io::Result<File> {
 }
 
 /// A duplicate out of the way of low numbers, which users name (`/dev/fd/3`), unless the limit is below that.
-fn private(fd: BorrowedFd<'_>) -> io::Result<File> {
+pub(super) fn private(fd: BorrowedFd<'_>) -> io::Result<File> {
     let high = fcntl_dupfd_cloexec(fd, LEAST_PRIVATE);
     Ok(high.or_else(|_low| fcntl_dupfd_cloexec(fd, 3)).map(File::from)?)
 }

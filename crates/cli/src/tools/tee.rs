@@ -161,9 +161,8 @@ fn fan_out(options: &Options) -> ExitCode {
     }
     let mut all_well = true;
     let mut outputs = Vec::new();
-    // The first is standard output. Where it was closed: not open for writing, so that the first byte, and none before it, gets
-    // the same EBADF.
-    match files::standard_output().or_else(|_closed| File::open("/dev/null")) {
+    // The first is standard output.
+    match files::standard_output().or_else(|_closed| files::closed_output()) {
         Ok(output) => outputs.push((output, "'standard output'".to_owned())),
         Err(error) => {
             tell("tee", &format!("'standard output': {}", reason(&error)));

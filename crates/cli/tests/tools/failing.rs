@@ -2,7 +2,7 @@
 //! nothing, files opened with O_DIRECT, outputs of meter that cannot be emptied or are an input.
 
 use super::limits::{FILTERS, filter};
-use super::{end, ours};
+use super::{PAGEWISE, end, ours, shell};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
@@ -10,6 +10,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -184,6 +185,19 @@ fn tee_without_readers_ends_before_its_input_does() {
 }
 
 #[test]
+fn tee_with_a_file_outlives_its_readers() {
+    let place = tempfile::tempdir().unwrap();
+    let status = |line: &str| shell(line, &format!("{PAGEWISE} tee"), place.path()).status.code();
+    let line =
+        "(sleep 0.3; echo more) | (TOOL -p f; echo $? >s) | :; grep -qx 0 s && grep -qx more f";
+    assert_eq!(status(line), Some(0));
+    // A pipe that is named counts as a reader, and its end as one that left.
+    let line =
+        "mkfifo a; exec 3<>a; (timeout 20 TOOL -p >(exit) <&3; echo $? >s) | :; grep -qx 0 s";
+    assert_eq!(status(line), Some(0));
+}
+
+#[test]
 fn descriptors_of_our_own_are_no_inputs() {
     for number in 3..10 {
         let name = format!("/proc/self/fd/{number}");
@@ -191,8 +205,22 @@ fn descriptors_of_our_own_are_no_inputs() {
         if Command::new("test").args(["-e", &name]).status().unwrap().success() {
             continue;
         }
-        let (status, text) = ended(&["cat", "-", &name], Stdio::null(), Stdio::null());
-        assert_eq!(status, Some(1), "{name}: {text}");
-        assert!(text.contains("No such file"), "{name}: {text}");
+        let asked: [(&[&str], i32); 5] = [
+            (&["cat", "-", &name], 1),
+            (&["tee", &name], 1),
+            (&["meter", "-q", "-", &name], 2),
+            (&["meter", "-f", "-c", "-", &name], 2),
+            (&["meter", "-q", "-o", &name], 2),
+        ];
+        for (words, expected) in asked {
+            let (status, text) = ended(words, Stdio::null(), Stdio::null());
+            assert_eq!(status, Some(expected), "{words:?}: {text}");
+            assert!(text.contains("No such file"), "{words:?}: {text}");
+        }
+        // What stands for an output that was closed is none either.
+        let line = format!("TOOL {name} </dev/null >&-");
+        let said = shell(&line, &format!("{PAGEWISE} tee"), Path::new("/"));
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert!(said.status.code() == Some(1) && text.contains("No such file"), "{name}: {text}");
     }
 }

@@ -281,6 +281,26 @@ fn a_line_has_nothing_before_it_and_no_padding() {
 }
 
 #[test]
+fn a_message_leaves_the_line_that_is_drawn() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("d")).unwrap();
+    let said = |words: &str| {
+        let line = format!("(sleep 0.5; echo x) | TOOL {words} -b -i 0.2 - d d >/dev/null");
+        let ended = shell(&line, &format!("{PAGEWISE} meter"), place.path());
+        String::from_utf8(ended.stderr).unwrap()
+    };
+    let (drawn, message) = (said("-f"), "\r\nmeter: d: Is a directory\n");
+    assert!(
+        drawn.contains(&format!("{message}\nmeter: d: Is a directory\n2.00 B\r\n")),
+        "{drawn:?}"
+    );
+    for (words, others) in [("-n", "\nmeter: d"), ("-q", "meter: d"), ("-f -D 9", "meter: d")] {
+        assert!(!said(words).contains('\r') && said(words).contains(others), "{words}");
+        assert!(!said(words).contains("\n\n"), "{words}");
+    }
+}
+
+#[test]
 fn the_time_left_follows_the_rate_over_the_window() {
     // A fast start, then nothing: over a window of two seconds the rate falls to 0.
     let mut command = ours("meter");

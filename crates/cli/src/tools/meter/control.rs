@@ -3,7 +3,9 @@
 //! The display takes them again at each update. What moves the data looks at one flag after each
 //! step and takes them when it is set.
 
+use super::super::message::tell;
 use super::options::Options;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -13,11 +15,22 @@ pub(super) struct Control {
     options: RwLock<Arc<Options>>,
     /// Whether they have changed since the mover of the data last took them.
     pub(super) is_new: AtomicBool,
+    /// Whether the cursor is in a line that the display has drawn.
+    pub(super) is_in_line: AtomicBool,
 }
 
 impl Control {
     pub(super) fn new(options: Options) -> Self {
-        Self { options: RwLock::new(Arc::new(options)), is_new: AtomicBool::new(false) }
+        let (is_new, is_in_line) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { options: RwLock::new(Arc::new(options)), is_new, is_in_line }
+    }
+
+    /// A message; as pv's it leaves a line that is drawn as it is.
+    pub(super) fn tell(&self, text: &str) {
+        if self.is_in_line.load(Relaxed) {
+            let _left = io::stderr().write_all(b"\n");
+        }
+        tell("meter", text);
     }
 
     /// The options in force.

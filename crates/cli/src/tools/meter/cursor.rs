@@ -10,9 +10,11 @@
 //!
 //! Not seen: what other programs write to the terminal meanwhile, and more lines than it has.
 
+use super::super::files;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -51,7 +53,7 @@ fn locked(path: &Path) -> io::Result<File> {
         }
         // The last meter may have removed it between the two calls.
         if found.nlink() > 0 {
-            return Ok(list);
+            return files::private(list.as_fd());
         }
     }
 }

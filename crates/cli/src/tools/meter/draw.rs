@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// What is known at one moment, whichever side moves the data.
@@ -212,8 +213,11 @@ impl<'a> Display<'a> {
                     let _shown = place.draw(&line, &mut std::io::stderr());
                     return;
                 }
-                // As pv: the cursor returns behind a line, and a shorter one covers the last.
+                // As pv: the cursor returns behind a line, and a shorter one covers the last. A terminal may have
+                // become narrower meanwhile.
                 let before = std::mem::replace(&mut self.drawn, line.chars().count());
+                let before = before.min(width(options));
+                self.control.is_in_line.store(!is_last, Relaxed);
                 format!("{line:before$}\r{end}")
             }
         };

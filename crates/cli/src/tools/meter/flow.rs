@@ -6,7 +6,7 @@
 //! own. Lines, `-A`, `-B`, `-C` and `-Y` need the bytes in our memory: read and write then.
 
 use super::super::files::{self, Passage};
-use super::super::message::{quoted, reason, tell};
+use super::super::message::{quoted, reason};
 use super::allowance::Allowance;
 use super::control::Control;
 use super::gauge;
@@ -86,7 +86,7 @@ pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
     }
     if let Err(errno) = flow.sink.finish() {
         flow.bits |= NOT_MOVED;
-        tell("meter", &format!("write error: {}", reason(&errno.into())));
+        control.tell(&format!("write error: {}", reason(&errno.into())));
     }
     tally.is_over.store(true, Relaxed);
     // As pv has it, not for standard input.
@@ -94,13 +94,10 @@ pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
     if has_none { flow.bits | NONE_OPENED } else { flow.bits }
 }
 
-/// Whether an input is the output, which is reported.
-pub(super) fn is_output(name: &OsStr, found: io::Result<Metadata>, output: &File) -> bool {
+/// Why an input is not moved, if it is the output.
+pub(super) fn refusal(name: &OsStr, found: io::Result<Metadata>, output: &File) -> Option<String> {
     let is_output = found.is_ok_and(|found| files::is_output(&found, output));
-    if is_output {
-        tell("meter", &format!("{}: input file is output file", quoted(name)));
-    }
-    is_output
+    is_output.then(|| format!("{}: input file is output file", quoted(name)))
 }
 
 /// The inputs on their way.
@@ -125,13 +122,14 @@ impl Flow<'_> {
         let input = match files::open(name) {
             Ok(input) => input,
             Err(error) => {
-                tell("meter", &format!("{}: {}", quoted(name), reason(&error)));
+                self.control.tell(&format!("{}: {}", quoted(name), reason(&error)));
                 self.bits |= NOT_OPENED;
                 return true;
             }
         };
         self.has_opened = true;
-        if is_output(name, input.metadata(), self.output) {
+        if let Some(why) = refusal(name, input.metadata(), self.output) {
+            self.control.tell(&why);
             self.bits |= IS_OUTPUT;
             return true;
         }
@@ -150,7 +148,7 @@ impl Flow<'_> {
                         Side::Source => quoted(name),
                         Side::Sink => "write error".to_owned(),
                     };
-                    tell("meter", &format!("{side}: {}", reason(&error.errno.into())));
+                    self.control.tell(&format!("{side}: {}", reason(&error.errno.into())));
                     return error.side == Side::Source;
                 }
             }
@@ -174,7 +172,7 @@ impl Flow<'_> {
             self.tally.add(count, Way::ReadWrite, Duration::ZERO, Duration::ZERO);
             if !std::mem::replace(&mut self.has_reported, self.options.tells_once) {
                 let why = reason(&Errno::IO.into());
-                tell("meter", &format!("skipped {count} bytes at {at}: {why}"));
+                self.control.tell(&format!("skipped {count} bytes at {at}: {why}"));
             }
             self.bits |= NOT_MOVED;
         }

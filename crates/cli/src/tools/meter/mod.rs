@@ -29,7 +29,9 @@ use pagewise_kernel::part_file;
 use pagewise_kernel::start::ignored;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
@@ -174,11 +176,15 @@ fn remove(pid_file: Option<&Path>) {
 /// ignored at the start (nohup) stay ignored.
 fn end_on_signals(pid_file: Option<PathBuf>) -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let heard = |signal: &i32| ignored() & (1 << (signal - 1)) == 0;
-    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(heard);
-    let mut signals = signal_hook::iterator::Signals::new(wanted)?;
+    let is_heard = |signal: &i32| ignored() & (1 << (signal - 1)) == 0;
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(is_heard);
+    let (heard_of, handlers) = UnixStream::pair()?;
+    let mut heard_of = files::private(heard_of.as_fd())?;
+    for signal in wanted {
+        signal_hook::low_level::pipe::register(signal, files::private(handlers.as_fd())?)?;
+    }
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if signals.forever().next().is_some() {
+        if heard_of.read_exact(&mut [0]).is_ok() {
             // The line stays; what is moved is blocked in a call that no flag would end.
             let _ended = io::stderr().write_all(b"\n");
             remove(pid_file.as_deref());
@@ -201,7 +207,9 @@ fn output(options: &Options) -> Result<File, u8> {
     let name = path.to_string_lossy();
     let opened = File::options().write(true).create(true).truncate(false).open(path);
     let output = opened.map_err(|error| not_opened(&name, &error))?;
-    if options.files.iter().any(|file| flow::is_output(file, files::metadata(file), &output)) {
+    let refusal = |file: &OsString| flow::refusal(file, files::metadata(file), &output);
+    if let Some(why) = options.files.iter().find_map(refusal) {
+        tell("meter", &why);
         return Err(IS_OUTPUT);
     }
     match output.set_len(0) {

@@ -10,12 +10,14 @@
 //! listen a meter runs on without.
 
 use super::super::command_line::Instead;
+use super::super::files;
 use super::control::Control;
 use super::options::change;
 use rustix::net::sockopt::socket_peercred;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -35,6 +37,7 @@ fn address(pid: u32) -> io::Result<SocketAddr> {
 /// Listens for changes until the process ends.
 pub(super) fn listen(control: Arc<Control>) -> io::Result<()> {
     let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
+    let listener = UnixListener::from(OwnedFd::from(files::private(listener.as_fd())?));
     std::thread::Builder::new().name("remote".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
             // One that went away before its answer has none.
