@@ -19,13 +19,13 @@
 mod code_x86_64;
 mod file;
 
-use code_x86_64 as code;
 #[cfg(target_arch = "x86_64")]
-use pagewise_kernel::file_view::open_regular;
+use code_x86_64 as code;
 
 use crate::{elf, mapped_file};
 use file::Seen;
 use pagewise_kernel::SysError;
+use pagewise_kernel::file_view::open_regular;
 use pagewise_kernel::proc::maps::{self, Mapping};
 use pagewise_model::fault::event::FileId;
 use std::collections::{BTreeMap, HashMap};
