@@ -4,6 +4,7 @@
 use super::files;
 use super::message::{reason, tell};
 use lexopt::Arg;
+use pagewise_kernel::start::restore_pipe_signal;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -64,6 +65,7 @@ impl Instead {
 }
 
 fn print(tool: &str, text: &str) -> ExitCode {
+    restore_pipe_signal();
     let mut out = io::stdout();
     let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match printed.and_then(|()| files::close_standard_output(None)) {

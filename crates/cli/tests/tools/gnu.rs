@@ -85,6 +85,8 @@ fn cat_ends_as_gnu_cat_ends() {
         "(trap '' PIPE; TOOL /dev/zero | head -c 10 | cksum; echo ${PIPESTATUS[0]})",
         "TOOL /proc/self/limits | wc -l",
         "TOOL f - f < f",
+        "(sleep 0.1; TOOL --version) | :; echo ${PIPESTATUS[0]}",
+        "(trap '' PIPE; sleep 0.1; TOOL --help) | :; echo ${PIPESTATUS[0]}",
     ];
     let mine = format!("{PAGEWISE} cat");
     for line in lines {
@@ -117,6 +119,8 @@ fn tee_ends_as_gnu_tee_ends() {
         "seq 10 | TOOL j >&-; echo $?; cksum < j",
         "TOOL k >&- < /dev/null; echo $?",
         "TOOL l <&- 2> /dev/null; echo $?; cksum < l",
+        "(sleep 0.1; TOOL --version) | :; echo ${PIPESTATUS[0]}",
+        "(trap '' PIPE; sleep 0.1; TOOL --help) | :; echo ${PIPESTATUS[0]}",
         "TOOL < .",
         "seq 100000 | TOOL >(cksum > h) >(cksum > i) | cksum; sleep 0.3; cat h i",
     ];

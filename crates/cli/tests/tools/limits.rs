@@ -231,3 +231,21 @@ fn a_slow_reader_of_tee_loses_nothing_and_sets_the_pace() {
     assert!(end(child).success());
     assert!(quick == content && slow == content);
 }
+
+/// valgrind hides the kernel's vDSO from a program, which must not look for it by itself.
+#[test]
+fn tools_run_under_valgrind() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        eprintln!("SKIP tools_run_under_valgrind: no valgrind (apt: valgrind)");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    for words in [&["cat"][..], &["tee", "copy"], &["meter", "-f", "-P", "pid"]] {
+        let mut command = Command::new("valgrind");
+        command.args(["-q", "--error-exitcode=99", "--log-file=errors", PAGEWISE]).args(words);
+        let output = run(command, place.path(), b"some text\n");
+        let said = fs::read_to_string(place.path().join("errors")).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {said}");
+        assert_eq!(output.stdout, b"some text\n");
+    }
+}

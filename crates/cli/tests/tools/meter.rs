@@ -54,6 +54,7 @@ fn meter_ends_with_the_bits_of_pv() {
     assert_eq!(status("TOOL -q f > /dev/full"), Some(16));
     assert_eq!(status("TOOL -q . | wc -c; exit ${PIPESTATUS[0]}"), Some(16));
     assert_eq!(status("TOOL -q /dev/zero | head -c 9; exit ${PIPESTATUS[0]}"), Some(0));
+    assert_eq!(status("(sleep 0.1; TOOL --help) | :; exit ${PIPESTATUS[0]}"), Some(141));
     assert_eq!(status("TOOL -q <&-"), Some(2));
     assert_eq!(status("TOOL -q -o f f"), Some(4));
     assert_eq!(fs::read(place.path().join("f")).unwrap(), b"some text\n");
@@ -271,7 +272,7 @@ fn each_meter_of_a_pipeline_has_its_line() {
 #[test]
 fn a_line_has_nothing_before_it_and_no_padding() {
     let place = tempfile::tempdir().unwrap();
-    for (words, line) in [(&["-f", "-b"][..], " 100 B"), (&["-f", "-A", "4"], "....")] {
+    for (words, line) in [(&["-f", "-b"][..], " 100  B"), (&["-f", "-A", "4"], "....")] {
         let mut command = ours("meter");
         command.args(words);
         let done = run(command, place.path(), &[0; 100]);

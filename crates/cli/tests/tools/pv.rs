@@ -109,9 +109,11 @@ fn ended(tool: &str, words: &str, place: &Path) -> Output {
     run(command, place, b"")
 }
 
-/// The last state of a line that is drawn over itself, without what fills it up.
+/// The last state of a line that is drawn over itself, without what fills it up: since 1.7 pv also fills up amounts
+/// without a prefix.
 fn text(output: &Output) -> String {
-    let said = String::from_utf8_lossy(&output.stderr).replace("pv: ", "meter: ");
+    let said =
+        String::from_utf8_lossy(&output.stderr).replace("pv: ", "meter: ").replace("  B", " B");
     let lines = said.lines().map(|line| line.trim_end_matches(['\r', ' ']));
     lines.map(|line| line.rsplit('\r').next().unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }

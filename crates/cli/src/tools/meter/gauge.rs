@@ -170,7 +170,8 @@ pub(super) fn amount(value: f64, options: &Options) -> String {
     }
     let prefix = match is_decimal {
         true => [" ", "k", "M", "G", "T", "P", "E"][prefix],
-        false => [" ", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][prefix],
+        // As wide as the others: the line keeps its length.
+        false => ["  ", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][prefix],
     };
     let number = match scaled {
         small if small < 9.995 => format!("{small:.2}"),
@@ -313,9 +314,9 @@ mod tests {
     fn amounts_have_three_digits() {
         let options = Options::default();
         for (bytes, text) in [
-            (0.0, "0.00 B"),
-            (99.0, "99.0 B"),
-            (1023.0, "1023 B"),
+            (0.0, "0.00  B"),
+            (99.0, "99.0  B"),
+            (1023.0, "1023  B"),
             (1024.0, "1.00KiB"),
             (10.0 * 1024.0, "10.0KiB"),
             (1024.0 * 1024.0 * 999.0, " 999MiB"),
