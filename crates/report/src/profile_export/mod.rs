@@ -18,6 +18,7 @@ use pagewise_model::profile::{ProfiledStack, StackSamples, UserFrame};
 use pagewise_model::run::Run;
 use protobuf::Message;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use tables::{Quantity, Tables};
 
 /// The form of an export.
@@ -115,6 +116,11 @@ fn folded(stack: &ProfiledStack) -> String {
     format!("{line} {}\n", stack.count)
 }
 
+/// Processes of a profile for Firefox. What is beyond shares one, with the name of its process as the outermost frame:
+/// each process takes 2 KiB of memory, and in the viewer a time line of its own.
+const MOST_PROCESSES: usize = 1000;
+const OTHERS: &str = "other processes";
+
 fn firefox(samples: &StackSamples, run: &Run) -> String {
     let start = ReferenceTimestamp::from_millis_since_unix_epoch(run.started_unix_ns as f64 / 1e6);
     let period = samples.period_ns.0.max(1);
@@ -125,11 +131,14 @@ fn firefox(samples: &StackSamples, run: &Run) -> String {
     let kernel = profile.add_category("Kernel", CategoryColor::Orange);
     let begin = Timestamp::from_nanos_since_reference(0);
     let mut at = 0;
-    for (process, number) in processes(samples) {
+    for ((process, stacks), number) in by_process(samples).into_iter().zip(1..) {
         let handle = profile.add_process(process, number, begin);
         let thread = profile.add_thread(handle, number, begin, true);
-        for stack in samples.stacks.iter().filter(|stack| &*stack.process == process) {
-            let infos: Vec<FrameInfo> = frames(stack)
+        for stack in stacks {
+            let own_name = (process != &*stack.process).then(|| (stack.process.to_string(), false));
+            let infos: Vec<FrameInfo> = own_name
+                .into_iter()
+                .chain(frames(stack))
                 .map(|(name, is_kernel)| FrameInfo {
                     frame: Frame::Label(profile.intern_string(&name)),
                     category_pair: if is_kernel { kernel } else { user }.into(),
@@ -147,15 +156,20 @@ fn firefox(samples: &StackSamples, run: &Run) -> String {
     serde_json::to_string(&profile).unwrap_or_default() + "\n"
 }
 
-/// Names of processes in the order of their first stack, with a number each.
-fn processes(samples: &StackSamples) -> Vec<(&str, u32)> {
-    let mut names: Vec<&str> = Vec::new();
+/// Stacks by process, in the order of their first. Those of processes beyond [`MOST_PROCESSES`] come last, together.
+fn by_process(samples: &StackSamples) -> Vec<(&str, Vec<&ProfiledStack>)> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut all: Vec<(&str, Vec<&ProfiledStack>)> = Vec::new();
     for stack in &samples.stacks {
-        if !names.contains(&&*stack.process) {
-            names.push(&stack.process);
+        let next = places.len().min(MOST_PROCESSES);
+        let at = *places.entry(&stack.process).or_insert(next);
+        if at == all.len() {
+            let name = if at < MOST_PROCESSES { &stack.process } else { OTHERS };
+            all.push((name, Vec::new()));
         }
+        all[at].1.push(stack);
     }
-    names.into_iter().zip(1..).collect()
+    all
 }
 
 #[cfg(test)]

@@ -191,3 +191,25 @@ fn opentelemetry_finds_its_stacks() {
     assert_eq!(frames(dictionary, times.samples[0].stack_index), [&kernel[..], &user].concat());
     assert_eq!(frames(dictionary, times.samples[1].stack_index), user);
 }
+
+#[test]
+fn processes_beyond_the_most_share_one_and_keep_their_names() {
+    let all = samples();
+    let stack = |number: usize| {
+        let process = format!("app {number}").into();
+        ProfiledStack { process, ..all.stacks[number % 2].clone() }
+    };
+    let stacks: Vec<ProfiledStack> = (0..MOST_PROCESSES + 5).map(stack).collect();
+    let run = Run::new(RunKind::Profile, "r".into(), 99, vec!["app".into()]);
+    let text = profile_export(&StackSamples { stacks, ..all }, &run, ProfileForm::Firefox);
+    let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let threads = json["threads"].as_array().unwrap();
+    let weights: Vec<usize> =
+        threads.iter().map(|one| one["samples"]["weight"].as_array().unwrap().len()).collect();
+    assert_eq!((weights.len(), weights.iter().sum()), (MOST_PROCESSES + 1, MOST_PROCESSES + 5));
+    let others = threads.iter().position(|one| one["processName"] == OTHERS).unwrap();
+    assert_eq!(weights[others], 5);
+    for number in [0, MOST_PROCESSES, MOST_PROCESSES + 4] {
+        assert!(json.to_string().contains(&format!("app {number}\"")), "{number}");
+    }
+}
