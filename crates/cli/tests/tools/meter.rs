@@ -292,7 +292,7 @@ fn a_message_leaves_the_line_that_is_drawn() {
     };
     let (drawn, message) = (said("-f"), "\r\nmeter: d: Is a directory\n");
     assert!(
-        drawn.contains(&format!("{message}\nmeter: d: Is a directory\n2.00 B\r\n")),
+        drawn.contains(&format!("{message}\nmeter: d: Is a directory\n2.00  B\r\n")),
         "{drawn:?}"
     );
     for (words, others) in [("-n", "\nmeter: d"), ("-q", "meter: d"), ("-f -D 9", "meter: d")] {
