@@ -149,6 +149,12 @@ fn the_progress_of_another_process_is_watched() {
     assert!(end(watching).success());
     let none = ours("meter").args(["-d", &target]).output().unwrap();
     assert_eq!(none.status.code(), Some(2));
+    for (fd, has_name) in [(":0", false), ("", true)] {
+        let line = format!("sleep 1 < watched & sleep 0.3; TOOL -f -b -d $!{fd} 2>&1");
+        let shown = shell(&line, &format!("{PAGEWISE} meter"), place.path()).stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(shown.contains("0.00  B") && shown.contains("watched:") == has_name, "{shown:?}");
+    }
 }
 
 #[test]
@@ -304,7 +310,7 @@ fn a_message_leaves_the_line_that_is_drawn() {
     };
     let (drawn, message) = (said("-f"), "\r\nmeter: d: Is a directory\n");
     assert!(
-        drawn.contains(&format!("{message}\nmeter: d: Is a directory\n2.00 B\r\n")),
+        drawn.contains(&format!("{message}\nmeter: d: Is a directory\n2.00  B\r\n")),
         "{drawn:?}"
     );
     for (words, others) in [("-n", "\nmeter: d"), ("-q", "meter: d"), ("-f -D 9", "meter: d")] {

@@ -62,7 +62,8 @@ pub(super) fn run(options: &Options, (pid, fd): (u32, Option<u32>)) -> bool {
     let control = Control::new(Options {
         // A file that is being written has no end yet.
         size: options.size.or(Some(watched.size).filter(|_| !is_written(pid, watched.fd))),
-        name: options.name.clone().or(name),
+        // Who gave the descriptor knows the file.
+        name: options.name.clone().or(name.filter(|_| fd.is_none())),
         ..options.clone()
     });
     let mut display = Display::new(&control, Instant::now());
