@@ -2,7 +2,7 @@
 
 use super::{Draw, PAGEWISE, await_some, end, ours, run, shell};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -133,18 +133,6 @@ fn the_progress_of_another_process_is_watched() {
     assert_eq!(lines.next().unwrap().unwrap(), "50");
     file.seek(SeekFrom::Start(750)).unwrap();
     assert!(lines.by_ref().any(|line| line.unwrap() == "75"));
-    // A line names the file only where meter chose it.
-    for (wanted, is_named) in [(target.clone(), false), (std::process::id().to_string(), true)] {
-        let mut drawn = ours("meter");
-        drawn.args(["-f", "-i", "0.1", "-d", &wanted]).stderr(Stdio::piped());
-        let mut drawn = drawn.spawn().unwrap();
-        let mut first = [0; 4096];
-        let read = drawn.stderr.as_mut().unwrap().read(&mut first).unwrap();
-        let line = String::from_utf8_lossy(&first[..read]).into_owned();
-        drawn.kill().unwrap();
-        drawn.wait().unwrap();
-        assert!(read > 0 && line.contains(": ") == is_named, "{line}");
-    }
     drop(file);
     assert!(end(watching).success());
     let none = ours("meter").args(["-d", &target]).output().unwrap();

@@ -56,9 +56,7 @@ pub(super) fn run(options: &Options, (pid, fd): (u32, Option<u32>)) -> bool {
         tell("meter", &what);
         return false;
     };
-    // As pv's: who gave the descriptor knows the file.
-    let name = watched.path.file_name().filter(|_| fd.is_none());
-    let name = name.map(|name| name.to_string_lossy().into_owned());
+    let name = watched.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let control = Control::new(Options {
         // A file that is being written has no end yet.
         size: options.size.or(Some(watched.size).filter(|_| !is_written(pid, watched.fd))),
