@@ -35,11 +35,15 @@ fn a_session_goes_on_until_its_input_changes() {
     let blocks = saved.experiment.unwrap().blocks;
     assert!(!blocks.is_empty());
 
+    // Relative paths are those of the session's directory, not of this process'.
+    fs::create_dir(place.path().join("kept")).unwrap();
     let again = ["tune", "--json", "--continue", &saved.id, "--budget", "1s", "--seed", "7"];
+    let again = [&again[..], &["--save", "kept/more.json"]].concat();
     let Some(done) = experiment(|| place.pagewise(&again)) else { return };
     let more =
         Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     assert!(more.id != saved.id && more.command == saved.command);
+    assert!(place.path().join("kept/more.json").exists());
     let asked = more.spec.unwrap();
     assert_eq!(asked.command.last().unwrap().as_bytes(), b"caf\xe9");
     assert_eq!((asked.command, asked.seed), (saved.spec.unwrap().command, 7));

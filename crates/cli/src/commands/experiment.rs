@@ -90,7 +90,8 @@ pub(super) fn request_of_running(
 ) -> Result<Request, Failure> {
     args.files.check()?;
     let here = Here::now(&command);
-    let seed = args.seed.unwrap_or_else(|| clock::unix_now().0);
+    let (started, id) = identity(&command);
+    let seed = args.seed.unwrap_or(started);
     let spec = Spec {
         input,
         stdout: match args.stdout {
@@ -106,13 +107,7 @@ pub(super) fn request_of_running(
         budget_ns: args.budget,
         ..Spec::new(command, here.directory.clone(), seed)
     };
-    Ok(request_for(spec, here))
-}
-
-/// The same for a specification that is whole.
-pub(super) fn request_for(spec: Spec, here: Here) -> Request {
-    let (_, id) = identity(&spec.command);
-    Request { spec, system: None, quote: pagewise_report::quote_bytes, here, id }
+    Ok(Request { spec, system: None, quote: pagewise_report::quote_bytes, here, id })
 }
 
 /// Standard input of a program that is run many times. What can be read only once is refused, or, where the

@@ -11,13 +11,11 @@ use crate::args::{ExperimentArgs, Part, Tune};
 use crate::failure::Failure;
 use crate::store;
 use pagewise_judge::guards;
-use pagewise_kernel::clock;
 use pagewise_model::guard::Guard;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::spec::{OwnArm, Spec};
 use pagewise_model::trial::Quantity;
 use pagewise_remedy::derived;
-use pagewise_remedy::receipt::Here;
 use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::{Input, Launch};
 use pagewise_tune::live::Live;
@@ -154,20 +152,23 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     Ok((request, saved))
 }
 
-/// The request of a saved session with the options of a new one, in whose directory this process works from now on.
-pub(super) fn repeated(mut spec: Spec, args: &ExperimentArgs) -> Result<Request, Failure> {
-    args.files.check()?;
+/// The request of a saved session with the options of a new one. This process works in its directory from now on.
+pub(super) fn repeated(spec: Spec, args: &ExperimentArgs) -> Result<Request, Failure> {
     std::env::set_current_dir(&spec.directory).map_err(|e| {
         Failure::usage(format!("its directory `{}`: {e}", spec.directory.display()))
     })?;
-    Launch::experiment(spec.command.clone()).check()?;
-    spec.input = spec.input.elsewhere().unwrap_or(Input::Null);
-    (spec.advise, spec.only) = (false, None);
-    spec.rerun_safe |= args.rerun_safe;
-    spec.budget_ns = args.budget;
-    spec.seed = args.seed.unwrap_or_else(|| clock::unix_now().0);
-    let here = Here::now(&spec.command);
-    Ok(experiment::request_for(spec, here))
+    let input = spec.input.elsewhere().unwrap_or(Input::Null);
+    let new = experiment::request_of(args, spec.command.clone(), input)?;
+    let spec = Spec {
+        input: new.spec.input,
+        rerun_safe: spec.rerun_safe || new.spec.rerun_safe,
+        advise: false,
+        only: None,
+        budget_ns: new.spec.budget_ns,
+        seed: new.spec.seed,
+        ..spec
+    };
+    Ok(Request { spec, ..new })
 }
 
 /// Arms with the same name or without a program, before seconds are spent on prices.
