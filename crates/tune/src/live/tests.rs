@@ -68,30 +68,13 @@ impl Runs for Fake {
 }
 
 fn finished(ended: Ended) -> Finished {
-    Finished {
-        usage: Usage {
-            wall_ns: Nanos(1),
-            user_ns: Nanos(1),
-            peak_rss_bytes: Bytes(1),
-            ended,
-            ..constructed::usage()
-        },
-        watches: Vec::new(),
-        supervisor_ns: Nanos(0),
-        huge_faults: 0,
-        folio_faults: 0,
-        huge_file_maps: 0,
-        files_opened: false,
-        leftovers_killed: 0,
-        cpus_at_end: Vec::new(),
-        timed_out: false,
-        over_memory: false,
-        samples: Fact::missing("not requested"),
-        profile: Fact::missing("not requested"),
-        user: Fact::missing("not requested"),
-        walks: Fact::missing("not requested"),
-        faults: Fact::missing("not requested"),
-    }
+    Finished::new(Usage {
+        wall_ns: Nanos(1),
+        user_ns: Nanos(1),
+        peak_rss_bytes: Bytes(1),
+        ended,
+        ..constructed::usage()
+    })
 }
 
 /// What `program` with these around it ran, and what `work` made of it.
