@@ -11,17 +11,17 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 /// One of them, as it is saved.
-struct Text(OsString);
+struct Text<T>(T);
 
-impl Serialize for Text {
+impl<T: AsRef<OsStr>> Serialize for Text<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         serialize(&self.0, to)
     }
 }
 
-impl<'de> Deserialize<'de> for Text {
+impl<'de, T: From<OsString>> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Bytes(Vec::new())).map(Self)
+        from.deserialize_any(Bytes(Vec::new())).map(|text| Self(text.into()))
     }
 }
 
@@ -89,7 +89,7 @@ pub fn serialize<S: Serializer>(text: &impl AsRef<OsStr>, to: S) -> Result<S::Ok
 /// # Errors
 /// It is neither form.
 pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    Text::deserialize(from).map(|text| text.0.into())
+    Text::deserialize(from).map(|text| text.0)
 }
 
 /// Several.
@@ -101,7 +101,7 @@ pub mod list {
     /// # Errors
     /// Those of `to`.
     pub fn serialize<T: AsRef<OsStr>, S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(all.iter().map(|text| Text(text.as_ref().to_owned())))
+        to.collect_seq(all.iter().map(Text))
     }
 
     /// Reads all.
@@ -111,7 +111,7 @@ pub mod list {
     pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Vec<T>, D::Error> {
-        Ok(Vec::<Text>::deserialize(from)?.into_iter().map(|text| text.0.into()).collect())
+        Ok(Vec::<Text<T>>::deserialize(from)?.into_iter().map(|text| text.0).collect())
     }
 }
 
@@ -127,7 +127,7 @@ pub mod optional {
         one: &Option<T>,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        one.as_ref().map(|text| Text(text.as_ref().to_owned())).serialize(to)
+        one.as_ref().map(Text).serialize(to)
     }
 
     /// Reads it.
@@ -137,7 +137,7 @@ pub mod optional {
     pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<T>, D::Error> {
-        Ok(Option::<Text>::deserialize(from)?.map(|text| text.0.into()))
+        Ok(Option::<Text<T>>::deserialize(from)?.map(|text| text.0))
     }
 }
 
