@@ -95,19 +95,19 @@ pub(crate) fn by_arm<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
 }
 
 fn checked<E: Error>(name: String) -> Result<String, E> {
-    if is_in_line(&name) {
-        return Ok(name);
-    }
-    Err(E::custom(format!("the name of an arm holds a control character: {name:?}")))
+    in_line("the name of an arm", name)
 }
 
 /// The name of a remedy, or its parameter.
 pub(crate) fn of_remedy<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    let text = String::deserialize(from)?;
+    in_line("a remedy", String::deserialize(from)?)
+}
+
+fn in_line<E: Error>(what: &str, text: String) -> Result<String, E> {
     if is_in_line(&text) {
         return Ok(text);
     }
-    Err(D::Error::custom(format!("a remedy holds a control character: {text:?}")))
+    Err(E::custom(format!("{what} holds a control character: {text:?}")))
 }
 
 #[cfg(test)]
