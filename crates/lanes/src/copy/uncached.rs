@@ -419,9 +419,8 @@ mod tests {
         let Some(from) = source(&content) else { return };
         let sinks = [tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
         assert_eq!(Fan::new(&from, &sinks).past_cache().run(|_, _| false), Ok(SIZE));
-        // What another CPU still holds in its batch of new pages cannot be dropped.
         let stay = count(&from) as u64;
-        assert!(stay <= SIZE / page_len() / 4, "{stay} pages stay");
+        assert!(stay <= MIB / page_len() + 2, "{stay} pages stay");
         for sink in &sinks {
             assert!(leaves(sink, 2), "{} pages stay", count(sink));
             assert!(whole(sink) == content);
