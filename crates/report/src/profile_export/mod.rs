@@ -4,21 +4,17 @@
 //! Samples that were added up have no moments: in the profile each stack stands once, weighted by its samples,
 //! so call tree and flame graph are right and the time line says nothing.
 
+mod firefox;
 mod otlp;
 mod pprof;
 mod protobuf;
 pub(crate) mod tables;
 
 use crate::text::escape;
-use fxprof_processed_profile::{
-    CategoryColor, CpuDelta, Frame, FrameFlags, FrameInfo, Profile, ReferenceTimestamp,
-    SamplingInterval, Timestamp,
-};
 use pagewise_model::profile::{ProfiledStack, StackSamples, UserFrame};
 use pagewise_model::run::Run;
 use protobuf::Message;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use tables::{Quantity, Tables};
 
 /// The form of an export.
@@ -39,7 +35,7 @@ pub enum ProfileForm {
 pub fn profile_export(samples: &StackSamples, run: &Run, form: ProfileForm) -> Vec<u8> {
     match form {
         ProfileForm::Folded => samples.stacks.iter().map(folded).collect::<String>().into_bytes(),
-        ProfileForm::Firefox => firefox(samples, run).into_bytes(),
+        ProfileForm::Firefox => firefox::write(samples, run),
         ProfileForm::Pprof => pprof::write(tables(samples, run)),
         ProfileForm::Otlp => otlp::write(tables(samples, run), program(run)),
     }
@@ -114,62 +110,6 @@ fn folded(stack: &ProfiledStack) -> String {
         line.push_str(if is_kernel { "_[k]" } else { "" });
     }
     format!("{line} {}\n", stack.count)
-}
-
-/// Processes of a profile for Firefox. What is beyond shares one, with the name of its process as the outermost frame:
-/// each process takes 2 KiB of memory, and in the viewer a time line of its own.
-const MOST_PROCESSES: usize = 1000;
-const OTHERS: &str = "other processes";
-
-fn firefox(samples: &StackSamples, run: &Run) -> String {
-    let start = ReferenceTimestamp::from_millis_since_unix_epoch(run.started_unix_ns as f64 / 1e6);
-    let period = samples.period_ns.0.max(1);
-    let mut profile = Profile::new("pagewise", start, SamplingInterval::from_nanos(period));
-    profile.set_symbolicated(true);
-    profile.set_product(&run.command.join(" "));
-    let user = profile.add_category("Program", CategoryColor::Blue);
-    let kernel = profile.add_category("Kernel", CategoryColor::Orange);
-    let begin = Timestamp::from_nanos_since_reference(0);
-    let mut at = 0;
-    for ((process, stacks), number) in by_process(samples).into_iter().zip(1..) {
-        let handle = profile.add_process(process, number, begin);
-        let thread = profile.add_thread(handle, number, begin, true);
-        for stack in stacks {
-            let own_name = (process != &*stack.process).then(|| (stack.process.to_string(), false));
-            let infos: Vec<FrameInfo> = own_name
-                .into_iter()
-                .chain(frames(stack))
-                .map(|(name, is_kernel)| FrameInfo {
-                    frame: Frame::Label(profile.intern_string(&name)),
-                    category_pair: if is_kernel { kernel } else { user }.into(),
-                    flags: FrameFlags::empty(),
-                })
-                .collect();
-            let handle = profile.intern_stack_frames(thread, infos.into_iter());
-            let took = period.saturating_mul(stack.count);
-            at += took;
-            let moment = Timestamp::from_nanos_since_reference(at);
-            let weight = i32::try_from(stack.count).unwrap_or(i32::MAX);
-            profile.add_sample(thread, moment, handle, CpuDelta::from_nanos(took), weight);
-        }
-    }
-    serde_json::to_string(&profile).unwrap_or_default() + "\n"
-}
-
-/// Stacks by process, in the order of their first. Those of processes beyond [`MOST_PROCESSES`] come last, together.
-fn by_process(samples: &StackSamples) -> Vec<(&str, Vec<&ProfiledStack>)> {
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    let mut all: Vec<(&str, Vec<&ProfiledStack>)> = Vec::new();
-    for stack in &samples.stacks {
-        let next = places.len().min(MOST_PROCESSES);
-        let at = *places.entry(&stack.process).or_insert(next);
-        if at == all.len() {
-            let name = if at < MOST_PROCESSES { &stack.process } else { OTHERS };
-            all.push((name, Vec::new()));
-        }
-        all[at].1.push(stack);
-    }
-    all
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use super::firefox::{MOST_PROCESSES, OTHERS};
 use super::*;
 use flate2::read::GzDecoder;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
@@ -6,6 +7,7 @@ use opentelemetry_proto::tonic::profiles::v1development::{ProfilesData, Profiles
 use pagewise_model::run::RunKind;
 use pagewise_model::{Bytes, Nanos};
 use prost::Message;
+use std::collections::BTreeSet;
 use std::io::Read;
 
 fn samples() -> StackSamples {
@@ -58,6 +60,88 @@ fn a_profile_holds_every_sample() {
     let weights: Vec<i64> = weights.iter().map(|weight| weight.as_i64().unwrap()).collect();
     assert_eq!(weights, [7, 3]);
     assert!(json.to_string().contains("clear_page_erms"));
+}
+
+/// The names of everything in `json`, and whether it is text, number or list.
+fn shape(json: &serde_json::Value, path: &str, into: &mut BTreeSet<String>) {
+    match json {
+        serde_json::Value::Object(all) => {
+            all.iter().for_each(|(name, value)| shape(value, &format!("{path}.{name}"), into));
+        }
+        serde_json::Value::Array(all) => {
+            into.insert(format!("{path}[]"));
+            all.iter().for_each(|value| shape(value, &format!("{path}[]"), into));
+        }
+        other => drop(into.insert(format!("{path}: {:?}", std::mem::discriminant(other)))),
+    }
+}
+
+/// The same profile from the library that follows the viewer's form.
+fn by_library() -> serde_json::Value {
+    use fxprof_processed_profile as fx;
+    let period = fx::SamplingInterval::from_nanos(250_000);
+    let start = fx::ReferenceTimestamp::from_millis_since_unix_epoch(99e-6);
+    let mut profile = fx::Profile::new("pagewise", start, period);
+    profile.set_symbolicated(true);
+    profile.set_product("/usr/bin/app");
+    let user = profile.add_category("Program", fx::CategoryColor::Blue);
+    let kernel = profile.add_category("Kernel", fx::CategoryColor::Orange);
+    let begin = fx::Timestamp::from_nanos_since_reference(0);
+    let process = profile.add_process("app", 1, begin);
+    let thread = profile.add_thread(process, 1, begin, true);
+    let mut at = 0;
+    for stack in &samples().stacks {
+        let infos = super::frames(stack).map(|(name, is_kernel)| fx::FrameInfo {
+            frame: fx::Frame::Label(profile.intern_string(&name)),
+            category_pair: if is_kernel { kernel } else { user }.into(),
+            flags: fx::FrameFlags::empty(),
+        });
+        let infos: Vec<_> = infos.collect();
+        let handle = profile.intern_stack_frames(thread, infos.into_iter());
+        let took = 250_000 * stack.count;
+        at += took;
+        let moment = fx::Timestamp::from_nanos_since_reference(at);
+        let weight = i32::try_from(stack.count).unwrap();
+        profile.add_sample(thread, moment, handle, fx::CpuDelta::from_nanos(took), weight);
+    }
+    serde_json::to_value(&profile).unwrap()
+}
+
+/// The functions of each sample with their categories, leaf first.
+fn stacks_of(thread: &serde_json::Value) -> Vec<Vec<(String, u64)>> {
+    let at = |table: &str, column: &str, row: u64| {
+        thread[table][column][usize::try_from(row).unwrap()].as_u64()
+    };
+    let stack = |mut node: Option<u64>| {
+        let mut names = Vec::new();
+        while let Some(number) = node {
+            let frame = at("stackTable", "frame", number).unwrap();
+            let function = at("frameTable", "func", frame).unwrap();
+            let name = at("funcTable", "name", function).unwrap();
+            let name = thread["stringArray"][usize::try_from(name).unwrap()].as_str().unwrap();
+            names.push((name.to_owned(), at("frameTable", "category", frame).unwrap()));
+            node = at("stackTable", "prefix", number);
+        }
+        names
+    };
+    thread["samples"]["stack"].as_array().unwrap().iter().map(|leaf| stack(leaf.as_u64())).collect()
+}
+
+#[test]
+fn a_profile_is_that_of_the_library() {
+    let ours: serde_json::Value = serde_json::from_slice(&exported(ProfileForm::Firefox)).unwrap();
+    let theirs = by_library();
+    let [mut own, mut wanted] = [BTreeSet::new(), BTreeSet::new()];
+    shape(&ours, "", &mut own);
+    shape(&theirs, "", &mut wanted);
+    assert_eq!(own, wanted);
+    assert_eq!(ours["meta"], theirs["meta"]);
+    let [own, wanted] = [&ours["threads"][0], &theirs["threads"][0]];
+    assert_eq!(stacks_of(own), stacks_of(wanted));
+    assert_eq!(own["stackTable"]["length"], wanted["stackTable"]["length"]);
+    for column in ["weight", "threadCPUDelta", "timeDeltas", "length", "weightType"] {
+        assert_eq!(own["samples"][column], wanted["samples"][column], "{column}");
+    }
 }
 
 /// `message Profile` of google/pprof, as far as it is looked at.

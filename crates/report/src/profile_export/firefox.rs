@@ -1,0 +1,240 @@
+//! Samples in the processed form of Firefox Profiler, version 55: <https://github.com/firefox-devtools/profiler>.
+//!
+//! The library that writes faults keeps 70 bytes for each node of the tree of stacks, to find it again. Imported
+//! profiles have millions of nodes. Sorted stacks need no search: each shares its beginning with the one before.
+
+use super::frames;
+use pagewise_model::profile::{ProfiledStack, StackSamples};
+use pagewise_model::run::Run;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::iter::repeat_n;
+
+/// Processes of a profile. What is beyond shares one, with the name of its process as the outermost frame: in the
+/// viewer each process takes a time line.
+pub(super) const MOST_PROCESSES: usize = 1000;
+pub(super) const OTHERS: &str = "other processes";
+
+/// Categories by their numbers.
+const PROGRAM: u32 = 1;
+const KERNEL: u32 = 2;
+
+/// The values of a column, one for each row of its table.
+type Values<'a> = Box<dyn Iterator<Item = Value> + 'a>;
+
+/// The profile of `run` in JSON.
+pub(super) fn write(samples: &StackSamples, run: &Run) -> Vec<u8> {
+    let period = samples.period_ns.0.max(1);
+    let mut json = format!("{{\"meta\":{},\"libs\":[],\"threads\":[", meta(run, period));
+    for ((process, stacks), number) in by_process(samples).into_iter().zip(1_u32..) {
+        json += if number > 1 { "," } else { "" };
+        Thread::new(process, &stacks).write(&mut json, number, period);
+    }
+    json += "],\"pages\":[],\"profilerOverhead\":[],\"counters\":[]}\n";
+    json.into_bytes()
+}
+
+fn meta(run: &Run, period: u64) -> Value {
+    let category = |name, color| json!({"name": name, "color": color, "subcategories": ["Other"]});
+    let categories = [("Other", "grey"), ("Program", "blue"), ("Kernel", "orange")];
+    json!({
+        "version": 24,
+        "preprocessedProfileVersion": 55,
+        "product": run.command.join(" "),
+        "startTime": run.started_unix_ns as f64 / 1e6,
+        "interval": period as f64 / 1e6,
+        "processType": 0,
+        "debug": false,
+        "symbolicated": true,
+        "usesOnlyOneStackType": true,
+        "sourceCodeIsNotOnSearchfox": true,
+        "categories": categories.map(|(name, color)| category(name, color)),
+        "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "µs"},
+        "extensions": {"length": 0, "baseURL": [], "id": [], "name": []},
+        "markerSchema": [],
+        "pausedRanges": [],
+    })
+}
+
+/// Stacks by process, in the order of their first. Those of processes beyond [`MOST_PROCESSES`] come last, together.
+fn by_process(samples: &StackSamples) -> Vec<(&str, Vec<&ProfiledStack>)> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut all: Vec<(&str, Vec<&ProfiledStack>)> = Vec::new();
+    for stack in &samples.stacks {
+        let next = places.len().min(MOST_PROCESSES);
+        let at = *places.entry(&stack.process).or_insert(next);
+        if at == all.len() {
+            let name = if at < MOST_PROCESSES { &stack.process } else { OTHERS };
+            all.push((name, Vec::new()));
+        }
+        all[at].1.push(stack);
+    }
+    all
+}
+
+/// The samples of a process: the viewer wants a thread for them.
+#[derive(Debug)]
+struct Thread<'a> {
+    process: &'a str,
+    stacks: &'a [&'a ProfiledStack],
+    /// Names of functions with their categories.
+    functions: Vec<(String, u32)>,
+    /// The tree of stacks: for each node its caller's number, and that of its function.
+    nodes: Vec<(Option<u32>, u32)>,
+    /// The node of each stack.
+    leaves: Vec<Option<u32>>,
+}
+
+impl<'a> Thread<'a> {
+    fn new(process: &'a str, stacks: &'a [&'a ProfiledStack]) -> Self {
+        let mut numbers: HashMap<(String, u32), u32> = HashMap::new();
+        let mut functions = Vec::new();
+        // The functions of all stacks, outermost first, and where each stack ends.
+        let (mut called, mut ends) = (Vec::new(), Vec::new());
+        for stack in stacks {
+            let own_name = (process != &*stack.process).then(|| (stack.process.to_string(), false));
+            for (name, is_kernel) in own_name.into_iter().chain(frames(stack)) {
+                let function = (name, if is_kernel { KERNEL } else { PROGRAM });
+                let number = *numbers.entry(function).or_insert_with_key(|function| {
+                    functions.push(function.clone());
+                    small(functions.len() - 1)
+                });
+                called.push(number);
+            }
+            ends.push(called.len());
+        }
+        let (nodes, leaves) = tree(&called, &ends);
+        Self { process, stacks, functions, nodes, leaves }
+    }
+
+    fn write(&self, json: &mut String, number: u32, period: u64) {
+        let rows = self.functions.len();
+        let same = |value: Value| -> Values<'_> { Box::new(repeat_n(value, rows)) };
+        let numbers = || -> Values<'_> { Box::new((0..rows).map(Value::from)) };
+        let categories = self.functions.iter().map(|(_, category)| Value::from(*category));
+        let none = || -> Values<'_> { Box::new(std::iter::empty()) };
+        let callers = self.nodes.iter().map(|(caller, _)| Value::from(*caller));
+        let called = self.nodes.iter().map(|(_, function)| Value::from(*function));
+        let took = || self.stacks.iter().map(move |stack| period.saturating_mul(stack.count));
+        let weights = self.stacks.iter().map(|stack| Value::from(stack.count));
+        let names = self.functions.iter().map(|(name, _)| Value::from(&**name));
+        *json += &format!("{{\"name\":{0},\"processName\":{0},", json!(self.process));
+        *json += &format!("\"pid\":\"{number}\",\"tid\":\"{number}\",");
+        *json += r#""processType":"default","processStartupTime":0.0,"processShutdownTime":null,"#;
+        *json += r#""registerTime":0.0,"unregisterTime":null,"isMainThread":true,"#;
+        *json += r#""showMarkersInTimeline":false,"pausedRanges":[],"stringArray":"#;
+        list(json, Box::new(names));
+        table(
+            json,
+            "frameTable",
+            rows,
+            [
+                ("address", same(json!(-1))),
+                ("inlineDepth", same(json!(0))),
+                ("category", Box::new(categories)),
+                ("subcategory", same(json!(0))),
+                ("func", numbers()),
+                ("nativeSymbol", same(Value::Null)),
+                ("innerWindowID", same(json!(0))),
+                ("line", same(Value::Null)),
+                ("column", same(Value::Null)),
+            ],
+        );
+        table(
+            json,
+            "funcTable",
+            rows,
+            [
+                ("name", numbers()),
+                ("isJS", same(json!(false))),
+                ("relevantForJS", same(json!(false))),
+                ("resource", same(json!(-1))),
+                ("fileName", same(Value::Null)),
+                ("lineNumber", same(Value::Null)),
+                ("columnNumber", same(Value::Null)),
+            ],
+        );
+        table(
+            json,
+            "stackTable",
+            self.nodes.len(),
+            [("prefix", Box::new(callers)), ("frame", Box::new(called))],
+        );
+        *json += r#","samples":{"weightType":"samples","#;
+        columns(
+            json,
+            self.stacks.len(),
+            [
+                ("stack", Box::new(self.leaves.iter().map(|leaf| Value::from(*leaf)))),
+                ("timeDeltas", Box::new(took().map(|took| Value::from(took as f64 / 1e6)))),
+                ("weight", Box::new(weights)),
+                ("threadCPUDelta", Box::new(took().map(|took| Value::from(took / 1000)))),
+            ],
+        );
+        *json += "}";
+        let empty = ["category", "data", "endTime", "name", "phase", "startTime"];
+        table(json, "markers", 0, empty.map(|name| (name, none())));
+        let empty = ["address", "functionSize", "libIndex", "name"];
+        table(json, "nativeSymbols", 0, empty.map(|name| (name, none())));
+        table(json, "resourceTable", 0, ["lib", "name", "host", "type"].map(|name| (name, none())));
+        *json += "}";
+    }
+}
+
+/// The tree of stacks that lie one after the other, each with its end: the nodes, and the node of each stack.
+fn tree(called: &[u32], ends: &[usize]) -> (Vec<(Option<u32>, u32)>, Vec<Option<u32>>) {
+    let stack = |number: usize| {
+        let begin = number.checked_sub(1).map_or(0, |before| ends[before]);
+        &called[begin..ends[number]]
+    };
+    let mut sorted: Vec<usize> = (0..ends.len()).collect();
+    sorted.sort_unstable_by_key(|number| stack(*number));
+    let (mut nodes, mut leaves) = (Vec::new(), vec![None; ends.len()]);
+    let (mut path, mut before): (Vec<u32>, &[u32]) = (Vec::new(), &[]);
+    for number in sorted {
+        let stack = stack(number);
+        let shared = before.iter().zip(stack).take_while(|(one, other)| one == other).count();
+        path.truncate(shared);
+        for function in &stack[shared..] {
+            nodes.push((path.last().copied(), *function));
+            path.push(small(nodes.len() - 1));
+        }
+        leaves[number] = path.last().copied();
+        before = stack;
+    }
+    (nodes, leaves)
+}
+
+fn table<const N: usize>(
+    json: &mut String,
+    name: &str,
+    rows: usize,
+    named: [(&str, Values<'_>); N],
+) {
+    *json += &format!(",\"{name}\":{{");
+    columns(json, rows, named);
+    *json += "}";
+}
+
+fn columns<const N: usize>(json: &mut String, rows: usize, named: [(&str, Values<'_>); N]) {
+    *json += &format!("\"length\":{rows}");
+    for (name, values) in named {
+        *json += &format!(",\"{name}\":");
+        list(json, values);
+    }
+}
+
+fn list(json: &mut String, values: Values<'_>) {
+    let mut before = '[';
+    for value in values {
+        json.push(before);
+        *json += &value.to_string();
+        before = ',';
+    }
+    *json += if before == '[' { "[]" } else { "]" };
+}
+
+/// Tables of the viewer have fewer than 2^32 rows: more are not held in memory.
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
