@@ -5,6 +5,7 @@
 mod helper;
 
 use helper::{Place, await_gone, experiment, interrupted, only_turn, said};
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use std::process::Command;
 
@@ -38,7 +39,7 @@ fn readings_are_measured_kept_and_drawn() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("33 cells, 33 fresh processes"), "{}", said(&done.stderr));
     let run = Run::from_json(&done.stdout).unwrap();
-    let readings = run.readings.unwrap();
+    let Some(Body::Bench(Bench::Readings(readings))) = run.body else { panic!("no readings") };
     assert_eq!(readings.points.len(), 15 + 14 + 4);
     for point in &readings.points {
         assert_eq!((point.samples.len(), &point.refused), (1, &None), "{point:?}");

@@ -7,6 +7,7 @@ mod helper;
 use helper::{Place, experiment, interrupted, only_turn, said};
 use pagewise_model::Fact;
 use pagewise_model::bench::memory::Way;
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use std::process::Command;
 
@@ -26,7 +27,7 @@ fn touches_are_measured_kept_and_drawn() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("3 points, 2 fresh mappings"), "{}", said(&done.stderr));
     let run = Run::from_json(&done.stdout).unwrap();
-    let touches = run.first_touch.unwrap();
+    let Some(Body::Bench(Bench::FirstTouch(touches))) = run.body else { panic!("no first touch") };
     let demand = touches.plain(Way::OnDemand).unwrap();
     assert_eq!((demand.has_expected_faults(), demand.samples.len()), (Some(true), 2));
     assert_eq!(touches.plain(Way::MapPopulate).unwrap().has_expected_faults(), Some(true));
@@ -51,7 +52,10 @@ fn memory_that_is_short_is_enough_to_know() {
     let place = Place::new();
     let words = ["bench", "memory", "--only=pressure", "--json"];
     let Some(done) = experiment(|| place.pagewise(&words)) else { return };
-    let touches = Run::from_json(&done.stdout).unwrap().first_touch.unwrap();
+    let Some(Body::Bench(Bench::FirstTouch(touches))) = Run::from_json(&done.stdout).unwrap().body
+    else {
+        panic!("no first touch")
+    };
     if let Fact::Missing(why) = &touches.pressure {
         return println!("SKIP {TEST}: {why}");
     }

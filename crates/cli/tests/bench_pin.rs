@@ -7,6 +7,7 @@ mod helper;
 use helper::{PROGRAM, Place, experiment, install, interrupted, only_turn, said};
 use pagewise_model::bench::pin::Way;
 use pagewise_model::bench::tlb::PageKind;
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -30,7 +31,7 @@ fn pins_are_measured_kept_and_drawn() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("2 fresh mappings of each"), "{}", said(&done.stderr));
     let run = Run::from_json(&done.stdout).unwrap();
-    let pins = run.pins.unwrap();
+    let Some(Body::Bench(Bench::Pins(pins))) = run.body else { panic!("no pins") };
     let base = pins.points.iter().filter(|point| point.pages == PageKind::Base);
     for point in base.filter(|point| point.refused.is_none()) {
         assert_eq!(point.page_bytes.known(), Some(&pins.base_page_bytes), "{point:?}");
@@ -75,7 +76,9 @@ fn without_rights_what_is_missing_is_named() {
         return;
     }
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    let pins = Run::from_json(&done.stdout).unwrap().pins.unwrap();
+    let Some(Body::Bench(Bench::Pins(pins))) = Run::from_json(&done.stdout).unwrap().body else {
+        panic!("no pins")
+    };
     let kernel = pins.missing_ways.iter().find(|missing| missing.way == Way::GupTest).unwrap();
     assert!(kernel.why.contains("gup_test") && !kernel.next.is_empty(), "{kernel:?}");
     assert!(pins.points.iter().any(|point| !point.samples.is_empty()));

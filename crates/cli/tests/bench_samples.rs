@@ -5,6 +5,7 @@
 mod helper;
 
 use helper::{Place, only_turn, said};
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 
 #[test]
@@ -17,7 +18,8 @@ fn samples_show_both_ends_of_a_rung() {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
     let run = Run::from_json(&output.stdout).unwrap();
-    let judgement = run.ladder.unwrap().judgement.unwrap();
+    let Some(Body::Bench(Bench::Ladder(ladder))) = run.body else { panic!("no ladder") };
+    let judgement = ladder.judgement.unwrap();
     let Some(samples) = judgement.accounts[0].samples.known() else {
         println!("SKIP samples_show_both_ends_of_a_rung: {:?}", run.warnings);
         return;

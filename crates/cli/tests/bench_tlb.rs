@@ -6,6 +6,7 @@ mod helper;
 
 use helper::{Place, experiment, interrupted, only_turn, said};
 use pagewise_model::bench::tlb::PageKind;
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use std::process::Command;
 
@@ -26,7 +27,7 @@ fn walks_are_measured_kept_and_drawn() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("2 fresh mappings of each"), "{}", said(&done.stderr));
     let run = Run::from_json(&done.stdout).unwrap();
-    let walks = run.walks.unwrap();
+    let Some(Body::Bench(Bench::Walks(walks))) = run.body else { panic!("no walks") };
     let base = walks.points.iter().filter(|p| p.pages == PageKind::Base);
     let samples: Vec<usize> = base
         .map(|point| {

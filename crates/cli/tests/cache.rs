@@ -22,6 +22,7 @@ mod system;
 use helper::{PROGRAM, Place, as_nobody, install, is_root, said};
 use pagewise_kernel::file_view::{FileView, open_regular};
 use pagewise_kernel::page_size;
+use pagewise_model::body::Body;
 use pagewise_model::cache::{CacheOutcome, CachedFile, Slot};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact};
@@ -86,7 +87,8 @@ fn mapped_huge(path: &Path) -> Bytes {
 fn reported(done: &Output) -> (CachedFile, Option<i32>) {
     let run = Run::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
-    (run.cache.unwrap().files.remove(0), done.status.code())
+    let Some(Body::Cache(mut report)) = run.body else { panic!("no report") };
+    (report.files.remove(0), done.status.code())
 }
 
 fn cache(place: &Place, verb: &str, path: &Path) -> (CachedFile, Option<i32>) {
@@ -249,6 +251,7 @@ fn a_report_is_for_80_columns_and_comes_back_from_its_saved_form() {
     assert!(said(&shown.stdout).contains("on huge pages when mapped"), "{}", said(&shown.stderr));
     assert!(said(&shown.stdout).contains("nothing of it cached"), "{}", said(&shown.stdout));
     let run = Run::from_json(&std::fs::read(&saved).unwrap()).unwrap();
-    let sizes: Vec<Bytes> = run.cache.unwrap().files.iter().map(|file| file.size_bytes).collect();
+    let Some(Body::Cache(report)) = run.body else { panic!("no report") };
+    let sizes: Vec<Bytes> = report.files.iter().map(|file| file.size_bytes).collect();
     assert_eq!(sizes, [Bytes(0), SIZE]);
 }

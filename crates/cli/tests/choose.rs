@@ -6,6 +6,7 @@ mod helper;
 
 use helper::{Place, await_gone, experiment, interrupt, only_turn, said};
 use pagewise_lanes::choose::{Arm, Calibration, Choice, FolioClass, Order, Subject};
+use pagewise_model::body::Body;
 use pagewise_model::choice::{Phase, PriceList, Term};
 use pagewise_model::constructed::{calibration, pass_prices, price_list};
 use pagewise_model::run::Run;
@@ -44,7 +45,10 @@ impl Ground {
         let done = self.choose(&[words, &["--json"]].concat()).output().unwrap();
         assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
         assert_eq!(said(&done.stderr), "", "nothing is taken anew");
-        Run::from_json(&done.stdout).unwrap().choice.unwrap()
+        let Some(Body::Choice(choice)) = Run::from_json(&done.stdout).unwrap().body else {
+            panic!("no choice")
+        };
+        choice
     }
 
     /// Keeps prices for it: a call takes 1 us, its byte 0.1 ns; a page of a mapping 1 us once and 50 ns
@@ -150,7 +154,7 @@ fn prices_are_taken_once_and_every_way_is_measured() {
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
     assert!(said(&done.stderr).contains("measuring the prices"), "{}", said(&done.stderr));
     let run = Run::from_json(&done.stdout).unwrap();
-    let choice = run.choice.unwrap();
+    let Some(Body::Choice(choice)) = run.body else { panic!("no choice") };
     assert!(choice.calibration_processes > 0 && choice.calibration_age_ns == Nanos(0));
     let (forecasts, trials) = (&choice.forecasts, &choice.trials);
     assert!(!forecasts.is_empty() && trials.len() == forecasts.len(), "{choice:?}");

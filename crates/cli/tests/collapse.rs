@@ -9,6 +9,7 @@ mod helper;
 use helper::{Place, as_nobody, compile, is_root, open_place, said};
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::{smaps, stat};
+use pagewise_model::body::Body;
 use pagewise_model::collapse::{CollapsedPart, CollapsedProcess};
 use pagewise_model::run::Run;
 use pagewise_model::text::Standing;
@@ -96,7 +97,8 @@ fn slots(count: u64) -> Bytes {
 fn report(done: &Output) -> TextReport {
     let run = Run::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
-    run.text.unwrap()
+    let Some(Body::Text(report)) = run.body else { panic!("no report") };
+    report
 }
 
 /// What became of generated code; nothing, with a line, where this account may not or no page was free.

@@ -18,6 +18,7 @@ mod started;
 use helper::{Place, said};
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
+use pagewise_model::body::Body;
 use pagewise_model::fold::{Changes, FileRange, Folded};
 use pagewise_model::run::Run;
 use pagewise_model::text::Method;
@@ -35,8 +36,8 @@ fn fold(place: &Place, options: &[&str], file: &Path, copy: &Path) -> Output {
 fn folded(place: &Place, options: &[&str], file: &Path, copy: &Path) -> Folded {
     let done = fold(place, options, file, copy);
     assert_eq!(done.status.code(), Some(0), "{}: {}", file.display(), said(&done.stderr));
-    match Run::from_json(&done.stdout).unwrap().text.unwrap() {
-        TextReport::Fold { folded, .. } => *folded,
+    match Run::from_json(&done.stdout).unwrap().body.unwrap() {
+        Body::Text(TextReport::Fold { folded, .. }) => *folded,
         other => panic!("{other:?}"),
     }
 }

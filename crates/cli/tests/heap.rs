@@ -7,6 +7,7 @@ mod helper;
 
 use helper::{as_nobody, compile, open_place, said, users};
 use pagewise_kernel::{page_size, thp};
+use pagewise_model::body::Body;
 use pagewise_model::heap::HeapArea;
 use pagewise_model::run::Run;
 use pagewise_model::text::Standing;
@@ -75,9 +76,8 @@ fn heap(done: &Output, test: &str) -> Option<Vec<HeapArea>> {
         return None;
     }
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    let run: Run = serde_json::from_slice(&done.stdout).unwrap();
-    match run.text.unwrap() {
-        TextReport::ExplainProcess { process, .. } => Some(process.heap),
+    match Run::from_json(&done.stdout).unwrap().body.unwrap() {
+        Body::Text(TextReport::ExplainProcess { process, .. }) => Some(process.heap),
         other => panic!("{other:?}"),
     }
 }

@@ -6,6 +6,7 @@
 mod helper;
 
 use helper::{Place, only_turn, said};
+use pagewise_model::body::Body;
 use pagewise_model::fault::FaultReport;
 use pagewise_model::run::Run;
 use std::path::{Path, PathBuf};
@@ -89,7 +90,7 @@ fn least_faults() -> u64 {
 }
 
 fn assert_named(run: &Run, function: &str, file: &str, line: u32) {
-    let report = run.faults.as_ref().unwrap();
+    let Some(Body::Faults(report)) = &run.body else { panic!("no faults") };
     let found = behind(report, function);
     let [(faults, source)] = &found[..] else { panic!("{found:?}") };
     assert!(*faults >= least_faults(), "{faults} faults");
@@ -124,7 +125,8 @@ fn faults_of_python_are_those_of_its_functions() {
     assert!(!is_anything_left(Path::new("/tmp"), since));
     // Without being asked it names none, and the report says what would.
     let run = report(&place, &["faults"], &python, &script);
-    assert_eq!(behind(run.faults.as_ref().unwrap(), "Store.fill"), []);
+    let Some(Body::Faults(plain)) = &run.body else { panic!("no faults") };
+    assert_eq!(behind(plain, "Store.fill"), []);
     let shown = pagewise_report::render(&run, &pagewise_report::Style::default());
     assert!(shown.contains("--interpreter-frames asks it to"), "{shown}");
 }

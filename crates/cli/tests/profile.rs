@@ -6,6 +6,7 @@
 mod helper;
 
 use helper::{NOBODY, PROGRAM, Place, install, is_root, only_turn, said};
+use pagewise_model::body::Body;
 use pagewise_model::profile::{Clock, Profile, Sorted, What, Why};
 use pagewise_model::run::Run;
 use std::io::Write;
@@ -17,7 +18,8 @@ fn profile(place: &Place, words: &[&str]) -> (Profile, Run) {
     let output = command.args(words).output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
     let run = Run::from_json(&output.stdout).unwrap();
-    (run.profile.clone().unwrap(), run)
+    let Some(Body::Profile(profile)) = &run.body else { panic!("no profile") };
+    (profile.clone(), run)
 }
 
 /// The buckets of `command`, or `None` (and a SKIP line) where samples are refused.
@@ -257,7 +259,7 @@ fn without_rights_buckets_without_a_figure_are_named() {
     let output = command.current_dir("/").stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output.stderr));
     let run = Run::from_json(&output.stdout).unwrap();
-    let profile = run.profile.unwrap();
+    let Some(Body::Profile(profile)) = run.body else { panic!("no profile") };
     match profile.sorted {
         pagewise_model::Fact::Known(_) => println!("SKIP without_rights: anybody may sample here"),
         pagewise_model::Fact::Missing(why) => {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use pagewise_judge::bench::pipe::{Known, claims, judge};
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, PageSize};
 
@@ -9,7 +10,7 @@ use pagewise_model::{Fact, PageSize};
 fn a_recording_judged_again_closes_its_accounts() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/ladders/busy.json");
     let run = Run::from_json(&std::fs::read(path).unwrap()).unwrap();
-    let ladder = run.ladder.unwrap();
+    let Some(Body::Bench(Bench::Ladder(ladder))) = run.body else { panic!("no ladder") };
     assert_eq!(claims(&ladder), ladder.claims);
     let before = ladder.judgement.as_ref().unwrap();
     let known = Known {

@@ -4,21 +4,10 @@
 //! `schema` is raised whenever a reader of the former version would misread a file. Readers
 //! refuse newer schemas by number and accept unknown keys.
 
-use crate::bench::code::Jumps;
-use crate::bench::file::Readings;
-use crate::bench::fork::Forks;
-use crate::bench::memory::FirstTouch;
-use crate::bench::pin::Pins;
-use crate::bench::pipe::Ladder;
-use crate::bench::tlb::Walks;
+use crate::body::{self, Body};
 use crate::bounded;
-use crate::cache::CacheReport;
-use crate::cache_list::CacheRestore;
-use crate::capability::Checkup;
-use crate::choice::Choice;
 use crate::conditions::FileMark;
 use crate::diagnosis::Diagnosis;
-use crate::fault::FaultReport;
 use crate::former;
 use crate::look::Look;
 use crate::machine::Machine;
@@ -27,11 +16,8 @@ use crate::memory_account::MemoryAccount;
 use crate::plan::{Candidate, Dose, Receipt};
 use crate::pool::HugePool;
 use crate::price::Prices;
-use crate::profile::Profile;
 use crate::service::Service;
 use crate::spec::{ServiceSpec, Spec, StdoutTo};
-use crate::text_report::TextReport;
-use crate::text_trial::TextTrial;
 use crate::trial::Experiment;
 use crate::units::Nanos;
 use crate::usage::Usage;
@@ -119,7 +105,7 @@ impl Outcome {
     }
 }
 
-/// A saved run.
+/// A saved run. [`Run::from_json`] reads it; without that its body is left out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
     /// Version of this form.
@@ -162,53 +148,13 @@ pub struct Run {
     pub service: Option<Service>,
     /// How to keep what was proven.
     pub receipt: Option<Receipt>,
-    /// `doctor`'s findings.
-    pub checkup: Option<Checkup>,
-    /// Page faults.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub faults: Option<FaultReport>,
-    /// Buckets of CPU time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Profile>,
+    /// What its command alone found.
+    #[serde(flatten, skip_deserializing)]
+    #[schemars(!skip_deserializing)]
+    pub body: Option<Body>,
     /// What its memory is, of `profile --memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryAccount>,
-    /// The ladder of `bench pipe`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ladder: Option<Ladder>,
-    /// The walks of `bench tlb`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub walks: Option<Walks>,
-    /// The first touches of `bench memory`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_touch: Option<FirstTouch>,
-    /// The page cache of files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache: Option<CacheReport>,
-    /// A saved page cache, brought back.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_restore: Option<CacheRestore>,
-    /// Which way to read a file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub choice: Option<Choice>,
-    /// Code on huge pages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<TextReport>,
-    /// The readings of `bench file`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub readings: Option<Readings>,
-    /// What pinning costs, of `bench pin`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pins: Option<Pins>,
-    /// What fork costs, of `bench fork`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forks: Option<Forks>,
-    /// The jumps through code of `bench text`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jumps: Option<Jumps>,
-    /// The arms of `bench text -- COMMAND`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text_trial: Option<TextTrial>,
     /// What was asked of `tune`, `ab` or `bench text -- COMMAND`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Spec>,
@@ -270,22 +216,8 @@ impl Run {
             experiment: None,
             service: None,
             receipt: None,
-            checkup: None,
-            faults: None,
-            profile: None,
+            body: None,
             memory: None,
-            ladder: None,
-            walks: None,
-            first_touch: None,
-            cache: None,
-            cache_restore: None,
-            choice: None,
-            text: None,
-            readings: None,
-            pins: None,
-            forks: None,
-            jumps: None,
-            text_trial: None,
             spec: None,
             files: Vec::new(),
             outcome: None,
@@ -331,6 +263,7 @@ impl Run {
             return Err(RunError::Older { found: head.schema });
         }
         let mut run: Self = bounded::from_json(text)?;
+        run.body = body::from_json(text)?;
         if head.schema < SCHEMA {
             (run.spec, run.files) = former::asked(text)?;
             run.schema = SCHEMA;

@@ -7,10 +7,7 @@ use crate::style::Tone;
 use pagewise_model::capability::{Answer, Capability, Checkup};
 
 /// One sentence of counts.
-pub(crate) fn summary(checkup: Option<&Checkup>) -> String {
-    let Some(checkup) = checkup else {
-        return "no check was made".to_owned();
-    };
+pub(crate) fn summary(checkup: &Checkup) -> String {
     let count = |wanted: fn(&Answer) -> bool| {
         checkup.capabilities.iter().filter(|c| wanted(&c.answer)).count()
     };

@@ -1,10 +1,11 @@
 //! The verdict in one sentence: the first thing a reader sees.
 
-use crate::bench::Bench;
+use crate::bench;
 use crate::experiment::{effect_phrase, short_word};
 use crate::number::{at_most, counted, percent, times_as_fast, whole_percent};
 use crate::page::Document;
 use crate::style::Tone;
+use pagewise_model::body::Body;
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Quantity, Verdict, Word};
@@ -34,24 +35,27 @@ pub fn outcome_line(outcome: &Outcome) -> String {
 #[must_use]
 pub fn headline(run: &Run) -> String {
     match run.kind {
-        RunKind::Doctor => crate::doctor::summary(run.checkup.as_ref()),
+        RunKind::Doctor => doctor_headline(run),
         RunKind::Profile => profile_headline(run),
         RunKind::Faults => crate::faults::headline(run),
         RunKind::Ab => ab_headline(run),
         RunKind::Tune => tune_headline(run),
         RunKind::Bench => bench_headline(run),
-        RunKind::Cache => match &run.cache_restore {
-            Some(restore) => crate::cache_restore::headline(restore),
-            None => say_of(run.cache.as_ref(), crate::cache::headline),
+        RunKind::Cache | RunKind::Text | RunKind::Choose => match &run.body {
+            Some(Body::CacheRestore(restore)) => crate::cache_restore::headline(restore),
+            Some(Body::Cache(report)) => crate::cache::headline(report),
+            Some(Body::Text(report)) => crate::text_report::headline(report),
+            Some(Body::Choice(choice)) => crate::choice::headline(choice),
+            _ => "nothing was examined".to_owned(),
         },
-        RunKind::Text => say_of(run.text.as_ref(), crate::text_report::headline),
-        RunKind::Choose => say_of(run.choice.as_ref(), crate::choice::headline),
     }
 }
 
-/// What `say` makes of a report that is there.
-fn say_of<T>(report: Option<&T>, say: impl Fn(&T) -> String) -> String {
-    report.map_or_else(|| "nothing was examined".to_owned(), say)
+fn doctor_headline(run: &Run) -> String {
+    match &run.body {
+        Some(Body::Checkup(checkup)) => crate::doctor::summary(checkup),
+        _ => "no check was made".to_owned(),
+    }
 }
 
 /// The headline as lines of a report.
@@ -73,11 +77,12 @@ fn bench_headline(run: &Run) -> String {
         format!("{when} was measured")
     };
     let is_decided = matches!(run.outcome, Some(Outcome::NothingToGain { .. }));
-    match Bench::in_run(run) {
-        Some(bench) => bench.headline(),
+    match &run.body {
+        Some(Body::Bench(bench)) => bench::headline(bench),
         // Of a program, and not of what a technique is worth here.
-        None if run.text_trial.is_some() || is_decided => ab_headline(run),
-        None => nothing(),
+        Some(Body::TextTrial(_)) => ab_headline(run),
+        _ if is_decided => ab_headline(run),
+        _ => nothing(),
     }
 }
 
@@ -86,8 +91,10 @@ fn profile_headline(run: &Run) -> String {
         return crate::memory_account::headline(memory);
     }
     let Some(diagnosis) = &run.diagnosis else {
-        let none = || "no diagnosis".to_owned();
-        return run.profile.as_ref().map_or_else(none, crate::profile::headline);
+        return match &run.body {
+            Some(Body::Profile(profile)) => crate::profile::headline(profile),
+            _ => "no diagnosis".to_owned(),
+        };
     };
     let ceiling = at_most(diagnosis.ceiling_share);
     let without = without(diagnosis);

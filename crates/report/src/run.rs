@@ -1,6 +1,6 @@
 //! A whole run as a document, for a terminal or as a page, and its timed points as CSV: verdict, why, what was tried and what not, receipt, notes.
 
-use crate::bench::{Bench, caption};
+use crate::bench::{self, caption};
 use crate::cache::cache_section;
 use crate::cache_restore::cache_restore_section;
 use crate::candidates::{candidates_section, untried_section};
@@ -20,6 +20,7 @@ use crate::{
     continue_section, diagnosis_section, look_section, machine_line, memory_section,
     output_section, profile_section, receipt_section, text_trial_section,
 };
+use pagewise_model::body::Body;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::Point;
 use pagewise_model::usage::Usage;
@@ -47,8 +48,8 @@ pub fn html(run: &Run) -> String {
 
 /// What its page holds beside its headline and how it was measured.
 fn shown(run: &Run) -> Document {
-    match Bench::in_run(run) {
-        Some(bench) => bench.document(&caption(run)),
+    match bench::in_run(run) {
+        Some(bench) => bench::document(bench, &caption(run)),
         None => {
             let mut page = Document::default();
             add_body(run, &mut page);
@@ -81,7 +82,7 @@ fn measured_section(run: &Run) -> Document {
     if !run.command.is_empty() {
         page.exact(&start_line(run));
     }
-    for sentence in Bench::in_run(run).into_iter().flat_map(Bench::protocol) {
+    for sentence in bench::in_run(run).into_iter().flat_map(bench::protocol) {
         page.para(&sentence, 0, Tone::Plain);
     }
     for warning in &run.warnings {
@@ -93,38 +94,29 @@ fn measured_section(run: &Run) -> Document {
 /// Adds what a run holds, beside its headline and notes.
 fn add_body(run: &Run, page: &mut Document) {
     match run.kind {
-        RunKind::Doctor => {
-            if let Some(checkup) = &run.checkup {
-                page.append(doctor_section(checkup));
-            }
-        }
         RunKind::Faults => faulted(run, page),
-        RunKind::Cache | RunKind::Text | RunKind::Choose => looked_at(run, page),
+        RunKind::Doctor | RunKind::Cache | RunKind::Text | RunKind::Choose => looked_at(run, page),
         RunKind::Tune | RunKind::Ab | RunKind::Profile | RunKind::Bench => {
             examined(run, page);
         }
     }
 }
 
-/// The state of files and processes, and what follows from it.
+/// The state of the machine, of files and processes, and what follows from it.
 fn looked_at(run: &Run, page: &mut Document) {
-    if let Some(report) = &run.cache {
-        page.section(cache_section(report));
-    }
-    if let Some(restore) = &run.cache_restore {
-        page.section(cache_restore_section(restore));
-    }
-    if let Some(report) = &run.text {
-        page.section(text_section(report));
-    }
-    if let Some(choice) = &run.choice {
-        page.section(choice_section(choice));
+    match &run.body {
+        Some(Body::Checkup(checkup)) => page.append(doctor_section(checkup)),
+        Some(Body::Cache(report)) => page.section(cache_section(report)),
+        Some(Body::CacheRestore(restore)) => page.section(cache_restore_section(restore)),
+        Some(Body::Text(report)) => page.section(text_section(report)),
+        Some(Body::Choice(choice)) => page.section(choice_section(choice)),
+        _ => {}
     }
 }
 
 fn faulted(run: &Run, page: &mut Document) {
     page.single(&start_line(run), 2, Tone::Faint);
-    if let Some(report) = &run.faults {
+    if let Some(Body::Faults(report)) = &run.body {
         page.section(faults_section(report));
     }
     if let Some(machine) = &run.machine {
@@ -136,11 +128,10 @@ fn examined(run: &Run, page: &mut Document) {
     if !run.command.is_empty() {
         page.single(&start_line(run), 2, Tone::Faint);
     }
-    for bench in Bench::all(run) {
-        page.section(bench.document(&caption(run)));
-    }
-    if let Some(profile) = &run.profile {
-        page.section(profile_section(profile));
+    match &run.body {
+        Some(Body::Bench(bench)) => page.section(bench::document(bench, &caption(run))),
+        Some(Body::Profile(profile)) => page.section(profile_section(profile)),
+        _ => {}
     }
     if let Some(memory) = &run.memory {
         page.section(memory_section(memory));
@@ -148,7 +139,7 @@ fn examined(run: &Run, page: &mut Document) {
     if let Some(diagnosis) = &run.diagnosis {
         page.section(diagnosis_section(diagnosis, whole(run)));
     }
-    if let Some(trial) = &run.text_trial {
+    if let Some(Body::TextTrial(trial)) = &run.body {
         page.section(text_trial_section(trial, run.experiment.as_ref()));
     }
     if let (Some(service), Some(experiment)) = (&run.service, &run.experiment) {
@@ -206,8 +197,8 @@ fn notes_section(run: &Run) -> Document {
 /// mappings or processes of a bench. `dropped` holds the reason why a block does not count.
 #[must_use]
 pub fn csv(run: &Run) -> String {
-    if let Some(bench) = Bench::in_run(run) {
-        return bench.csv();
+    if let Some(bench) = bench::in_run(run) {
+        return bench::csv(bench);
     }
     if let Some(service) = &run.service {
         return service_csv(service);

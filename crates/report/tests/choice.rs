@@ -6,6 +6,7 @@ mod support;
 
 use pagewise_model::bench::file::Arm;
 use pagewise_model::bench::tlb::Order;
+use pagewise_model::body::Body;
 use pagewise_model::cache::FolioClass;
 use pagewise_model::choice::{Choice, Demand, FileState, FolioPart, Forecast, TimeParts, Trial};
 use pagewise_model::run::{Run, RunKind};
@@ -58,7 +59,7 @@ fn choice() -> Choice {
 
 fn run(choice: Choice) -> Run {
     let mut run = Run::new(RunKind::Choose, String::new(), 1_700_000_000_000_000_000, Vec::new());
-    run.choice = Some(choice);
+    run.body = Some(Body::Choice(choice));
     run
 }
 

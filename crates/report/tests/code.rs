@@ -85,7 +85,7 @@ fn a_narrow_terminal_without_unicode_and_nothing_at_all() {
         assert!(text.is_ascii() && text.lines().all(|line| cells(line) <= 60), "{text}");
     }
     let mut nothing = cache_run(cached());
-    nothing.cache = None;
+    nothing.body = None;
     assert_eq!(headline(&nothing), "nothing was examined");
     let TextReport::ExplainFile { slot_bytes, mut file } = explained() else { panic!("a file") };
     file.areas.clear();

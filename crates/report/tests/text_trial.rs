@@ -3,6 +3,7 @@
 
 mod support;
 
+use pagewise_model::body::Body;
 use pagewise_model::look::WalkCounts;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_model::text_trial::{FileInArms, LeftFile, ON, TextTrial};
@@ -35,7 +36,7 @@ fn run() -> Run {
         point.idle_mechanisms = vec![(ON.into(), 0)];
     }
     run.experiment = Some(experiment);
-    run.text_trial = Some(trial());
+    run.body = Some(Body::TextTrial(trial()));
     run.outcome = Some(Outcome::Proven { keep: vec![ON.into()] });
     run
 }

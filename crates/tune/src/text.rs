@@ -18,6 +18,7 @@ use crate::stop::Stop;
 use crate::world::{Arm, Event, Timing, Watch, World};
 use pagewise_judge::text::Sizes;
 use pagewise_model::Fact;
+use pagewise_model::body::Body;
 use pagewise_model::look::{Look, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Dose, FileKind, HugeFile, Settings};
@@ -129,7 +130,7 @@ impl Subject<'_> {
         };
         let files = in_arms(&arms.files, &off_text, &on_text);
         let (pairs, left) = (self.pairs, arms.left.clone());
-        run.text_trial = Some(TextTrial { pairs, files, left, off_walks, on_walks });
+        run.body = Some(Body::TextTrial(TextTrial { pairs, files, left, off_walks, on_walks }));
         let setup = Setup {
             request: self.request,
             goal: Goal::Pairs(self.pairs),

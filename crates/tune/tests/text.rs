@@ -3,6 +3,7 @@
 mod support;
 
 use pagewise_model::Bytes;
+use pagewise_model::body::Body;
 use pagewise_model::plan::{FileKind, HugeFile};
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::text_trial::{FileInArms, OFF, ON};
@@ -38,7 +39,7 @@ fn a_gain_is_proven_in_the_pairs_that_were_asked_for() {
 fn the_pages_of_both_arms_are_told_as_they_were() {
     let mut world = Fake::default();
     let (run, _) = tried(&mut world, 8, Some("/bin/prog"));
-    let trial = run.text_trial.expect("the arms");
+    let Some(Body::TextTrial(trial)) = run.body else { panic!("no text trial") };
     let file = FileInArms {
         path: "/bin/prog".to_owned(),
         text_bytes: Bytes::mib(5),

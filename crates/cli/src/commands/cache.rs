@@ -10,6 +10,7 @@ use crate::terminal;
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::file_view::FileView;
 use pagewise_kernel::{SysError, clock, file_system, limits, page_size};
+use pagewise_model::body::Body;
 use pagewise_model::cache::{
     self, CacheCounts, CacheOutcome, CacheReport, CacheState, CacheVerb, SlotMap,
 };
@@ -81,7 +82,7 @@ pub(super) fn tell(
     json: bool,
 ) -> Result<(), Failure> {
     let report = CacheReport { verb, slot_bytes: page_size::huge(), files };
-    show(&Run { cache: Some(report), ..looked(RunKind::Cache, start) }, json)
+    show(&looked(RunKind::Cache, Body::Cache(report), start), json)
 }
 
 /// Does it to one file, or looks at it.
@@ -167,11 +168,12 @@ pub(super) fn open_all(paths: &[PathBuf]) -> Result<Vec<CachedFile>, Failure> {
     Ok(files)
 }
 
-/// A run of this moment that is not kept; what it shows is added.
-pub(super) fn looked(kind: RunKind, start: Nanos) -> Run {
+/// A run of this moment that is not kept, and what it shows.
+pub(super) fn looked(kind: RunKind, body: Body, start: Nanos) -> Run {
     let (started, _) = identity(&[]);
     let mut run = Run::new(kind, String::new(), started, Vec::new());
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
+    run.body = Some(body);
     run
 }
 

@@ -17,6 +17,7 @@ use pagewise_measure::PriceError;
 use pagewise_measure::bench::file::{CALIBRATED, Origin, Plan, calibration_file, lies_huge};
 use pagewise_model::Nanos;
 use pagewise_model::bench::file::{Arm, Readings};
+use pagewise_model::body::Body;
 use pagewise_model::cache::FolioClass;
 use pagewise_model::choice::{Choice, Demand, FileReadings, Trial};
 use pagewise_model::run::{Run, RunKind};
@@ -61,7 +62,7 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     }
     choice.reasons = reasons(&choice);
     let is_any = choice.best().is_some();
-    let run = Run { choice: Some(choice), warnings, ..looked(RunKind::Choose, start) };
+    let run = Run { warnings, ..looked(RunKind::Choose, Body::Choice(choice), start) };
     show(&run, args.json)?;
     args.page.write(|| pagewise_report::html(&run))?;
     Ok(ExitCode::from(if is_any { 0 } else { UNFIT }))

@@ -8,6 +8,7 @@ use pagewise_judge::activity::{self, Release};
 use pagewise_kernel::{clock, kallsyms};
 use pagewise_lanes::probe::{Sink, Truth, truths};
 use pagewise_measure::Options;
+use pagewise_model::body::Body;
 use pagewise_model::capability::Trait;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
@@ -24,7 +25,7 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     checkup.traits.extend(Sink::ALL.map(|sink| sharing(sink, truths())));
     checkup.traits.push(rules(&checkup.machine.kernel, kallsyms::functions().into()));
     run.machine = Some(checkup.machine.clone());
-    run.checkup = Some(checkup);
+    run.body = Some(Body::Checkup(checkup));
     if args.prices {
         let options = Options { fresh: true, ..Options::cached(Nanos::secs(2)) };
         let prices = pagewise_measure::calibrate(&options, &|| false);

@@ -14,6 +14,7 @@ use outputs::Outputs;
 use pagewise_judge::faults::budget;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
+use pagewise_model::body::Body;
 use pagewise_model::fault::{Budgets, FaultReport, Wanted};
 use pagewise_model::plan::Settings;
 use pagewise_model::run::{Run, RunKind};
@@ -115,11 +116,12 @@ fn conclude(
     args: &Faults,
     budgets: &Budgets,
 ) -> Option<Failure> {
-    run.faults = Some(report);
+    let broken = judge(budgets, &report);
+    run.body = Some(Body::Faults(report));
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     keep(&mut run);
     outputs.finish(&run, args);
-    run.faults.as_ref().and_then(|report| judge(budgets, report))
+    broken
 }
 
 fn launch(args: &Faults, command: &[OsString]) -> Launch {

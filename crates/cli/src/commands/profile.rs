@@ -14,6 +14,7 @@ use crate::terminal;
 use pagewise_judge::profile::Facts;
 use pagewise_kernel::{clock, kallsyms};
 use pagewise_measure::Options;
+use pagewise_model::body::Body;
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::fault::FaultReport;
 use pagewise_model::look::{Look, Samples, TimedFaults, Traced};
@@ -92,7 +93,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
         walks: finished.walks,
     };
     let diagnosis = pagewise_judge::diagnosis::diagnose(&look, &prices, &machine);
-    run.profile = Some(judged(&samples, Some((&look, &diagnosis)), &machine, None));
+    run.body = Some(Body::Profile(judged(&samples, Some((&look, &diagnosis)), &machine, None)));
     run.diagnosis = Some(diagnosis);
     (run.look, run.prices, run.machine) = (Some(look), Some(prices), Some(machine));
     conclude(&mut run, start);
@@ -194,9 +195,13 @@ fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
 
 /// The graph that was asked for, and the report.
 fn text(run: &Run, args: &Profile, style: &Style) -> String {
-    let graph = args.graph.as_deref().zip(run.profile.as_ref());
-    let graph = graph.map(|(bucket, profile)| graph_section(profile, bucket).text(style));
-    graph.map(|graph| graph + "\n").unwrap_or_default() + &pagewise_report::render(run, style)
+    let graph = match (&args.graph, &run.body) {
+        (Some(bucket), Some(Body::Profile(profile))) => {
+            graph_section(profile, bucket).text(style) + "\n"
+        }
+        _ => String::new(),
+    };
+    graph + &pagewise_report::render(run, style)
 }
 
 /// The samples for another tool.

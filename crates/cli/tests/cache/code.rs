@@ -5,6 +5,7 @@ use crate::helper::{Place, compile, said};
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::smaps;
 use pagewise_model::Bytes;
+use pagewise_model::body::Body;
 use pagewise_model::cache::{CacheOutcome, CachedFile};
 use pagewise_model::run::Run;
 use pagewise_model::text::{AreaKind, Coverage, MappedFile, Method, Placement, Standing, TextFile};
@@ -51,7 +52,8 @@ fn text(place: &Place, verb: &str, subject: &str) -> (TextReport, Option<i32>) {
     let done = place.pagewise(&["text", verb, "--json", subject]).output().unwrap();
     let run = Run::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
-    (run.text.unwrap(), done.status.code())
+    let Some(Body::Text(report)) = run.body else { panic!("no report") };
+    (report, done.status.code())
 }
 
 pub(super) fn explained_file(place: &Place, program: &Path) -> TextFile {
@@ -197,8 +199,8 @@ fn libraries_come_along_when_asked_for() {
     let Some(program) = built(&place, "libraries_come_along_when_asked_for") else { return };
     let words = ["text", "warm", "--with-libraries", "--json", program.to_str().unwrap()];
     let done = place.pagewise(&words).output().unwrap();
-    let Some(TextReport::Warm { files, missing_libraries, .. }) =
-        Run::from_json(&done.stdout).unwrap().text
+    let Some(Body::Text(TextReport::Warm { files, missing_libraries, .. })) =
+        Run::from_json(&done.stdout).unwrap().body
     else {
         panic!("{}", said(&done.stderr))
     };

@@ -5,6 +5,7 @@ use super::with_file;
 use crate::helper::{NOBODY, PROGRAM, Place, as_nobody, first_line, install, is_root, said};
 use pagewise_kernel::cached_file::CachedFile;
 use pagewise_kernel::page_size;
+use pagewise_model::body::Body;
 use pagewise_model::cache_list::{CacheList, CacheRestore, PageRanges};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact};
@@ -60,7 +61,8 @@ fn list_of(path: &Path) -> CacheList {
 fn restored(done: &Output) -> (CacheRestore, Option<i32>) {
     let run = Run::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
-    (run.cache_restore.unwrap(), done.status.code())
+    let Some(Body::CacheRestore(restore)) = run.body else { panic!("no list") };
+    (restore, done.status.code())
 }
 
 /// A place with the file, and the list of what is cached of it; none where nothing can be dropped.

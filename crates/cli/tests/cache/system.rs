@@ -5,6 +5,7 @@ use super::code::{built, ended, started, text_in_smaps};
 use super::{is_skipped, mapped_huge};
 use crate::helper::{Place, said};
 use pagewise_model::Bytes;
+use pagewise_model::body::Body;
 use pagewise_model::cache::CacheOutcome;
 use pagewise_model::run::Run;
 use pagewise_model::text_report::TextReport;
@@ -28,8 +29,8 @@ fn system(place: &Place, words: &[&str]) -> Output {
 fn reported(done: &Output) -> TextSystem {
     let run = Run::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
-    match run.text.unwrap() {
-        TextReport::System { system, .. } => *system,
+    match run.body.unwrap() {
+        Body::Text(TextReport::System { system, .. }) => *system,
         other => panic!("{other:?}"),
     }
 }

@@ -6,6 +6,7 @@ use crate::helper::{Place, compile, said};
 use pagewise_kernel::page_size;
 use pagewise_kernel::proc::smaps;
 use pagewise_model::Bytes;
+use pagewise_model::body::Body;
 use pagewise_model::fold::{Folded, TailOutcome};
 use pagewise_model::run::Run;
 use pagewise_model::text::Coverage;
@@ -28,7 +29,9 @@ fn built(place: &Place, test: &str, options: &[&str]) -> Option<PathBuf> {
 fn text(place: &Place, verb: &str, file: &Path) -> TextReport {
     let done = place.pagewise(&["text", verb, "--json"]).arg(file).output().unwrap();
     let run = Run::from_json(&done.stdout);
-    run.unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr))).text.unwrap()
+    let run = run.unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
+    let Some(Body::Text(report)) = run.body else { panic!("no report") };
+    report
 }
 
 /// What a program that has read all of its code has of its own file on huge pages; ends it.
@@ -48,7 +51,7 @@ fn mapped_huge(program: &Path) -> Bytes {
 
 /// Warms a copy; false, with a line, where no huge folio is to be had.
 fn is_warm(place: &Place, test: &str, copy: &Path) -> bool {
-    let TextReport::Warm { files, .. } = text(place, "warm", copy) else { panic!("not warmed") };
+    let TextReport::Warm { files, .. } = text(place, "warm", copy) else { panic!("no warmed") };
     let is_huge = files[0].huge() == files[0].warmed();
     if !is_huge {
         println!("SKIP {test}: {:?}", files[0].cache.outcome);

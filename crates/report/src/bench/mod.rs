@@ -11,108 +11,77 @@ pub mod pipe;
 pub mod tlb;
 
 use crate::page::Document;
-use pagewise_model::bench::code::Jumps;
-use pagewise_model::bench::file::Readings;
-use pagewise_model::bench::fork::Forks;
-use pagewise_model::bench::memory::FirstTouch;
-use pagewise_model::bench::pin::Pins;
-use pagewise_model::bench::pipe::Ladder;
-use pagewise_model::bench::tlb::Walks;
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::machine::Machine;
 use pagewise_model::run::Run;
 
-/// The measurements of one kind.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Bench<'a> {
-    Pipe(&'a Ladder),
-    Tlb(&'a Walks),
-    Memory(&'a FirstTouch),
-    File(&'a Readings),
-    Pin(&'a Pins),
-    Fork(&'a Forks),
-    Code(&'a Jumps),
+/// What `run` holds.
+pub(crate) fn in_run(run: &Run) -> Option<&Bench> {
+    match &run.body {
+        Some(Body::Bench(bench)) => Some(bench),
+        _ => None,
+    }
 }
 
-impl<'a> Bench<'a> {
-    /// All that `run` holds: one at most, as a bench saves it.
-    pub(crate) fn all(run: &'a Run) -> impl Iterator<Item = Self> {
-        let all = [
-            run.ladder.as_ref().map(Self::Pipe),
-            run.walks.as_ref().map(Self::Tlb),
-            run.first_touch.as_ref().map(Self::Memory),
-            run.readings.as_ref().map(Self::File),
-            run.pins.as_ref().map(Self::Pin),
-            run.forks.as_ref().map(Self::Fork),
-            run.jumps.as_ref().map(Self::Code),
-        ];
-        all.into_iter().flatten()
+/// The verdict in one sentence.
+pub(crate) fn headline(bench: &Bench) -> String {
+    match bench {
+        Bench::Ladder(ladder) => pipe::headline(ladder),
+        Bench::Walks(walks) => tlb::headline(walks),
+        Bench::FirstTouch(touches) => memory::headline(touches),
+        Bench::Readings(readings) => file::headline(readings),
+        Bench::Pins(pins) => pin::headline(pins),
+        Bench::Forks(forks) => fork::headline(forks),
+        Bench::Jumps(jumps) => code::headline(jumps),
     }
+}
 
-    /// What `run` holds.
-    pub(crate) fn in_run(run: &'a Run) -> Option<Self> {
-        Self::all(run).next()
+/// All that is shown of it; `caption` says where it was measured.
+pub(crate) fn document(bench: &Bench, caption: &str) -> Document {
+    match bench {
+        Bench::Ladder(it) => pipe::document(it, caption),
+        Bench::Walks(it) => tlb::document(it, caption),
+        Bench::FirstTouch(it) => memory::document(it, caption),
+        Bench::Readings(it) => file::document(it, caption),
+        Bench::Pins(it) => pin::document(it, caption),
+        Bench::Forks(it) => fork::document(it, caption),
+        Bench::Jumps(it) => code::document(it, caption),
     }
+}
 
-    /// The verdict in one sentence.
-    pub(crate) fn headline(self) -> String {
-        match self {
-            Self::Pipe(ladder) => pipe::headline(ladder),
-            Self::Tlb(walks) => tlb::headline(walks),
-            Self::Memory(touches) => memory::headline(touches),
-            Self::File(readings) => file::headline(readings),
-            Self::Pin(pins) => pin::headline(pins),
-            Self::Fork(forks) => fork::headline(forks),
-            Self::Code(jumps) => code::headline(jumps),
-        }
+pub(crate) fn csv(bench: &Bench) -> String {
+    match bench {
+        Bench::Ladder(ladder) => pipe::csv(ladder),
+        Bench::Walks(walks) => tlb::csv(walks),
+        Bench::FirstTouch(touches) => memory::csv(touches),
+        Bench::Readings(readings) => file::csv(readings),
+        Bench::Pins(pins) => pin::csv(pins),
+        Bench::Forks(forks) => fork::csv(forks),
+        Bench::Jumps(jumps) => code::csv(jumps),
     }
+}
 
-    /// All that is shown of it; `caption` says where it was measured.
-    pub(crate) fn document(self, caption: &str) -> Document {
-        match self {
-            Self::Pipe(it) => pipe::document(it, caption),
-            Self::Tlb(it) => tlb::document(it, caption),
-            Self::Memory(it) => memory::document(it, caption),
-            Self::File(it) => file::document(it, caption),
-            Self::Pin(it) => pin::document(it, caption),
-            Self::Fork(it) => fork::document(it, caption),
-            Self::Code(it) => code::document(it, caption),
-        }
+fn picture(bench: &Bench, caption: &str) -> String {
+    match bench {
+        Bench::Ladder(ladder) => pipe::svg(ladder, caption),
+        Bench::Walks(walks) => tlb::svg(walks, caption),
+        Bench::FirstTouch(touches) => memory::svg(touches, caption),
+        Bench::Readings(readings) => file::svg(readings, caption),
+        Bench::Pins(pins) => pin::svg(pins, caption),
+        Bench::Forks(forks) => fork::svg(forks, caption),
+        Bench::Jumps(jumps) => code::svg(jumps, caption),
     }
+}
 
-    pub(crate) fn csv(self) -> String {
-        match self {
-            Self::Pipe(ladder) => pipe::csv(ladder),
-            Self::Tlb(walks) => tlb::csv(walks),
-            Self::Memory(touches) => memory::csv(touches),
-            Self::File(readings) => file::csv(readings),
-            Self::Pin(pins) => pin::csv(pins),
-            Self::Fork(forks) => fork::csv(forks),
-            Self::Code(jumps) => code::csv(jumps),
-        }
-    }
-
-    fn svg(self, caption: &str) -> String {
-        match self {
-            Self::Pipe(ladder) => pipe::svg(ladder, caption),
-            Self::Tlb(walks) => tlb::svg(walks, caption),
-            Self::Memory(touches) => memory::svg(touches, caption),
-            Self::File(readings) => file::svg(readings, caption),
-            Self::Pin(pins) => pin::svg(pins, caption),
-            Self::Fork(forks) => fork::svg(forks, caption),
-            Self::Code(jumps) => code::svg(jumps, caption),
-        }
-    }
-
-    /// How it was measured, sentence by sentence, where the document does not say so.
-    pub(crate) fn protocol(self) -> Vec<String> {
-        match self {
-            Self::Pipe(it) => vec![pipe::protocol(it)],
-            Self::Tlb(it) => vec![tlb::protocol(it) + "."],
-            Self::Memory(_) | Self::File(_) => Vec::new(),
-            Self::Pin(it) => vec![pin::protocol(it) + "."],
-            Self::Fork(it) => vec![fork::protocol(it) + "."],
-            Self::Code(it) => vec![code::protocol(it) + "."],
-        }
+/// How it was measured, sentence by sentence, where the document does not say so.
+pub(crate) fn protocol(bench: &Bench) -> Vec<String> {
+    match bench {
+        Bench::Ladder(it) => vec![pipe::protocol(it)],
+        Bench::Walks(it) => vec![tlb::protocol(it) + "."],
+        Bench::FirstTouch(_) | Bench::Readings(_) => Vec::new(),
+        Bench::Pins(it) => vec![pin::protocol(it) + "."],
+        Bench::Forks(it) => vec![fork::protocol(it) + "."],
+        Bench::Jumps(it) => vec![code::protocol(it) + "."],
     }
 }
 
@@ -124,5 +93,5 @@ pub(crate) fn caption(run: &Run) -> String {
 /// The picture of what a bench measured; none of a run that holds no such thing.
 #[must_use]
 pub fn svg(run: &Run) -> Option<String> {
-    Some(Bench::in_run(run)?.svg(&caption(run)))
+    Some(picture(in_run(run)?, &caption(run)))
 }

@@ -18,6 +18,7 @@ use crate::page::Document;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use account::account;
+use pagewise_model::body::Body;
 use pagewise_model::fault::{
     Broken, Fault, FaultReport, FunctionTally, GroupTally, Interpreter, Names, Place, PlaceTally,
     Site, SourceLine, Step, Tally, UnnamedFile,
@@ -32,7 +33,9 @@ const LISTED: usize = 10;
 
 /// The verdict on the faults of a run in one sentence.
 pub(crate) fn headline(run: &Run) -> String {
-    let Some(report) = &run.faults else { return "no faults were recorded".to_owned() };
+    let Some(Body::Faults(report)) = &run.body else {
+        return "no faults were recorded".to_owned();
+    };
     let total = &report.total;
     let faults = counted(total.faults, "page fault", "page faults");
     let pages = counted(report.touched_pages, "page", "pages");

@@ -15,6 +15,7 @@ use crate::page::Document;
 use crate::shell::start_line;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
+use pagewise_model::body::Body;
 use pagewise_model::fault::{Fault, FaultReport, Names, Tally};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Nanos};
@@ -64,7 +65,7 @@ impl Touched {
         let size = run.machine.as_ref().map_or(Bytes::kib(4), |m| Bytes(m.base_page_bytes.bytes()));
         let mut page = Document::default();
         page.figure(self.map(size, run).draw());
-        if let Some(report) = &run.faults {
+        if let Some(Body::Faults(report)) = &run.body {
             page.append(tables(report));
         }
         let text = "Each cell is a page that was faulted on. Pages mapped around a fault, or populated, have no cell.";

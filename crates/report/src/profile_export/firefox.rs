@@ -72,6 +72,13 @@ fn by_process(samples: &StackSamples) -> Vec<(&str, Vec<&ProfiledStack>)> {
     all
 }
 
+/// A node of the tree of stacks: the numbers of its caller and of its function.
+#[derive(Debug)]
+struct Node {
+    caller: Option<u32>,
+    function: u32,
+}
+
 /// The samples of a process: the viewer wants a thread for them.
 #[derive(Debug)]
 struct Thread<'a> {
@@ -79,8 +86,8 @@ struct Thread<'a> {
     stacks: &'a [&'a ProfiledStack],
     /// Names of functions with their categories.
     functions: Vec<(String, u32)>,
-    /// The tree of stacks: for each node its caller's number, and that of its function.
-    nodes: Vec<(Option<u32>, u32)>,
+    /// The tree of stacks.
+    nodes: Vec<Node>,
     /// The node of each stack.
     leaves: Vec<Option<u32>>,
 }
@@ -108,81 +115,84 @@ impl<'a> Thread<'a> {
     }
 
     fn write(&self, json: &mut String, number: u32, period: u64) {
+        let head = self.head(number).to_string();
+        *json += head.trim_end_matches('}');
+        *json += ",\"stringArray\":";
+        list(json, Box::new(self.functions.iter().map(|(name, _)| Value::from(&**name))));
+        self.write_functions(json);
+        let callers = self.nodes.iter().map(|node| Value::from(node.caller));
+        let called = self.nodes.iter().map(|node| Value::from(node.function));
+        *json += ",\"stackTable\":{";
+        table(json, self.nodes.len(), [("prefix", Box::new(callers)), ("frame", Box::new(called))]);
+        let took = || self.stacks.iter().map(move |stack| period.saturating_mul(stack.count));
+        let columns: [(_, Values<'_>); 4] = [
+            ("stack", Box::new(self.leaves.iter().map(|leaf| Value::from(*leaf)))),
+            ("timeDeltas", Box::new(took().map(|took| Value::from(took as f64 / 1e6)))),
+            ("weight", Box::new(self.stacks.iter().map(|stack| Value::from(stack.count)))),
+            ("threadCPUDelta", Box::new(took().map(|took| Value::from(took / 1000)))),
+        ];
+        *json += r#","samples":{"weightType":"samples","#;
+        table(json, self.stacks.len(), columns);
+        *json += "}";
+    }
+
+    /// All but the tables that hold something.
+    fn head(&self, number: u32) -> Value {
+        json!({
+            "name": self.process,
+            "processName": self.process,
+            "pid": number.to_string(),
+            "tid": number.to_string(),
+            "processType": "default",
+            "processStartupTime": 0.0,
+            "processShutdownTime": null,
+            "registerTime": 0.0,
+            "unregisterTime": null,
+            "isMainThread": true,
+            "showMarkersInTimeline": false,
+            "pausedRanges": [],
+            "markers": {
+                "length": 0, "category": [], "data": [], "endTime": [], "name": [], "phase": [], "startTime": []
+            },
+            "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},
+            "resourceTable": {"length": 0, "lib": [], "name": [], "host": [], "type": []},
+        })
+    }
+
+    fn write_functions(&self, json: &mut String) {
         let rows = self.functions.len();
         let same = |value: Value| -> Values<'_> { Box::new(repeat_n(value, rows)) };
         let numbers = || -> Values<'_> { Box::new((0..rows).map(Value::from)) };
         let categories = self.functions.iter().map(|(_, category)| Value::from(*category));
-        let none = || -> Values<'_> { Box::new(std::iter::empty()) };
-        let callers = self.nodes.iter().map(|(caller, _)| Value::from(*caller));
-        let called = self.nodes.iter().map(|(_, function)| Value::from(*function));
-        let took = || self.stacks.iter().map(move |stack| period.saturating_mul(stack.count));
-        let weights = self.stacks.iter().map(|stack| Value::from(stack.count));
-        let names = self.functions.iter().map(|(name, _)| Value::from(&**name));
-        *json += &format!("{{\"name\":{0},\"processName\":{0},", json!(self.process));
-        *json += &format!("\"pid\":\"{number}\",\"tid\":\"{number}\",");
-        *json += r#""processType":"default","processStartupTime":0.0,"processShutdownTime":null,"#;
-        *json += r#""registerTime":0.0,"unregisterTime":null,"isMainThread":true,"#;
-        *json += r#""showMarkersInTimeline":false,"pausedRanges":[],"stringArray":"#;
-        list(json, Box::new(names));
-        table(
-            json,
-            "frameTable",
-            rows,
-            [
-                ("address", same(json!(-1))),
-                ("inlineDepth", same(json!(0))),
-                ("category", Box::new(categories)),
-                ("subcategory", same(json!(0))),
-                ("func", numbers()),
-                ("nativeSymbol", same(Value::Null)),
-                ("innerWindowID", same(json!(0))),
-                ("line", same(Value::Null)),
-                ("column", same(Value::Null)),
-            ],
-        );
-        table(
-            json,
-            "funcTable",
-            rows,
-            [
-                ("name", numbers()),
-                ("isJS", same(json!(false))),
-                ("relevantForJS", same(json!(false))),
-                ("resource", same(json!(-1))),
-                ("fileName", same(Value::Null)),
-                ("lineNumber", same(Value::Null)),
-                ("columnNumber", same(Value::Null)),
-            ],
-        );
-        table(
-            json,
-            "stackTable",
-            self.nodes.len(),
-            [("prefix", Box::new(callers)), ("frame", Box::new(called))],
-        );
-        *json += r#","samples":{"weightType":"samples","#;
-        columns(
-            json,
-            self.stacks.len(),
-            [
-                ("stack", Box::new(self.leaves.iter().map(|leaf| Value::from(*leaf)))),
-                ("timeDeltas", Box::new(took().map(|took| Value::from(took as f64 / 1e6)))),
-                ("weight", Box::new(weights)),
-                ("threadCPUDelta", Box::new(took().map(|took| Value::from(took / 1000)))),
-            ],
-        );
-        *json += "}";
-        let empty = ["category", "data", "endTime", "name", "phase", "startTime"];
-        table(json, "markers", 0, empty.map(|name| (name, none())));
-        let empty = ["address", "functionSize", "libIndex", "name"];
-        table(json, "nativeSymbols", 0, empty.map(|name| (name, none())));
-        table(json, "resourceTable", 0, ["lib", "name", "host", "type"].map(|name| (name, none())));
-        *json += "}";
+        let frames = [
+            ("func", numbers()),
+            ("category", Box::new(categories)),
+            ("address", same(json!(-1))),
+            ("inlineDepth", same(json!(0))),
+            ("subcategory", same(json!(0))),
+            ("innerWindowID", same(json!(0))),
+            ("nativeSymbol", same(Value::Null)),
+            ("line", same(Value::Null)),
+            ("column", same(Value::Null)),
+        ];
+        let functions = [
+            ("name", numbers()),
+            ("isJS", same(json!(false))),
+            ("relevantForJS", same(json!(false))),
+            ("resource", same(json!(-1))),
+            ("fileName", same(Value::Null)),
+            ("lineNumber", same(Value::Null)),
+            ("columnNumber", same(Value::Null)),
+        ];
+        *json += ",\"frameTable\":{";
+        table(json, rows, frames);
+        *json += ",\"funcTable\":{";
+        table(json, rows, functions);
     }
 }
 
 /// The tree of stacks that lie one after the other, each with its end: the nodes, and the node of each stack.
-fn tree(called: &[u32], ends: &[usize]) -> (Vec<(Option<u32>, u32)>, Vec<Option<u32>>) {
+fn tree(called: &[u32], ends: &[usize]) -> (Vec<Node>, Vec<Option<u32>>) {
     let stack = |number: usize| {
         let begin = number.checked_sub(1).map_or(0, |before| ends[before]);
         &called[begin..ends[number]]
@@ -196,7 +206,7 @@ fn tree(called: &[u32], ends: &[usize]) -> (Vec<(Option<u32>, u32)>, Vec<Option<
         let shared = before.iter().zip(stack).take_while(|(one, other)| one == other).count();
         path.truncate(shared);
         for function in &stack[shared..] {
-            nodes.push((path.last().copied(), *function));
+            nodes.push(Node { caller: path.last().copied(), function: *function });
             path.push(small(nodes.len() - 1));
         }
         leaves[number] = path.last().copied();
@@ -205,23 +215,14 @@ fn tree(called: &[u32], ends: &[usize]) -> (Vec<(Option<u32>, u32)>, Vec<Option<
     (nodes, leaves)
 }
 
-fn table<const N: usize>(
-    json: &mut String,
-    name: &str,
-    rows: usize,
-    named: [(&str, Values<'_>); N],
-) {
-    *json += &format!(",\"{name}\":{{");
-    columns(json, rows, named);
-    *json += "}";
-}
-
-fn columns<const N: usize>(json: &mut String, rows: usize, named: [(&str, Values<'_>); N]) {
+/// The rest of a table after its brace.
+fn table<const N: usize>(json: &mut String, rows: usize, columns: [(&str, Values<'_>); N]) {
     *json += &format!("\"length\":{rows}");
-    for (name, values) in named {
+    for (name, values) in columns {
         *json += &format!(",\"{name}\":");
         list(json, values);
     }
+    *json += "}";
 }
 
 fn list(json: &mut String, values: Values<'_>) {

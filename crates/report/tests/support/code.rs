@@ -1,5 +1,6 @@
 //! Constructed page cache and code on huge pages.
 
+use pagewise_model::body::Body;
 use pagewise_model::cache::{
     CacheCounts, CacheOutcome, CacheReport, CacheState, CacheVerb, CachedFile, FolioShare, Holder,
     Holders, Slot, SlotMap,
@@ -419,12 +420,12 @@ pub(crate) fn status(pid: Option<i32>) -> TextReport {
 
 pub(crate) fn text_run(report: TextReport) -> Run {
     let mut run = Run::new(RunKind::Text, String::new(), 1_700_000_000_000_000_000, Vec::new());
-    run.text = Some(report);
+    run.body = Some(Body::Text(report));
     run
 }
 
 pub(crate) fn cache_run(report: CacheReport) -> Run {
     let mut run = Run::new(RunKind::Cache, String::new(), 1_700_000_000_000_000_000, Vec::new());
-    run.cache = Some(report);
+    run.body = Some(Body::Cache(report));
     run
 }

@@ -1,6 +1,7 @@
 //! A small recording, constructed: a program that fills a buffer in a loop, with its loader.
 
 use super::{machine, usage};
+use pagewise_model::body::Body;
 use pagewise_model::fault::{
     Access, Account, Again, Callers, Cause, Churn, Fault, FaultReport, FunctionTally, GroupTally,
     Label, Latencies, MappingKind, Names, Phase, Place, PlaceTally, Saving, Served, Site,
@@ -205,6 +206,6 @@ pub(crate) fn run() -> Run {
     run.pagewise = "0.0.0".into();
     run.took_ns = Nanos::millis(12);
     run.machine = Some(machine());
-    run.faults = Some(report());
+    run.body = Some(Body::Faults(report()));
     run
 }

@@ -7,6 +7,7 @@ use pagewise_model::bench::file::{
 };
 use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::bench::tlb::Order;
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::cache::FolioClass;
 use pagewise_model::constructed::{cell, reading, readings as around};
 use pagewise_model::run::Run;
@@ -100,6 +101,6 @@ pub(crate) fn readings() -> Readings {
 /// A saved run around readings.
 pub(crate) fn bench(readings: Readings) -> Run {
     let mut run = bench_of("file", "t-0001");
-    run.readings = Some(readings);
+    run.body = Some(Body::Bench(Bench::Readings(readings)));
     run
 }

@@ -6,6 +6,7 @@ use pagewise_model::bench::memory::{
     Unavailable, Way,
 };
 use pagewise_model::bench::pipe::{Answer, Claim};
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 
@@ -157,6 +158,6 @@ const fn populated(resident_bytes: Bytes, major_faults: u64) -> Populated {
 /// A saved run around first touches.
 pub(crate) fn bench(touches: FirstTouch) -> Run {
     let mut run = bench_of("memory", "t-0001");
-    run.first_touch = Some(touches);
+    run.body = Some(Body::Bench(Bench::FirstTouch(touches)));
     run
 }

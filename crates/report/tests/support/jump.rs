@@ -4,6 +4,7 @@ use super::bench_of;
 use pagewise_model::bench::code::{Judgement, Jumps, Order, Point, Ratio, Sample};
 use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::bench::tlb::{ClaimedTlb, Knee, PageKind, Steadiness, TlbSide, Unavailable};
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, PageSize};
 
@@ -110,6 +111,6 @@ pub(crate) fn jumps() -> Jumps {
 /// A saved run around jumps.
 pub(crate) fn bench(jumps: Jumps) -> Run {
     let mut run = bench_of("text", "x-0001");
-    run.jumps = Some(jumps);
+    run.body = Some(Body::Bench(Bench::Jumps(jumps)));
     run
 }

@@ -6,6 +6,7 @@ use pagewise_model::bench::pipe::{
     Pace, Pages, Part, PartBasis, Point, Reader, ReferencePrices, Rung, Sample, Step, Wait, Work,
     Writer, Yardsticks,
 };
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::look::{KernelStack, Samples};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
@@ -228,6 +229,6 @@ pub(crate) fn sweep() -> Ladder {
 /// A saved run around a ladder.
 pub(crate) fn bench(ladder: Ladder) -> Run {
     let mut run = bench_of("pipe", "b-0001");
-    run.ladder = Some(ladder);
+    run.body = Some(Body::Bench(Bench::Ladder(ladder)));
     run
 }

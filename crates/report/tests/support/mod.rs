@@ -15,6 +15,7 @@ pub(crate) mod walk;
 
 pub(crate) use service::served;
 
+use pagewise_model::body::Body;
 use pagewise_model::capability::{Answer, Capability, Checkup, Spoiler, Trait};
 use pagewise_model::constructed;
 use pagewise_model::diagnosis::{Activity, Basis, Cost, CostKind, Diagnosis, KernelTime};
@@ -433,7 +434,7 @@ pub(crate) fn doctor() -> Run {
         answer,
         unlock: unlock.map(Into::into),
     };
-    run.checkup = Some(Checkup {
+    run.body = Some(Body::Checkup(Checkup {
         machine: machine(),
         traits: vec![Trait {
             group: "page sizes".into(),
@@ -459,7 +460,7 @@ pub(crate) fn doctor() -> Run {
             what: "The host takes free memory back.".into(),
             remedy: "Memory is touched before each run.".into(),
         }],
-    });
+    }));
     run
 }
 

@@ -6,6 +6,7 @@ use pagewise_model::bench::pin::{
 };
 use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::bench::tlb::{PageKind, Unavailable};
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, PageSize};
 
@@ -120,6 +121,6 @@ pub(crate) fn pins() -> Pins {
 /// A run that holds them.
 pub(crate) fn bench(pins: Pins) -> Run {
     let mut run = bench_of("pin", "pin-1");
-    run.pins = Some(pins);
+    run.body = Some(Body::Bench(Bench::Pins(pins)));
     run
 }

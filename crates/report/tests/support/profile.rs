@@ -1,5 +1,6 @@
 //! A constructed profile: round numbers that come from no machine.
 
+use pagewise_model::body::Body;
 use pagewise_model::profile::{
     Bucket, Clock, Compared, DeadRule, FollowedProcess, FrequentStack, GraphLine, Profile, Sorted,
     What, Why,
@@ -111,6 +112,6 @@ pub(crate) fn course() -> FollowedProcess {
 
 pub(crate) fn run(profile: Profile) -> Run {
     let mut run = Run::new(RunKind::Profile, String::new(), 0, vec!["producer".into()]);
-    run.profile = Some(profile);
+    run.body = Some(Body::Profile(profile));
     run
 }

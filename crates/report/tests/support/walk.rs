@@ -6,6 +6,7 @@ use pagewise_model::bench::tlb::{
     Bandwidth, Cache, ClaimedTlb, Judgement, Knee, Order, PageKind, Path, Point, Rates, Ratio,
     Sample, Steadiness, TlbSide, Unavailable, Walks,
 };
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, PageSize};
 
@@ -138,6 +139,6 @@ pub(crate) fn walks() -> Walks {
 /// A saved run around walks.
 pub(crate) fn bench(walks: Walks) -> Run {
     let mut run = bench_of("tlb", "t-0001");
-    run.walks = Some(walks);
+    run.body = Some(Body::Bench(Bench::Walks(walks)));
     run
 }

@@ -9,6 +9,7 @@ use pagewise_kernel::dirs;
 use pagewise_measure::bench::file::{self, Content, Origin, OriginError, Plan, Request};
 use pagewise_measure::{PriceError, Progress};
 use pagewise_model::bench::file::{Cell, Copies, Part, Point, Readings};
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::cache::FolioClass;
 use pagewise_model::choice::{BLOCK_UNIT, FolioPart, LARGEST_BLOCK};
 use pagewise_model::{Bytes, Fact, Measured};
@@ -34,18 +35,18 @@ pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
     let prices =
         if args.no_prices { None } else { prices(args, &origin, control, &mut run.warnings) };
     let copies = if has_copies { copies(args, control, &mut run.warnings) } else { None };
-    run.readings = read(control, &plan, origin)?;
-    if let Some(readings) = &mut run.readings {
+    let mut any = has_copies;
+    if let Some(mut readings) = read(control, &plan, origin)? {
         if let Some(prices) = prices {
             readings.entry_ns = prices.entry_ns;
             readings.prices = prices.points;
             readings.price_folios = Some(prices.folios);
         }
         readings.copies = copies;
-        readings.judgement = Some(pagewise_judge::bench::file::judge(readings));
+        readings.judgement = Some(pagewise_judge::bench::file::judge(&readings));
+        any |= readings.points.iter().any(|point| !point.samples.is_empty());
+        run.body = Some(Body::Bench(Bench::Readings(readings)));
     }
-    let points = run.readings.iter().flat_map(|readings| &readings.points);
-    let any = has_copies || points.into_iter().any(|point| !point.samples.is_empty());
     session.conclude(any)
 }
 

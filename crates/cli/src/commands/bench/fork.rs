@@ -9,6 +9,7 @@ use pagewise_measure::bench::fork::{self, Plan, Request};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::fork::Point;
+use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
 /// Sizes unless others were asked for.
@@ -30,7 +31,7 @@ pub(super) fn run(args: &BenchFork) -> Result<ExitCode, Failure> {
     let mut forks = session.control.measure(text, |callbacks| fork::run(&plan, callbacks));
     forks.judgement = Some(pagewise_judge::bench::fork::judge(&forks));
     let any = forks.points.iter().any(|point| !point.samples.is_empty());
-    session.run.forks = Some(forks);
+    session.run.body = Some(Body::Bench(Bench::Forks(forks)));
     session.conclude(any)
 }
 

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use pagewise_measure::Progress;
 use pagewise_measure::bench::memory::{self, Plan, Request};
 use pagewise_model::bench::memory::{FirstTouch, Point};
+use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
 /// What to do where nothing can be measured.
@@ -22,7 +23,7 @@ pub(super) fn run(args: &BenchMemory) -> Result<ExitCode, Failure> {
     let mut touches = session.control.measure(text, |callbacks| memory::run(&plan, callbacks));
     touches.judgement = Some(pagewise_judge::bench::memory::judge(&touches));
     let any = is_any(&touches);
-    session.run.first_touch = Some(touches);
+    session.run.body = Some(Body::Bench(Bench::FirstTouch(touches)));
     session.conclude(any)
 }
 

@@ -9,6 +9,7 @@ use pagewise_measure::bench::pin::{self, Plan, Request};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::pin::{Point, Way};
+use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
 /// Largest piece: more than any pipe of an ordinary user holds.
@@ -29,7 +30,7 @@ pub(super) fn run(args: &BenchPin) -> Result<ExitCode, Failure> {
     let mut pins = session.control.measure(text, |callbacks| pin::run(&plan, callbacks));
     pins.judgement = Some(pagewise_judge::bench::pin::judge(&pins));
     let any = pins.points.iter().any(|point| !point.samples.is_empty());
-    session.run.pins = Some(pins);
+    session.run.body = Some(Body::Bench(Bench::Pins(pins)));
     session.conclude(any)
 }
 

@@ -10,6 +10,7 @@ use pagewise_kernel::{page_size, topology};
 use pagewise_measure::bench::pipe::{self, Plan};
 use pagewise_measure::{Cost, Options, Progress};
 use pagewise_model::bench::pipe::{Consumption, Ladder, Point, ReferencePrices};
+use pagewise_model::body::{Bench, Body};
 use pagewise_model::look::Samples;
 use pagewise_model::price::Prices;
 use pagewise_model::{Fact, Nanos};
@@ -52,7 +53,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     }
     conclude(&mut measured, run.prices.as_ref(), &reference, &taken);
     let any = measured.points.iter().any(|point| !point.samples.is_empty());
-    run.ladder = Some(measured);
+    run.body = Some(Body::Bench(Bench::Ladder(measured)));
     session.conclude(any)
 }
 

@@ -9,6 +9,7 @@ use pagewise_measure::bench::code::{self, Parts, Plan, Request};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::code::{Order, Point};
+use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
 /// Largest code: all of it is within reach of the arithmetic of its elements.
@@ -32,7 +33,7 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     let mut jumps = session.control.measure(text, |callbacks| code::run(&plan, callbacks));
     jumps.judgement = Some(pagewise_judge::bench::code::judge(&jumps));
     let any = jumps.points.iter().any(|point| !point.samples.is_empty());
-    session.run.jumps = Some(jumps);
+    session.run.body = Some(Body::Bench(Bench::Jumps(jumps)));
     session.conclude(any)
 }
 

@@ -9,6 +9,7 @@ use pagewise_measure::bench::tlb::{self, Parts, Plan, Request};
 use pagewise_model::Bytes;
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::tlb::{Order, Point, Walks};
+use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
 /// Most words of padding: an element of 4 KiB.
@@ -28,7 +29,7 @@ pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     let mut walks = session.control.measure(text, |callbacks| tlb::run(&plan, callbacks));
     walks.judgement = Some(pagewise_judge::bench::tlb::judge(&walks));
     let any = is_any(&walks);
-    session.run.walks = Some(walks);
+    session.run.body = Some(Body::Bench(Bench::Walks(walks)));
     session.conclude(any)
 }
 

@@ -9,8 +9,9 @@ use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_kernel::{clock, limits, page_size};
 use pagewise_model::Bytes;
+use pagewise_model::body::Body;
 use pagewise_model::cache_list::{CacheList, CacheRestore};
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::RunKind;
 use pagewise_remedy::saved_cache::{self, Bounds, Found};
 use pagewise_remedy::unit;
 use pagewise_report::number::{count, counted};
@@ -115,7 +116,7 @@ pub(super) fn restore(args: &RestoredPages) -> Result<ExitCode, Failure> {
     let done = saved_cache::restore(&list, bounds, &is_over, &mut see);
     display.finish();
     let code = code(&done);
-    show(&Run { cache_restore: Some(done), ..looked(RunKind::Cache, start) }, args.json)?;
+    show(&looked(RunKind::Cache, Body::CacheRestore(done), start), args.json)?;
     Ok(ExitCode::from(code))
 }
 

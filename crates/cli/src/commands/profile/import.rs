@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::profile::Facts;
 use pagewise_kernel::clock;
+use pagewise_model::body::Body;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
 use pagewise_observe::import::{Imported, Refusal, read};
@@ -28,7 +29,7 @@ pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
     let samples = Fact::Known(imported.samples);
     let functions = Fact::Missing("the profile is of another machine".to_owned());
     let facts = Facts { samples: &samples, counted: None, functions: &functions, release: "" };
-    run.profile = Some(pagewise_judge::profile::judge(&facts, None));
+    run.body = Some(Body::Profile(pagewise_judge::profile::judge(&facts, None)));
     conclude(&mut run, start);
     let saved = args.files.write(&run);
     let shown = match args.format {

@@ -10,6 +10,7 @@ use crate::terminal;
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::tree;
 use pagewise_model::Fact;
+use pagewise_model::body::Body;
 use pagewise_model::look::Look;
 use pagewise_model::run::RunKind;
 use pagewise_observe::made_code::MadeCode;
@@ -46,7 +47,7 @@ pub(super) fn run(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
         profile_running(&target, &files, &until)
     };
     let samples = named(samples, &files, &mut made, &mut run);
-    run.profile = Some(judged(&samples, None, &machine, Some(course)));
+    run.body = Some(Body::Profile(judged(&samples, None, &machine, Some(course))));
     run.look = Some(Look {
         runs: Vec::new(),
         traced: Fact::missing(RAN_BEFORE),

@@ -16,7 +16,8 @@ use crate::terminal;
 use pagewise_judge::text::Sizes;
 use pagewise_kernel::{clock, page_size};
 use pagewise_model::Nanos;
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::body::Body;
+use pagewise_model::run::RunKind;
 use pagewise_model::text_report::TextReport;
 use pagewise_observe::text as observed;
 use std::path::Path;
@@ -48,7 +49,7 @@ fn status(args: &Status) -> Result<ExitCode, Failure> {
 
 /// Prints a report.
 fn tell(report: TextReport, start: Nanos, json: bool) -> Result<(), Failure> {
-    show(&Run { text: Some(report), ..looked(RunKind::Text, start) }, json)
+    show(&looked(RunKind::Text, Body::Text(report), start), json)
 }
 
 /// Records a file whose cache is about to be filled again, so that `undo --all` finds it even if this run is

@@ -1,0 +1,88 @@
+//! Every kind of run comes back from its saved form, with its body under the name that others read it by.
+#![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
+
+mod support;
+
+use pagewise_model::bench::fork::Forks;
+use pagewise_model::body::{Bench, Body};
+use pagewise_model::cache_list::CacheRestore;
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::text_trial::TextTrial;
+use pagewise_model::units::PageSize;
+use pagewise_model::{Bytes, Fact};
+use pagewise_report::{headline, render};
+use support::{
+    PLAIN, bench_of, code, doctor, faults, file, first_touch, jump, ladder, pin, profile, walk,
+};
+
+fn restored() -> Run {
+    let done = CacheRestore {
+        files: Vec::new(),
+        read_bytes: Bytes(1),
+        limit_bytes: Bytes(2),
+        rate_bytes: None,
+        ended_early: None,
+        interrupted: true,
+    };
+    let mut run = Run::new(RunKind::Cache, String::new(), 0, Vec::new());
+    run.body = Some(Body::CacheRestore(done));
+    run
+}
+
+fn forks() -> Run {
+    let mut run = bench_of("fork", "f-0001");
+    run.body = Some(Body::Bench(Bench::Forks(Forks {
+        seed: 1,
+        repeats: 2,
+        quick: true,
+        cpu: 0,
+        base_page_bytes: PageSize::BASE_4K,
+        huge_page_bytes: PageSize::PMD_2M,
+        points: Vec::new(),
+        unavailable: Vec::new(),
+        judgement: None,
+    })));
+    run
+}
+
+fn text_trial() -> Run {
+    let none = || Fact::missing("no counters here");
+    let mut run = bench_of("text", "x-0002");
+    run.body = Some(Body::TextTrial(TextTrial {
+        pairs: 1,
+        files: Vec::new(),
+        left: Vec::new(),
+        off_walks: none(),
+        on_walks: none(),
+    }));
+    run
+}
+
+#[test]
+fn every_body_comes_back_under_its_name() {
+    let all = [
+        ("checkup", doctor()),
+        ("faults", faults::run()),
+        ("profile", profile::run(profile::profile())),
+        ("cache", code::cache_run(code::cached())),
+        ("cache_restore", restored()),
+        ("text", code::text_run(code::explained())),
+        ("text_trial", text_trial()),
+        ("ladder", ladder::bench(ladder::ladder())),
+        ("walks", walk::bench(walk::walks())),
+        ("first_touch", first_touch::bench(first_touch::touches())),
+        ("readings", file::bench(file::readings())),
+        ("pins", pin::bench(pin::pins())),
+        ("forks", forks()),
+        ("jumps", jump::bench(jump::jumps())),
+    ];
+    for (name, run) in all {
+        let saved: serde_json::Value = serde_json::from_str(&run.to_json()).unwrap();
+        assert!(saved[name].is_object(), "{name}: {saved}");
+        // Its last digits may differ: numbers are read to the nearest but one.
+        let again = Run::from_json(run.to_json().as_bytes()).unwrap();
+        assert!(run.body.is_some(), "{name}");
+        assert_eq!(headline(&again), headline(&run), "{name}");
+        assert_eq!(render(&again, &PLAIN), render(&run, &PLAIN), "{name}");
+    }
+}
