@@ -1,4 +1,4 @@
-//! Processes of our own: how one is started, and how the two sides speak.
+//! Processes of our own: how one is started, and the [`Line`] on which the two sides speak.
 //!
 //! A helper is our program again, with one end of a socket pair whose number is its last argument. The
 //! helper inherits no other descriptor beyond the standard ones. One message is its length in four bytes,
@@ -11,17 +11,25 @@
 
 use crate::error::SysError;
 use crate::start;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::marker::PhantomData;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use std::time::Duration;
 
 /// Longest message; samples of a run are at most some 400 KiB, a look at thousands of processes may
 /// be longer.
 const LONGEST: u32 = 64 << 20;
+
+/// How often an interrupt is asked for when no signal interrupts the wait.
+const CHECK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// Signals of a terminal or a service manager.
 const OF_TERMINAL: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
@@ -32,20 +40,6 @@ pub enum Session {
     /// In a session of its own (setsid(2)): it gets no signal of our terminal.
     Own,
     Ours,
-}
-
-/// Starts `command FD`, where FD is the number of the other end of the socket.
-///
-/// # Errors
-/// When there is no socket, or the program cannot be started.
-pub fn start(mut command: Command, session: Session) -> io::Result<(UnixStream, Child)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    let theirs = OwnedFd::from(theirs);
-    let number = theirs.as_raw_fd();
-    command.arg(number.to_string());
-    // SAFETY: `hand_over` makes a few system calls and neither allocates nor locks.
-    unsafe { command.pre_exec(move || hand_over(number, session)) };
-    command.spawn().map(|child| (ours, child))
 }
 
 /// In the forked helper: enters the session, lets the socket survive `exec`, and closes again what was
@@ -62,21 +56,135 @@ fn hand_over(socket: RawFd, session: Session) -> io::Result<()> {
     Ok(())
 }
 
-/// In a helper: the socket that it was started with as descriptor `fd`, which nothing else in it uses.
+/// One end of the line between a helper and its starter, with the types of the messages that it sends and gets.
+#[derive(Debug)]
+pub struct Line<Out, In> {
+    socket: UnixStream,
+    messages: PhantomData<fn(Out) -> In>,
+}
+
+impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
+    /// Starts `command FD`, where FD is the number of the other end.
+    ///
+    /// # Errors
+    /// When there is no socket, or the program cannot be started.
+    pub fn start(mut command: Command, session: Session) -> io::Result<(Self, Child)> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let theirs = OwnedFd::from(theirs);
+        let number = theirs.as_raw_fd();
+        command.arg(number.to_string());
+        // SAFETY: `hand_over` makes a few system calls and neither allocates nor locks.
+        unsafe { command.pre_exec(move || hand_over(number, session)) };
+        command.spawn().map(|child| (Self { socket: ours, messages: PhantomData }, child))
+    }
+
+    /// In a helper: the end that it was started with as descriptor `fd`, which nothing else in it uses.
+    ///
+    /// # Errors
+    /// When `fd` is no socket.
+    pub fn adopt(fd: RawFd) -> Result<Self, SysError> {
+        let subject = || format!("descriptor {fd}");
+        // SAFETY: fcntl on any number is harmless; it fails when no such descriptor is open.
+        if fd <= 2 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+            return Err(SysError::new("fcntl(F_SETFD)", subject(), Errno::BADF));
+        }
+        // SAFETY: the descriptor is open, and by this function's contract nobody else's.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        rustix::net::sockopt::socket_type(&socket)
+            .map_err(|e| SysError::new("getsockopt(SO_TYPE)", subject(), e))?;
+        Ok(Self { socket: UnixStream::from(socket), messages: PhantomData })
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// When it is unsendable, or the stream fails.
+    pub fn send(&self, message: &Out) -> io::Result<()> {
+        send(&self.socket, message)
+    }
+
+    /// The next message; none when the other side has ended. Waits for it.
+    ///
+    /// # Errors
+    /// When the stream fails, or the message has another form.
+    pub fn receive(&self) -> io::Result<Option<In>> {
+        match receive(&self.socket) {
+            Err(error) if is_end(&error) => Ok(None),
+            other => other,
+        }
+    }
+
+    /// The next message, where the other side must not end before it.
+    ///
+    /// # Errors
+    /// As [`Self::receive`], and at the end of the stream.
+    pub fn answer(&self) -> io::Result<In> {
+        self.receive()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Sends `request` and waits for the answer; none when the other side has ended. `interrupted` is asked after
+    /// each signal and four times a second: once it says true, `stop` is sent. The answer says whether it was.
+    ///
+    /// # Errors
+    /// As [`Self::send`] and [`Self::receive`].
+    pub fn ask(
+        &self,
+        request: &Out,
+        stop: &Out,
+        interrupted: &dyn Fn() -> bool,
+    ) -> io::Result<Option<(In, bool)>> {
+        match self.send(request) {
+            // The other side's last word may be there to be read.
+            Err(error) if !is_end(&error) => return Err(error),
+            _ => {}
+        }
+        let mut is_stopping = false;
+        loop {
+            if !is_stopping && interrupted() {
+                self.send(stop)?;
+                is_stopping = true;
+            }
+            if self.has_spoken(CHECK_EVERY) {
+                return Ok(self.receive()?.map(|answer| (answer, is_stopping)));
+            }
+        }
+    }
+}
+
+impl<Out, In> Line<Out, In> {
+    /// Whether the other side has said something or is gone. Waits for at most so long, or until a signal.
+    #[must_use]
+    pub fn has_spoken(&self, within: Timespec) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&within)).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Tells the other side that nothing more comes, and waits for its end, for at most so long.
+    ///
+    /// # Errors
+    /// When it has not ended by then.
+    pub fn hang_up(self, within: Duration) -> io::Result<()> {
+        self.socket.shutdown(Shutdown::Write)?;
+        self.socket.set_read_timeout(Some(within))?;
+        io::copy(&mut &self.socket, &mut io::sink()).map(drop)
+    }
+}
+
+impl<Out, In> AsFd for Line<Out, In> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What is left of an error of a helper's conversation: that its starter is gone is none.
 ///
 /// # Errors
-/// When `fd` is no socket.
-pub fn adopt(fd: RawFd) -> Result<UnixStream, SysError> {
-    let subject = || format!("descriptor {fd}");
-    // SAFETY: fcntl on any number is harmless; it fails when no such descriptor is open.
-    if fd <= 2 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-        return Err(SysError::new("fcntl(F_SETFD)", subject(), rustix::io::Errno::BADF));
+/// Any other.
+pub fn ended(talked: io::Result<()>) -> Result<(), SysError> {
+    match talked {
+        Err(error) if !is_end(&error) => Err(SysError::new("recv", "the starter's socket", error)),
+        _ => Ok(()),
     }
-    // SAFETY: the descriptor is open, and by this function's contract nobody else's.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    rustix::net::sockopt::socket_type(&socket)
-        .map_err(|e| SysError::new("getsockopt(SO_TYPE)", subject(), e))?;
-    Ok(UnixStream::from(socket))
 }
 
 /// In a helper: ignores what a terminal or a service manager sends. Its starter gets it and decides.
@@ -87,17 +195,13 @@ pub fn leave_signals_to_starter() {
     }
 }
 
-/// True for the error of [`send`] that sent nothing: the message is too long or no JSON.
+/// True for the error of [`Line::send`] that sent nothing: the message is too long or no JSON.
 #[must_use]
 pub fn is_unsendable(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput
 }
 
-/// Writes one message.
-///
-/// # Errors
-/// When it is unsendable, or the stream fails.
-pub fn send<T: Serialize>(mut to: impl Write, message: &T) -> io::Result<()> {
+fn send<T: Serialize>(mut to: impl Write, message: &T) -> io::Result<()> {
     let unsendable = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
     let text = serde_json::to_vec(message).map_err(|e| unsendable(e.to_string()))?;
     let len = u32::try_from(text.len()).ok().filter(|len| *len <= LONGEST);
@@ -108,11 +212,7 @@ pub fn send<T: Serialize>(mut to: impl Write, message: &T) -> io::Result<()> {
     to.write_all(&frame)
 }
 
-/// Reads one message; `None` at the end of the stream.
-///
-/// # Errors
-/// When the stream fails, or the message has another form.
-pub fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<Option<T>> {
+fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<Option<T>> {
     let mut len = [0; 4];
     match from.read_exact(&mut len) {
         Err(e) if is_end(&e) => return Ok(None),

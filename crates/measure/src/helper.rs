@@ -5,7 +5,7 @@
 //! dropped is killed and reaped.
 
 use crate::error::PriceError;
-use pagewise_kernel::helper::{Session, adopt, is_end, receive, send, start};
+use pagewise_kernel::helper::{self, Session};
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,9 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -50,36 +48,25 @@ pub(crate) enum Word<T, D> {
     Refused(String),
 }
 
-/// One end of a line that carries messages.
+/// One end of the line between them.
 #[derive(Debug)]
-pub(crate) struct Line<W> {
-    socket: UnixStream,
-    words: PhantomData<fn() -> W>,
-}
+pub(crate) struct Line<W>(helper::Line<W, W>);
 
 impl<W: Serialize + DeserializeOwned> Line<W> {
-    const fn from_socket(socket: UnixStream) -> Self {
-        Self { socket, words: PhantomData }
-    }
-
     /// Says `word`.
     pub(crate) fn say(&self, word: &W) -> Result<(), SysError> {
-        send(&self.socket, word).map_err(|e| SysError::new("send", SUBJECT, e))
+        self.0.send(word).map_err(|e| SysError::new("send", SUBJECT, e))
     }
 
     /// The next word; none when the other side has ended. Waits for it.
     pub(crate) fn hear(&self) -> Result<Option<W>, SysError> {
-        match receive(&self.socket) {
-            Err(error) if is_end(&error) => Ok(None),
-            other => other.map_err(|e| SysError::new("recv", SUBJECT, e)),
-        }
+        self.0.receive().map_err(|e| SysError::new("recv", SUBJECT, e))
     }
 
     /// The next word, if it is there already.
     pub(crate) fn hear_now(&self) -> Option<W> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let is_there = poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&at_once));
-        if is_there == Ok(1) { self.hear().ok().flatten() } else { None }
+        if self.0.has_spoken(at_once) { self.hear().ok().flatten() } else { None }
     }
 }
 
@@ -92,7 +79,7 @@ pub(crate) fn serve<T, D, E: Display>(
 where
     Word<T, D>: Serialize + DeserializeOwned,
 {
-    let line = adopt(fd).map(Line::from_socket)?;
+    let line = helper::Line::adopt(fd).map(Line)?;
     let Some(Word::Task(task)) = line.hear()? else {
         return Err(SysError::new("recv", "a task", io::Error::other("not started by a bench")));
     };
@@ -105,7 +92,7 @@ where
 
 impl<W> AsFd for Line<W> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.0.as_fd()
     }
 }
 
@@ -137,10 +124,9 @@ impl<W: Serialize + DeserializeOwned> Helper<W> {
         let mut command = Command::new(&launcher.exe);
         command.args(&launcher.args).stdin(Stdio::null()).stdout(Stdio::from(output));
         command.stderr(error.map_or(Stdio::null(), Stdio::from));
-        let started = start(command, Session::Ours);
-        let (ours, child) =
-            started.map_err(|e| SysError::new("spawn", launcher.exe.display().to_string(), e))?;
-        Ok(Self { line: Line::from_socket(ours), child })
+        let (line, child) = helper::Line::start(command, Session::Ours)
+            .map_err(|e| SysError::new("spawn", launcher.exe.display().to_string(), e))?;
+        Ok(Self { line: Line(line), child })
     }
 }
 

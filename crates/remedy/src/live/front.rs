@@ -5,15 +5,11 @@ use super::{Applied, Change, Left, Undo};
 use pagewise_kernel::helper::{self, Session};
 use pagewise_kernel::proc::image::Birth;
 use pagewise_model::Nanos;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// How often a wait asks whether it is to end.
-const ASK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How long undoing is tried when the helper is gone, and how long the helper's end is waited for.
 const RESCUE: Nanos = Nanos::secs(10);
 const GO_PATIENCE: Duration = Duration::from_secs(15);
@@ -32,10 +28,13 @@ pub enum SwitchError {
     Died { why: String, left: String },
 }
 
+type Line = helper::Line<Request, Response>;
+
 /// The helper, and the way back from what it has changed.
 #[derive(Debug)]
 pub struct Switch {
-    socket: Option<UnixStream>,
+    /// None once the helper is gone, or is to go.
+    line: Option<Line>,
     child: Child,
     undo: Option<Undo>,
 }
@@ -48,8 +47,8 @@ impl Switch {
     pub fn start(exe: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> io::Result<Self> {
         let mut command = Command::new(exe);
         command.args(args);
-        let (socket, child) = helper::start(command, Session::Own)?;
-        Ok(Self { socket: Some(socket), child, undo: None })
+        let (line, child) = Line::start(command, Session::Own)?;
+        Ok(Self { line: Some(line), child, undo: None })
     }
 
     /// Makes a change to process `root` and those below it. Whatever comes of it, [`Self::off`] is next.
@@ -106,24 +105,20 @@ impl Switch {
         request: &Request,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Response, SwitchError> {
-        let answer = self.socket.as_ref().map(|socket| {
-            helper::send(socket, request)?;
-            let mut has_stopped = false;
-            while !has_answered(socket) {
-                if interrupted() && !has_stopped {
-                    helper::send(socket, &Request::Stop)?;
-                    has_stopped = true;
-                }
-            }
-            helper::receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-        });
-        let answer = answer.unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()));
-        answer.map_err(|error: io::Error| self.died(&error))
+        let answer = match &self.line {
+            Some(line) => line.ask(request, &Request::Stop, interrupted),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        match answer {
+            Ok(Some((response, _))) => Ok(response),
+            Ok(None) => Err(self.died(&io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(self.died(&error)),
+        }
     }
 
     /// The helper does not answer any more: what it changed is undone from here.
     fn died(&mut self, error: &io::Error) -> SwitchError {
-        self.socket = None;
+        self.line = None;
         let left = self.undo.take().map_or_else(Left::default, |undo| undo.within(RESCUE));
         let left = match left.is_nothing() {
             true => String::new(),
@@ -135,19 +130,12 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // At the end of its socket the helper undoes what is left, and goes. It may have to wait for a child of
+        // At the end of its line the helper undoes what is left, and goes. It may have to wait for a child of
         // the service that shares its memory: it does so without us.
-        self.socket = None;
+        self.line = None;
         let since = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && since.elapsed() < GO_PATIENCE {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
-}
-
-/// Waits a while for an answer.
-fn has_answered(socket: &UnixStream) -> bool {
-    let mut fds = [PollFd::new(socket, PollFlags::IN)];
-    // An interrupted wait leaves the question open.
-    rustix::event::poll(&mut fds, Some(&ASK_EVERY)).is_ok_and(|ready| ready > 0)
 }

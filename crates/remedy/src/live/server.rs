@@ -4,17 +4,17 @@ use super::{Applied, Change, Left, Undo};
 use pagewise_kernel::proc::image::Birth;
 use pagewise_kernel::{SysError, helper, title};
 use pagewise_model::Nanos;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::Timespec;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::RawFd;
-use std::os::unix::net::UnixStream;
 
 /// How the helper is listed: a command that kills processes by the name of pagewise does not meet it.
 const NAME: &std::ffi::CStr = c"live-undo";
 /// How long undoing is tried when asked, and when nobody waits any more.
 const ASKED: Nanos = Nanos::secs(10);
 const LATER: Nanos = Nanos::secs(600);
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// What the front asks.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,27 +43,24 @@ pub(super) enum Response {
 /// # Errors
 /// When `fd` is no socket, or something is left.
 pub fn serve(fd: RawFd) -> Result<(), SysError> {
-    let socket = helper::adopt(fd)?;
+    let line = Line::adopt(fd)?;
     helper::leave_signals_to_starter();
     title::set(NAME);
     let mut changed = None;
-    let talked = talk(&socket, &mut changed);
+    let talked = talk(&line, &mut changed);
     let left = changed.map_or_else(Left::default, |undo| undo.within(LATER));
     if !left.is_nothing() {
         return Err(SysError::new("undo", left.to_string(), rustix::io::Errno::TIMEDOUT));
     }
-    match talked {
-        Err(error) if !helper::is_end(&error) => {
-            Err(SysError::new("recv", "the front's socket", error))
-        }
-        _ => Ok(()),
-    }
+    helper::ended(talked)
 }
 
+type Line = helper::Line<Response, Request>;
+
 /// What is changed is in `changed` from before the first step until nothing of it is left.
-fn talk(socket: &UnixStream, changed: &mut Option<Undo>) -> io::Result<()> {
+fn talk(line: &Line, changed: &mut Option<Undo>) -> io::Result<()> {
     let mut planned = None;
-    while let Some(request) = helper::receive::<Request>(socket)? {
+    while let Some(request) = line.receive()? {
         let response = match request {
             Request::Plan { root, change } => {
                 let plan = Undo::plan(root, &change);
@@ -72,7 +69,7 @@ fn talk(socket: &UnixStream, changed: &mut Option<Undo>) -> io::Result<()> {
             }
             Request::On => {
                 *changed = planned.take();
-                let change = |undo: &Undo| undo.change(&|| has_spoken(socket));
+                let change = |undo: &Undo| undo.change(&|| line.has_spoken(NOW));
                 Response::On(changed.as_ref().map(change).unwrap_or_default())
             }
             Request::Off => {
@@ -84,14 +81,7 @@ fn talk(socket: &UnixStream, changed: &mut Option<Undo>) -> io::Result<()> {
             }
             Request::Stop => continue,
         };
-        helper::send(socket, &response)?;
+        line.send(&response)?;
     }
     Ok(())
-}
-
-/// The front has said something, or is gone.
-fn has_spoken(socket: &UnixStream) -> bool {
-    let mut fds = [PollFd::new(socket, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
 }

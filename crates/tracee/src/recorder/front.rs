@@ -12,7 +12,6 @@ use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 
 /// A recording that failed.
@@ -35,10 +34,13 @@ pub enum RecordError {
     Died(io::Error),
 }
 
+type Line = helper::Line<Request, Response>;
+
 /// A recorder of ours. Dropping it ends it.
 #[derive(Debug)]
 pub struct Recorder {
-    socket: Option<UnixStream>,
+    /// None once it is to end.
+    line: Option<Line>,
     child: Child,
 }
 
@@ -50,9 +52,8 @@ impl Recorder {
     pub fn start(exe: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> Result<Self, RecordError> {
         let mut command = Command::new(exe);
         command.args(args);
-        let started = helper::start(command, Session::Own);
-        let (socket, child) = started.map_err(RecordError::Start)?;
-        Ok(Self { socket: Some(socket), child })
+        let (line, child) = Line::start(command, Session::Own).map_err(RecordError::Start)?;
+        Ok(Self { line: Some(line), child })
     }
 
     /// Process id of the recorder.
@@ -61,8 +62,8 @@ impl Recorder {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
-    fn socket(&self) -> io::Result<&UnixStream> {
-        self.socket.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    fn line(&self) -> io::Result<&Line> {
+        self.line.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
     /// Has the recorder begin with process `pid`, which has not executed its program yet.
@@ -73,9 +74,9 @@ impl Recorder {
     /// Has the recorder begin; tells what there was before.
     fn begin(&self, request: &Request) -> Result<Before, RecordError> {
         let answer = || {
-            let socket = self.socket()?;
-            helper::send(socket, request)?;
-            receive(socket)
+            let line = self.line()?;
+            line.send(request)?;
+            line.answer()
         };
         match answer().map_err(RecordError::Start)? {
             Response::Attached(before) => Ok(before),
@@ -90,14 +91,14 @@ impl Recorder {
         ending: Ending,
         take: &mut dyn FnMut(&Names, Vec<Fault>),
     ) -> io::Result<FaultReport> {
-        let socket = self.socket()?;
-        helper::send(socket, &Request::Conclude(Box::new(ending)))?;
-        let (report, names) = match receive(socket)? {
+        let line = self.line()?;
+        line.send(&Request::Conclude(Box::new(ending)))?;
+        let (report, names) = match line.answer()? {
             Response::Report { report, names } => (report, names),
             other => return Err(out_of_place(&other)),
         };
         loop {
-            match receive(socket)? {
+            match line.answer()? {
                 Response::Faults(faults) => take(&names, faults),
                 Response::End => return Ok(*report),
                 other => return Err(out_of_place(&other)),
@@ -108,14 +109,10 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        drop(self.socket.take());
-        // At the end of its socket it goes by itself.
+        drop(self.line.take());
+        // At the end of its line it goes by itself.
         let _ended = self.child.wait();
     }
-}
-
-fn receive(socket: &UnixStream) -> io::Result<Response> {
-    helper::receive(socket)?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 fn out_of_place(response: &Response) -> io::Error {

@@ -14,7 +14,6 @@ use pagewise_model::fault::event::{Event, Map, What};
 use rustix::event::{PollFd, PollFlags};
 use std::io;
 use std::os::fd::RawFd;
-use std::os::unix::net::UnixStream;
 
 /// How long rings that are not a quarter full are left alone: at first, and with a program that
 /// makes code; doubled each time up to the longest.
@@ -27,18 +26,15 @@ const LONG_PAUSE: Nanos = Nanos::millis(100);
 /// # Errors
 /// When `fd` is no socket, or the front speaks out of turn.
 pub fn serve(fd: RawFd, make: MakeSink<'_>) -> Result<(), SysError> {
-    let socket = helper::adopt(fd)?;
+    let line = Line::adopt(fd)?;
     helper::leave_signals_to_starter();
-    match talk(&socket, make) {
-        Err(error) if !helper::is_end(&error) => {
-            Err(SysError::new("recv", "the front's socket", error))
-        }
-        _ => Ok(()),
-    }
+    helper::ended(talk(&line, make))
 }
 
-fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
-    let (wanted, opened) = match helper::receive(socket)? {
+type Line = helper::Line<Response, Request>;
+
+fn talk(line: &Line, make: MakeSink<'_>) -> io::Result<()> {
+    let (wanted, opened) = match line.receive()? {
         Some(Request::Attach { pid, wanted }) => (wanted, FaultRings::open(pid, &wanted)),
         Some(Request::AttachRunning { pid, wanted }) => (wanted, FaultRings::attach(pid, &wanted)),
         Some(Request::Conclude(_)) => return Err(io::ErrorKind::InvalidData.into()),
@@ -46,33 +42,28 @@ fn talk(socket: &UnixStream, make: MakeSink<'_>) -> io::Result<()> {
     };
     let mut rings = match opened {
         Ok(rings) => rings,
-        Err(refusal) => return helper::send(socket, &Response::Refused(refusal)),
+        Err(refusal) => return line.send(&Response::Refused(refusal)),
     };
     let mut sink = make(wanted, rings.sees());
-    helper::send(socket, &Response::Attached(rings.before()))?;
-    match record(socket, &mut rings, sink.as_mut())? {
-        Some(ending) => tell(socket, sink.conclude(&ending)),
+    line.send(&Response::Attached(rings.before()))?;
+    match record(line, &mut rings, sink.as_mut())? {
+        Some(ending) => tell(line, sink.conclude(&ending)),
         None => Ok(()),
     }
 }
 
 /// Empties the rings into `sink` until the front speaks; `None` when it is gone.
-fn record(
-    socket: &UnixStream,
-    rings: &mut FaultRings,
-    sink: &mut dyn Sink,
-) -> io::Result<Option<Ending>> {
+fn record(line: &Line, rings: &mut FaultRings, sink: &mut dyn Sink) -> io::Result<Option<Ending>> {
     let mut pace = Pace::default();
     let mut events = Vec::new();
     loop {
-        let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(line, PollFlags::IN)];
         fds.extend(rings.descriptors().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         wait::sleep(&mut fds, Some(pace.pause));
         let spoke = fds.first().is_some_and(|fd| !fd.revents().is_empty());
         drop(fds);
         if spoke {
-            let request = helper::receive::<Request>(socket)?;
-            let ending = match request {
+            let ending = match line.receive()? {
                 Some(Request::Conclude(ending)) => *ending,
                 Some(_) => return Err(io::ErrorKind::InvalidData.into()),
                 None => return Ok(None),
@@ -141,13 +132,13 @@ fn is_made(map: &Map) -> bool {
     map.is_executable && has_no_file
 }
 
-fn tell(socket: &UnixStream, conclusion: Conclusion) -> io::Result<()> {
+fn tell(line: &Line, conclusion: Conclusion) -> io::Result<()> {
     let Conclusion { report, names, faults } = conclusion;
-    helper::send(socket, &Response::Report { report: Box::new(report), names })?;
+    line.send(&Response::Report { report: Box::new(report), names })?;
     for part in faults.chunks(FAULTS_A_MESSAGE) {
-        helper::send(socket, &Response::Faults(part.to_vec()))?;
+        line.send(&Response::Faults(part.to_vec()))?;
     }
-    helper::send(socket, &Response::End)
+    line.send(&Response::End)
 }
 
 #[cfg(test)]

@@ -3,28 +3,24 @@
 use super::{Accounted, Conditioned, Request, Response, SuperviseError};
 use crate::launch::{Launch, LaunchError};
 use crate::run::Finished;
-use crate::wait;
 use pagewise_kernel::helper::{self, Session};
 use pagewise_model::look::Traced;
-use pagewise_model::units::{Bytes, Nanos};
-use rustix::event::{PollFd, PollFlags};
+use pagewise_model::units::Bytes;
 use std::io;
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// How often the interrupt check is asked when no signal interrupts the wait.
-const CHECK_EVERY: Nanos = Nanos::millis(250);
-
 /// How long supervisor and guard, once told to go, may take to end what was started.
 const GO_PATIENCE: Duration = Duration::from_secs(22);
+
+type Line = helper::Line<Request, Response>;
 
 /// A supervisor of ours and its guard. Dropping it ends them and all they started.
 #[derive(Debug)]
 pub struct Supervisor {
-    socket: Option<UnixStream>,
+    /// None once both are gone, or are to go.
+    line: Option<Line>,
     /// The guard.
     child: Child,
     pid: i32,
@@ -40,8 +36,8 @@ impl Supervisor {
         let mut command = Command::new(exe);
         command.args(args);
         let (ours, child) =
-            helper::start(command, Session::Own).map_err(|e| failed(&exe.to_string_lossy(), e))?;
-        let mut supervisor = Self { socket: Some(ours), child, pid: 0 };
+            Line::start(command, Session::Own).map_err(|e| failed(&exe.to_string_lossy(), e))?;
+        let mut supervisor = Self { line: Some(ours), child, pid: 0 };
         match supervisor.ask(&Request::Ping, &|| false) {
             Ok(Response::Pong { pid }) => {
                 supervisor.pid = pid;
@@ -133,10 +129,10 @@ impl Supervisor {
         request: &Request,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Response, SuperviseError> {
-        let Some(socket) = &self.socket else {
+        let Some(line) = &self.line else {
             return Err(SuperviseError::Lost { how: "earlier".into() });
         };
-        match converse(socket, request, interrupted) {
+        match line.ask(request, &Request::Stop, interrupted) {
             Ok(Some((Response::Orphaned { how, killed, alive }, _))) => {
                 self.bury();
                 Err(SuperviseError::Died { how, killed, alive })
@@ -155,47 +151,19 @@ impl Supervisor {
 
     /// After the guard's last word: how it ended.
     fn bury(&mut self) -> String {
-        self.socket = None;
+        self.line = None;
         self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 }
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        let Some(socket) = self.socket.take() else { return };
+        let Some(line) = self.line.take() else { return };
         // The end of our side tells the supervisor to go; the end of theirs, that both have gone.
-        let ending = socket.shutdown(Shutdown::Write);
-        let ending = ending.and_then(|()| socket.set_read_timeout(Some(GO_PATIENCE)));
-        match ending.and_then(|()| io::copy(&mut &socket, &mut io::sink())) {
-            Ok(_) => drop(self.child.wait()),
+        match line.hang_up(GO_PATIENCE) {
+            Ok(()) => drop(self.child.wait()),
             // They go on ending what hangs; nobody waits for that.
             Err(_) => drop(self.child.try_wait()),
-        }
-    }
-}
-
-/// Sends `request` and waits for the answer; says whether it was told to stop meanwhile.
-fn converse(
-    socket: &UnixStream,
-    request: &Request,
-    interrupted: &dyn Fn() -> bool,
-) -> io::Result<Option<(Response, bool)>> {
-    match helper::send(socket, request) {
-        // The guard's last word may be there to be read.
-        Err(error) if !helper::is_end(&error) => return Err(error),
-        _ => {}
-    }
-    let mut stopping = false;
-    loop {
-        if !stopping && interrupted() {
-            helper::send(socket, &Request::Stop)?;
-            stopping = true;
-        }
-        let mut fds = [PollFd::new(socket, PollFlags::IN)];
-        wait::sleep(&mut fds, Some(CHECK_EVERY));
-        let [fd] = fds;
-        if !fd.revents().is_empty() {
-            return Ok(helper::receive::<Response>(socket)?.map(|response| (response, stopping)));
         }
     }
 }

@@ -10,11 +10,11 @@
 //! first process then still dies with the supervisor; what it had started lives on.
 
 use super::Response;
+use super::server::Line;
 use crate::descendants::{self, Except};
 use crate::wait;
-use pagewise_kernel::{SysError, helper, title};
+use pagewise_kernel::{SysError, title};
 use pagewise_model::usage::Ended;
-use std::os::unix::net::UnixStream;
 
 /// How the guard is listed.
 const NAME: &std::ffi::CStr = c"experiment-end";
@@ -37,7 +37,7 @@ pub(super) fn split() -> Result<Part, SysError> {
 }
 
 /// The guard's life: waits for the end of the supervisor and ends what it left.
-pub(super) fn serve(supervisor: i32, socket: &UnixStream) {
+pub(super) fn serve(supervisor: i32, line: &Line) {
     title::set(NAME);
     let how = wait::reap(supervisor).map(|(status, _)| wait::ended(status));
     let left = descendants::end_all(&Except::default());
@@ -45,6 +45,6 @@ pub(super) fn serve(supervisor: i32, socket: &UnixStream) {
         let how = how.map_or_else(|error| error.to_string(), |ended| ended.to_string());
         let told = Response::Orphaned { how, killed: left.killed, alive: left.alive };
         // A front that is gone needs no answer.
-        let _gone = helper::send(socket, &told);
+        let _gone = line.send(&told);
     }
 }

@@ -13,7 +13,8 @@ use pagewise_kernel::helper;
 use pagewise_kernel::proc::own_pid;
 use std::io;
 use std::os::fd::{AsFd, RawFd};
-use std::os::unix::net::UnixStream;
+
+pub(super) type Line = helper::Line<Response, Request>;
 
 /// Serves the front at the other end of socket `fd`, a descriptor number this process was started
 /// with and that nothing else in it uses. Returns when the front is gone and nothing that was
@@ -23,16 +24,16 @@ use std::os::unix::net::UnixStream;
 /// # Errors
 /// When `fd` is no socket, or this process cannot become a subreaper.
 pub fn serve(fd: RawFd, make: MakeWatcher<'_>, looks: Looks<'_>) -> Result<(), SysError> {
-    let socket = helper::adopt(fd)?;
+    let line = Line::adopt(fd)?;
     helper::leave_signals_to_starter();
     let part = guard::split()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| SysError::new("prctl(PR_SET_CHILD_SUBREAPER)", "the supervisor", e))?;
     if let Part::Guard(supervisor) = part {
-        guard::serve(supervisor, &socket);
+        guard::serve(supervisor, &line);
         return Ok(());
     }
-    let served = talk(&socket, make, looks);
+    let served = talk(&line, make, looks);
     let left = descendants::end_all(&Except::default());
     served.map_err(|e| SysError::new("recv", "the front's socket", e))?;
     if left.alive.is_empty() {
@@ -43,31 +44,29 @@ pub fn serve(fd: RawFd, make: MakeWatcher<'_>, looks: Looks<'_>) -> Result<(), S
     Err(SysError::new("kill", subject, rustix::io::Errno::TIMEDOUT))
 }
 
-fn talk(socket: &UnixStream, make: MakeWatcher<'_>, looks: Looks<'_>) -> io::Result<()> {
-    while let Some(request) = helper::receive::<Request>(socket)? {
+fn talk(line: &Line, make: MakeWatcher<'_>, looks: Looks<'_>) -> io::Result<()> {
+    while let Some(request) = line.receive()? {
         let is_traced = matches!(request, Request::Traced { .. } | Request::Account(_));
         let response = match request {
-            Request::Run(launch) => match run::run(&launch, make, Some(socket.as_fd())) {
+            Request::Run(launch) => match run::run(&launch, make, Some(line.as_fd())) {
                 Ok(Outcome::Finished(finished)) => Response::Finished(finished),
                 // What stopped it is the next message, or the end of the stream.
                 Ok(Outcome::Stopped) => Response::Stopped,
                 Err(error) => Response::Failed(error),
             },
             Request::Traced { launch, scratch } => {
-                traced::look(&launch, scratch, socket, looks.trace)
+                traced::look(&launch, scratch, line.as_fd(), looks.trace)
             }
-            Request::Account(launch) => traced::account(&launch, socket, looks.account),
-            Request::Condition { bytes } => {
-                match condition::touch_and_free(bytes, socket.as_fd()) {
-                    Ok(Some(done)) => Response::Conditioned(done),
-                    Ok(None) => Response::Stopped,
-                    Err(error) => Response::Failed(error),
-                }
-            }
+            Request::Account(launch) => traced::account(&launch, line.as_fd(), looks.account),
+            Request::Condition { bytes } => match condition::touch_and_free(bytes, line.as_fd()) {
+                Ok(Some(done)) => Response::Conditioned(done),
+                Ok(None) => Response::Stopped,
+                Err(error) => Response::Failed(error),
+            },
             Request::Ping => Response::Pong { pid: own_pid() },
             Request::Stop => continue,
         };
-        match answer(socket, &response, is_traced) {
+        match answer(line, &response, is_traced) {
             Err(e) if helper::is_end(&e) => return Ok(()),
             other => other?,
         }
@@ -76,12 +75,12 @@ fn talk(socket: &UnixStream, make: MakeWatcher<'_>, looks: Looks<'_>) -> io::Res
 }
 
 /// Sends `response`; in place of one that cannot be sent a short one that says so.
-fn answer(socket: &UnixStream, response: &Response, is_traced: bool) -> io::Result<()> {
-    match helper::send(socket, response) {
+fn answer(line: &Line, response: &Response, is_traced: bool) -> io::Result<()> {
+    match line.send(response) {
         Err(e) if helper::is_unsendable(&e) => {
             let why = format!("its answer is too long: {e}");
             let kind = if is_traced { Response::NotTraced } else { Response::Unsendable };
-            helper::send(socket, &kind(why))
+            line.send(&kind(why))
         }
         other => other,
     }

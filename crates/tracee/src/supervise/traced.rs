@@ -15,8 +15,7 @@ use pagewise_model::look::{SideEffect, Traced, sentence};
 use pagewise_model::units::Nanos;
 use rustix::event::{PollFd, PollFlags};
 use std::ffi::OsString;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -47,7 +46,7 @@ const KILL_EVERY: Nanos = Nanos::millis(2);
 pub(super) fn look(
     launch: &Launch,
     scratch: Vec<OsString>,
-    socket: &UnixStream,
+    socket: BorrowedFd<'_>,
     look: TakeLook<'_>,
 ) -> Response {
     let scratch: Vec<PathBuf> = scratch.into_iter().map(PathBuf::from).collect();
@@ -63,7 +62,11 @@ pub(super) fn look(
 }
 
 /// The account of the memory of `launch`.
-pub(super) fn account(launch: &Launch, socket: &UnixStream, account: TakeAccount<'_>) -> Response {
+pub(super) fn account(
+    launch: &Launch,
+    socket: BorrowedFd<'_>,
+    account: TakeAccount<'_>,
+) -> Response {
     match attended(launch, socket, account) {
         Ok((Some(limit), _)) => Response::NotTraced(limit.to_string()),
         Ok((None, Ok(accounted))) => Response::Accounted(Box::new(accounted)),
@@ -86,7 +89,7 @@ type Attended<T> = (Option<Limit>, Result<T, SuperviseError>);
 /// Has `work` run `launch` under tracing until it ends, breaks a limit or `socket` has something to say.
 fn attended<T>(
     launch: &Launch,
-    socket: &UnixStream,
+    socket: BorrowedFd<'_>,
     work: impl FnOnce(&Launch) -> Result<T, SuperviseError>,
 ) -> Result<Attended<T>, Response> {
     let (done, tell) =
@@ -124,13 +127,14 @@ enum Why {
 }
 
 /// Waits until tracing is done; kills the tree once `socket` is readable or a limit is broken.
-fn listen(socket: &UnixStream, done: &OwnedFd, mut limits: Limits) -> Option<Why> {
+fn listen(socket: BorrowedFd<'_>, done: &OwnedFd, mut limits: Limits) -> Option<Why> {
     let start = Instant::now();
     let mut tree = Tree::new(0, []);
     let why = loop {
         let timeout =
             limits.due().map(|due| Nanos(due.0.saturating_sub(Nanos::from(start.elapsed()).0)));
-        let mut fds = [PollFd::new(done, PollFlags::IN), PollFd::new(socket, PollFlags::IN)];
+        let mut fds =
+            [PollFd::new(done, PollFlags::IN), PollFd::from_borrowed_fd(socket, PollFlags::IN)];
         wait::sleep(&mut fds, timeout);
         let [ended, told] = fds.map(|fd| !fd.revents().is_empty());
         if ended {
