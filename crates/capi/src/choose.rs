@@ -63,11 +63,11 @@ pub unsafe extern "C" fn pagewise_choose(
 
 fn choose(path: &OsStr, demand: &Demand) -> Result<Choice, Failure> {
     let choice = Subject::open(path.as_ref())
-        .and_then(|file| file.choose(demand, &Arm::ALL))
+        .and_then(|file| file.choose(demand, Arm::ALL))
         .map_err(|error| refusal(&error))?;
     let best =
         choice.best().ok_or_else(|| Failure::argument("no way has prices for this demand"))?;
-    Ok(Choice { way: text(best.arm.label()), time_ns: best.total_ns })
+    Ok(Choice { way: text(best.arm.into_str()), time_ns: best.total_ns })
 }
 
 fn refusal(error: &ChooseError) -> Failure {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn every_way_has_room_for_its_name() {
-        assert!(Arm::ALL.into_iter().all(|arm| arm.label().len() < 24));
+        assert!(Arm::ALL.iter().copied().all(|arm| arm.into_str().len() < 24));
     }
 
     #[test]

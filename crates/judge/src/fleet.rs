@@ -177,7 +177,7 @@ pub fn lines(run: &Run, host: Option<&str>) -> Vec<HostArm> {
     let Some((experiment, machine)) = run.experiment.as_ref().zip(run.machine.as_ref()) else {
         return Vec::new();
     };
-    let quantity = experiment.design.quantity.name().to_owned();
+    let quantity = experiment.design.quantity.into_str().to_owned();
     let start = run.started_unix_ns.to_string();
     let own = if run.id.is_empty() { &start } else { &run.id };
     let line = |verdict: &Verdict| {

@@ -18,7 +18,7 @@ pub const LEAST_MEMORY: Bytes = Bytes::mib(16);
 /// A sentence that says what a guard may be.
 pub fn parse(text: &str, quantities: &[Quantity], has_errors: bool) -> Result<Guard, String> {
     let refused = || {
-        let names: Vec<&str> = quantities.iter().map(|one| one.name()).collect();
+        let names: Vec<&str> = quantities.iter().map(|one| one.into_str()).collect();
         let errors = if has_errors { ", or errors=0" } else { "" };
         format!("`{text}`: use NAME<+N% with {}{errors}", names.join(", "))
     };
@@ -26,7 +26,7 @@ pub fn parse(text: &str, quantities: &[Quantity], has_errors: bool) -> Result<Gu
         return Ok(Guard { quantity: None, limit_share: 0.0 });
     }
     let (name, share) = text.split_once("<+").ok_or_else(refused)?;
-    let quantity = quantities.iter().find(|one| one.name() == name).ok_or_else(refused)?;
+    let quantity = quantities.iter().find(|one| one.into_str() == name).ok_or_else(refused)?;
     let percent: f64 = share.strip_suffix('%').and_then(|n| n.parse().ok()).ok_or_else(refused)?;
     if !(0.0..=1000.0).contains(&percent) {
         return Err(refused());
@@ -37,7 +37,7 @@ pub fn parse(text: &str, quantities: &[Quantity], has_errors: bool) -> Result<Gu
 /// A guard as it is typed.
 #[must_use]
 pub fn spell(guard: Guard) -> String {
-    let name = guard.quantity.map(Quantity::name);
+    let name = guard.quantity.map(<&str>::from);
     // 0.07 times 100 is not 7.
     let percent = (guard.limit_share * 1e8).round() / 1e6;
     name.map_or("errors=0".to_owned(), |name| format!("{name}<+{percent}%"))

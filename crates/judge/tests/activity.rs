@@ -46,7 +46,7 @@ fn labelled_stacks_get_their_label() {
 /// What and why as they are asked for; calls as in the table of rules.
 fn cell(what: What, why: &Why) -> String {
     let call = if matches!(why, Why::Call(_)) { "call:" } else { "" };
-    format!("{}/{call}{}", what.name(), why.name())
+    format!("{}/{call}{}", what.into_str(), why.name())
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn labelled_stacks_are_in_their_bucket() {
     // Every what and every why of a kernel stack has an example.
     let labels: Vec<&str> = lines(CELLS).filter_map(|line| line.split(": ").next()).collect();
     let has = |part: &str| labels.iter().any(|label| label.split('/').any(|half| half == part));
-    let whats = What::ALL.iter().filter(|what| **what != What::User).map(|what| what.name());
+    let whats = What::ALL.iter().filter(|what| **what != What::User).map(|what| what.into_str());
     let whys = Why::plain().iter().filter(|why| **why != Why::Own).map(Why::name);
     let missing: Vec<&str> = whats.chain(whys).filter(|name| !has(name)).collect();
     assert!(missing.is_empty(), "{missing:?}");

@@ -46,7 +46,7 @@ impl Tree {
     }
 
     fn setting_path(&self, setting: Setting) -> PathBuf {
-        self.path(&format!("{THP}/{}", setting.file()))
+        self.path(&format!("{THP}/{}", setting.into_str()))
     }
 
     /// What a setting is.
@@ -74,7 +74,7 @@ impl Tree {
         if mode.as_ref().is_err_and(SysError::is_gone) {
             return None;
         }
-        let mode = Fact::from(mode).and_then(|number| match Mode::of_number(number) {
+        let mode = Fact::from(mode).and_then(|number| match Mode::from_repr(number) {
             Some(mode) => Fact::Known(mode),
             None => Fact::missing(format!("{number} is an unknown mode")),
         });
@@ -149,7 +149,7 @@ fn write(path: &Path, text: &str) -> Result<(), SysError> {
 fn boot_mode(line: &str) -> Option<Mode> {
     let words = line.split_ascii_whitespace().rev();
     let mut values = words.filter_map(|word| word.strip_prefix("hugetext="));
-    values.find_map(|value| Mode::of_number(value.parse().ok()?))
+    values.find_map(|value| Mode::from_repr(value.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ fn all_of(only: &[&str]) -> FirstTouch {
 /// Whether this kernel has no such way, which is told.
 fn lacks(touches: &FirstTouch, way: Way) -> bool {
     let missing = touches.unavailable.iter().find(|missing| missing.way == way);
-    missing.inspect(|missing| println!("SKIP {}: {}", way.word(), missing.why)).is_some()
+    missing.inspect(|missing| println!("SKIP {}: {}", way.into_str(), missing.why)).is_some()
 }
 
 fn assert_whole(point: &Point) {

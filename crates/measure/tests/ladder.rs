@@ -41,7 +41,7 @@ fn main() {
 }
 
 fn rung(writer: Writer, reader: Reader) -> Rung {
-    let name = format!("{}/{}", writer.label(), reader.label());
+    let name = format!("{}/{}", writer.into_str(), reader.into_str());
     Rung {
         buffer_bytes: Bytes::kib(64),
         pipe_bytes: Some(Bytes::kib(32)),

@@ -217,27 +217,22 @@ pub struct CacheReport {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum FolioClass {
     /// Single pages, or a few.
+    #[strum(serialize = "single pages")]
     Page,
     /// Folios of some ten pages to less than a huge page, or never mapped as one.
+    #[strum(serialize = "folios of some pages")]
     Piece,
     /// Folios that are mapped as huge pages.
+    #[strum(serialize = "huge pages")]
     Huge,
 }
 
 impl FolioClass {
     pub const ALL: [Self; 3] = [Self::Page, Self::Piece, Self::Huge];
-
-    /// As it is shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Page => "single pages",
-            Self::Piece => "folios of some pages",
-            Self::Huge => "huge pages",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -21,15 +21,25 @@ pub struct CheckLimits {
 /// A quantity that has a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Budgeted {
+    #[strum(serialize = "page faults")]
     Faults,
+    #[strum(serialize = "major faults")]
     MajorFaults,
+    #[strum(serialize = "pages faulted on")]
     TouchedPages,
+    #[strum(serialize = "time in page faults")]
     FaultTime,
+    #[strum(serialize = "copied by read and write")]
     Copied,
+    #[strum(serialize = "wake-ups")]
     Wakeups,
+    #[strum(serialize = "resident memory")]
     Resident,
     /// Wall time beside the baseline.
+    #[strum(serialize = "wall time beside the baseline")]
     Time,
 }
 
@@ -51,10 +61,14 @@ pub enum Figure {
 /// How one budget came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Kept {
     Passed,
+    #[strum(serialize = "BROKEN")]
     Broken,
     /// The runs do not settle it.
+    #[strum(serialize = "cannot tell")]
     CannotTell,
 }
 

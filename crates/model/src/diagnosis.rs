@@ -11,55 +11,46 @@ use std::collections::BTreeMap;
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum CostKind {
     /// First touches of anonymous memory, without the zeroing.
+    #[strum(serialize = "anonymous faults")]
     AnonFaults,
     /// Clearing the pages of those.
     Zeroing,
     /// Faults on file mappings.
+    #[strum(serialize = "file faults")]
     FileFaults,
     /// Copy-on-write faults.
+    #[strum(serialize = "copy-on-write faults")]
     CowFaults,
     /// Copying page tables at fork.
+    #[strum(serialize = "page tables at fork")]
     Fork,
     /// Faults that waited for I/O.
+    #[strum(serialize = "major faults")]
     MajorFaults,
     /// Copies through pipes.
+    #[strum(serialize = "copies through pipes")]
     PipeCopies,
     /// Copies out of and into files.
+    #[strum(serialize = "copies of file data")]
     FileCopies,
     /// mmap, munmap, brk.
+    #[strum(serialize = "map and unmap")]
     MapUnmap,
     /// Wake-ups and the context switches around them.
+    #[strum(serialize = "wake-ups")]
     Wakeups,
     /// Page reclaim and compaction.
     Reclaim,
     /// Walks of the page table on TLB misses.
+    #[strum(serialize = "address translation")]
     AddressTranslation,
     /// `malloc`, `free` and their kin, in user mode.
+    #[strum(serialize = "malloc and free")]
     Malloc,
-}
-
-impl CostKind {
-    /// The name shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::AnonFaults => "anonymous faults",
-            Self::Zeroing => "zeroing",
-            Self::FileFaults => "file faults",
-            Self::CowFaults => "copy-on-write faults",
-            Self::Fork => "page tables at fork",
-            Self::MajorFaults => "major faults",
-            Self::PipeCopies => "copies through pipes",
-            Self::FileCopies => "copies of file data",
-            Self::MapUnmap => "map and unmap",
-            Self::Wakeups => "wake-ups",
-            Self::Reclaim => "reclaim",
-            Self::AddressTranslation => "address translation",
-            Self::Malloc => "malloc and free",
-        }
-    }
 }
 
 /// How a cost was obtained.
@@ -99,52 +90,41 @@ pub struct Cost {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Activity {
     /// Copying bytes between user and kernel memory.
+    #[strum(serialize = "copies")]
     Copy,
     /// Clearing fresh pages.
     Zeroing,
     /// Entering, handling and mapping a fault, allocation included.
+    #[strum(serialize = "faults")]
     Fault,
     /// mmap, munmap, brk, exec and exit tear-down of mappings.
+    #[strum(serialize = "map and unmap")]
     MapUnmap,
     /// Wake-ups and context switches.
+    #[strum(serialize = "wake-ups")]
     Wakeup,
     /// Reclaim, compaction, swap.
     Reclaim,
     /// Crossing the system call boundary.
     Entry,
     /// Pipe code outside copy and wake-up.
+    #[strum(serialize = "pipes")]
     Pipe,
     /// File and page cache code outside copy.
+    #[strum(serialize = "files")]
     File,
     /// Starting programs: fork, exec.
+    #[strum(serialize = "fork and exec")]
     Spawn,
     /// Known symbol, none of the above.
     Other,
     /// Symbol not known.
+    #[strum(serialize = "unknown symbols")]
     Unknown,
-}
-
-impl Activity {
-    /// The name shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Copy => "copies",
-            Self::Zeroing => "zeroing",
-            Self::Fault => "faults",
-            Self::MapUnmap => "map and unmap",
-            Self::Wakeup => "wake-ups",
-            Self::Reclaim => "reclaim",
-            Self::Entry => "entry",
-            Self::Pipe => "pipes",
-            Self::File => "files",
-            Self::Spawn => "fork and exec",
-            Self::Other => "other",
-            Self::Unknown => "unknown symbols",
-        }
-    }
 }
 
 /// Where in the kernel the CPU samples fell. Shares (0..1) are of all samples, user mode included.

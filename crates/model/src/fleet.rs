@@ -71,9 +71,12 @@ pub enum FleetWord {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum ClassKey {
     Processor,
     Kernel,
+    #[strum(serialize = "huge pages")]
     HugePages,
 }
 

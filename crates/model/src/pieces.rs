@@ -80,7 +80,8 @@ pub struct Function {
 }
 
 /// What is put in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum By {
     /// Object files, by their code.
     Object,

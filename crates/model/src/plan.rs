@@ -33,6 +33,8 @@ pub enum ThpRestriction {
 /// A tool of pipelines of which pagewise has its own, with the same options (docs/tools.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Tool {
     /// `cat`.
     Cat,
@@ -42,15 +44,6 @@ pub enum Tool {
 
 impl Tool {
     pub const ALL: [Self; 2] = [Self::Cat, Self::Tee];
-
-    /// The name it is started by.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cat => "cat",
-            Self::Tee => "tee",
-        }
-    }
 }
 
 /// What a file is to a program.

@@ -49,6 +49,8 @@ pub struct Latency {
 /// How two servers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Mode {
     /// Both at once, each on half of the CPUs, which they swap.
     Duet,
@@ -56,18 +58,6 @@ pub enum Mode {
     Restart,
     /// One server that runs already, with a remedy switched on and off.
     Toggle,
-}
-
-impl Mode {
-    /// As a user types it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Duet => "duet",
-            Self::Restart => "restart",
-            Self::Toggle => "toggle",
-        }
-    }
 }
 
 /// One run of the load against one server.

@@ -141,10 +141,13 @@ pub enum ServerSpec {
 }
 
 /// Where standard output went in timed runs, the same for all arms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum StdoutTo {
     /// /dev/null.
+    #[default]
     Null,
     /// A pipe that is emptied at once.
     Pipe,

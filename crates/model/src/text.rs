@@ -57,21 +57,14 @@ pub struct Layout {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum AreaKind {
     /// Executable.
     Text,
     /// Neither executable nor writable.
+    #[strum(serialize = "read-only data")]
     ReadOnly,
-}
-
-impl AreaKind {
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Text => "text",
-            Self::ReadOnly => "read-only data",
-        }
-    }
 }
 
 /// Where a piece of an image is, or why it is not on a huge page.
@@ -175,6 +168,8 @@ impl Coverage {
 /// A way to bring more of a file on huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Method {
     /// Its page cache filled again in huge folios; the file stays as it is.
     Warm,
@@ -189,15 +184,6 @@ pub enum Method {
 impl Method {
     /// All, the mildest first.
     pub const ALL: [Self; 3] = [Self::Warm, Self::Aligned, Self::Merged];
-
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Warm => "warm",
-            Self::Aligned => "aligned",
-            Self::Merged => "merged",
-        }
-    }
 }
 
 /// What a method reaches.

@@ -15,13 +15,20 @@ use serde::{Deserialize, Serialize};
 /// Which code hugetext puts on huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::FromRepr, strum::IntoStaticStr)]
+#[strum(const_into_str)]
+#[repr(u64)]
 pub enum Mode {
     /// None; what is there stays.
+    #[strum(serialize = "no code; what is on huge pages stays there")]
     Off,
     /// That of programs and libraries.
+    #[strum(serialize = "code of programs and libraries")]
     Files,
     /// That which programs generate: executable anonymous memory.
+    #[strum(serialize = "code that programs generate")]
     Generated,
+    #[strum(serialize = "code of programs and libraries, and code that programs generate")]
     Both,
 }
 
@@ -30,29 +37,6 @@ impl Mode {
     #[must_use]
     pub const fn number(self) -> u64 {
         self as u64
-    }
-
-    /// The mode of a number.
-    #[must_use]
-    pub const fn of_number(number: u64) -> Option<Self> {
-        match number {
-            0 => Some(Self::Off),
-            1 => Some(Self::Files),
-            2 => Some(Self::Generated),
-            3 => Some(Self::Both),
-            _ => None,
-        }
-    }
-
-    /// What it means.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Off => "no code; what is on huge pages stays there",
-            Self::Files => "code of programs and libraries",
-            Self::Generated => "code that programs generate",
-            Self::Both => "code of programs and libraries, and code that programs generate",
-        }
     }
 
     /// Whether it is about programs and libraries.
@@ -73,22 +57,15 @@ impl Mode {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)] // its file under `/sys/kernel/mm/transparent_hugepage`
+#[strum(const_into_str)]
 pub enum Setting {
     /// Which code.
+    #[strum(serialize = "hugetext_enabled")]
     Mode,
     /// From how many bytes in the last slot of a mapping on that is filled up to a huge page; 0 is off.
+    #[strum(serialize = "hugetext_pad_threshold")]
     PadThreshold,
-}
-
-impl Setting {
-    /// The name of its file under `/sys/kernel/mm/transparent_hugepage`.
-    #[must_use]
-    pub const fn file(self) -> &'static str {
-        match self {
-            Self::Mode => "hugetext_enabled",
-            Self::PadThreshold => "hugetext_pad_threshold",
-        }
-    }
 }
 
 /// A setting that was changed.
@@ -103,6 +80,8 @@ pub struct Change {
 /// What removes huge pages that are there, on the whole machine and for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::EnumString, strum::IntoStaticStr)] // as a user types it
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Cleaner {
     /// The page cache dropped (`drop_caches`).
     Caches,
@@ -112,15 +91,6 @@ pub enum Cleaner {
 
 impl Cleaner {
     pub const ALL: [Self; 2] = [Self::Caches, Self::Split];
-
-    /// The word for it on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Caches => "caches",
-            Self::Split => "split",
-        }
-    }
 
     #[must_use]
     pub const fn path(self) -> &'static str {
@@ -213,9 +183,9 @@ mod tests {
     #[test]
     fn modes_are_numbers() {
         for number in 0..4 {
-            assert_eq!(Mode::of_number(number).map(Mode::number), Some(number));
+            assert_eq!(Mode::from_repr(number).map(Mode::number), Some(number));
         }
-        assert_eq!(Mode::of_number(4), None);
+        assert_eq!(Mode::from_repr(4), None);
         let parts = |mode: Mode| (mode.has_files(), mode.has_generated());
         let all = [Mode::Off, Mode::Files, Mode::Generated, Mode::Both].map(parts);
         assert_eq!(all, [(false, false), (true, false), (false, true), (true, true)]);

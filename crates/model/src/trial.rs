@@ -143,6 +143,8 @@ pub struct Verdict {
 /// What the runs of an experiment are compared by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[derive(strum::IntoStaticStr)] // as a user types it
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Quantity {
     /// Wall time of a run.
     #[default]
@@ -161,19 +163,6 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// As a user types it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Time => "time",
-            Self::Cpu => "cpu",
-            Self::CpuPerRequest => "cpu-per-request",
-            Self::Throughput => "throughput",
-            Self::P99 => "p99",
-            Self::Memory => "memory",
-        }
-    }
-
     /// In a sentence after "less" or "more".
     #[must_use]
     pub const fn noun(self) -> &'static str {

@@ -139,7 +139,7 @@ impl Settings {
         }
         match self.tree.get(setting)? {
             after if after == value => Ok(Change { setting, before: now, after }),
-            now => Err(HugetextError::NotTaken { file: setting.file(), asked: value, now }),
+            now => Err(HugetextError::NotTaken { file: setting.into_str(), asked: value, now }),
         }
     }
 
@@ -162,7 +162,7 @@ impl Settings {
             } else {
                 notes.push(format!(
                     "something else changed {} to {now}, so pagewise leaves it",
-                    setting.file()
+                    setting.into_str()
                 ));
             }
             record.settings.remove(&setting);
@@ -196,7 +196,7 @@ pub fn check(setting: Setting, value: u64) -> Result<(), HugetextError> {
         Setting::PadThreshold => page_size::huge().bytes() - 1,
     };
     if value > most {
-        return Err(HugetextError::Range { file: setting.file(), most, asked: value });
+        return Err(HugetextError::Range { file: setting.into_str(), most, asked: value });
     }
     Ok(())
 }
@@ -320,7 +320,10 @@ mod tests {
         let huge = page_size::huge().bytes();
         for (setting, value) in [(Setting::Mode, 4), (Setting::PadThreshold, huge)] {
             let error = settings.change(setting, value).unwrap_err().to_string();
-            assert!(error.starts_with(setting.file()) && error.contains("takes 0 to"), "{error}");
+            assert!(
+                error.starts_with(setting.into_str()) && error.contains("takes 0 to"),
+                "{error}"
+            );
         }
         assert!(!settings.record.exists());
         settings.change(Setting::PadThreshold, huge - 1).unwrap();

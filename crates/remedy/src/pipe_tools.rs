@@ -36,7 +36,7 @@ impl PipeTools {
     /// In the order of [`Tool::ALL`], so that equal sets are equal doses.
     fn replace(&self, tools: &[Tool]) -> Dose {
         let tools: Vec<Tool> = Tool::ALL.into_iter().filter(|tool| tools.contains(tool)).collect();
-        let names: Vec<&str> = tools.iter().map(|tool| tool.name()).collect();
+        let names: Vec<&str> = tools.iter().map(|tool| tool.into_str()).collect();
         self.with(&names.join("+"), Settings { tools, ..Settings::default() })
     }
 }
@@ -62,7 +62,7 @@ fn bare(process: &ProcessSeen) -> Option<&str> {
 /// The tool that a process runs, and whose it is.
 fn used(process: &ProcessSeen) -> Option<(Tool, Whose)> {
     let name = bare(process)?;
-    let tool = Tool::ALL.into_iter().find(|tool| tool.name() == name)?;
+    let tool = name.parse().ok()?;
     let file = process.exe.as_str();
     let named_alone = process.args.first().is_some_and(|word| word == name);
     // Where the tools are one program, or lie elsewhere behind links, its path says coreutils.
@@ -80,7 +80,8 @@ fn used(process: &ProcessSeen) -> Option<(Tool, Whose)> {
 
 /// Why there is nothing to replace.
 fn refusal(processes: &[ProcessSeen]) -> String {
-    let first = processes.iter().find_map(|p| used(p).map(|(tool, whose)| (p, tool.name(), whose)));
+    let first =
+        processes.iter().find_map(|p| used(p).map(|(tool, whose)| (p, tool.into_str(), whose)));
     match first {
         Some((_, name, Whose::Ours)) => format!("its {name} is pagewise's already"),
         Some((process, name, Whose::ByPath)) => {
@@ -132,11 +133,10 @@ impl Remedy for PipeTools {
         if parameter.is_empty() {
             return Ok(self.replace(&Tool::ALL));
         }
-        let known = |name: &str| Tool::ALL.into_iter().find(|tool| tool.name() == name);
-        let tools: Option<Vec<Tool>> = parameter.split('+').map(known).collect();
+        let tools: Result<Vec<Tool>, _> = parameter.split('+').map(str::parse).collect();
         tools
             .map(|tools| self.replace(&tools))
-            .ok_or_else(|| format!("`{parameter}` is not `cat`, `tee` or `cat+tee`"))
+            .map_err(|_| format!("`{parameter}` is not `cat`, `tee` or `cat+tee`"))
     }
 
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate {

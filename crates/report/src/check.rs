@@ -11,27 +11,6 @@ use crate::text::escape;
 use pagewise_model::check::{Budgeted, Check, CheckItem, Figure, Kept};
 use std::collections::BTreeSet;
 
-const fn label(what: Budgeted) -> &'static str {
-    match what {
-        Budgeted::Faults => "page faults",
-        Budgeted::MajorFaults => "major faults",
-        Budgeted::TouchedPages => "pages faulted on",
-        Budgeted::FaultTime => "time in page faults",
-        Budgeted::Copied => "copied by read and write",
-        Budgeted::Wakeups => "wake-ups",
-        Budgeted::Resident => "resident memory",
-        Budgeted::Time => "wall time beside the baseline",
-    }
-}
-
-const fn word(kept: Kept) -> &'static str {
-    match kept {
-        Kept::Passed => "passed",
-        Kept::Broken => "BROKEN",
-        Kept::CannotTell => "cannot tell",
-    }
-}
-
 const fn tone(kept: Kept) -> Tone {
     match kept {
         Kept::Passed => Tone::Good,
@@ -77,7 +56,7 @@ fn most(item: &CheckItem) -> String {
 fn state(check: &Check) -> (&'static str, Tone) {
     match check.problem {
         Some(_) if !check.is_unfit && check.kept() != Kept::Broken => ("FAILED", Tone::Bad),
-        _ => (word(check.kept()), tone(check.kept())),
+        _ => (check.kept().into_str(), tone(check.kept())),
     }
 }
 
@@ -100,9 +79,9 @@ pub fn check_page(check: &Check) -> Document {
         ("", Align::Left),
     ]);
     for item in &check.items {
-        let word = self::word(item.kept);
+        let word = item.kept.into_str();
         table.row(vec![
-            label(item.what).into(),
+            item.what.into_str().into(),
             found(item).into(),
             most(item).into(),
             Cell::new(word, self::tone(item.kept)),
@@ -143,18 +122,18 @@ pub fn check_markdown(all: &[Check]) -> String {
         let name = inline(&check.name);
         for item in &check.items {
             let word = match item.kept {
-                Kept::Broken => format!("**{}**", word(item.kept)),
-                kept => word(kept).to_owned(),
+                Kept::Broken => format!("**{}**", item.kept.into_str()),
+                kept => kept.into_str().to_owned(),
             };
             out.push_str(&format!(
                 "| {name} | {} | {} | {} | {word} |\n",
-                label(item.what),
+                item.what.into_str(),
                 inline(&found(item)),
                 inline(&most(item)),
             ));
         }
         if let Some(problem) = &check.problem {
-            let word = if check.is_unfit { word(Kept::CannotTell) } else { "**FAILED**" };
+            let word = if check.is_unfit { Kept::CannotTell.into_str() } else { "**FAILED**" };
             out.push_str(&format!("| {name} | {} | | | {word} |\n", inline(problem)));
         }
     }
@@ -187,7 +166,7 @@ fn suite(check: &Check, out: &mut String) {
         check.took_ns.as_secs(),
     ));
     for item in &check.items {
-        let case = format!("    <testcase classname=\"{name}\" name=\"{}\"", label(item.what));
+        let case = format!("    <testcase classname=\"{name}\" name=\"{}\"", item.what.into_str());
         let text = attribute(&format!("{}, at most {}", found(item), most(item)));
         match item.kept {
             Kept::Passed => out.push_str(&format!("{case}/>\n")),

@@ -36,8 +36,8 @@ pub fn choice_section(choice: &Choice) -> Document {
 fn lies(state: &FileState) -> String {
     let size = state.size_bytes;
     let on = state.folios.iter().map(|part| match part.share {
-        1.0 => format!("on {}", part.folios.label()),
-        share => format!("{} on {}", percent(share), part.folios.label()),
+        1.0 => format!("on {}", part.folios.into_str()),
+        share => format!("{} on {}", percent(share), part.folios.into_str()),
     });
     let on = on.collect::<Vec<_>>().join(", ");
     let on = match &state.assumed {
@@ -108,7 +108,7 @@ fn ways(choice: &Choice) -> Document {
     let mut table = Table::new(&columns);
     for forecast in &choice.forecasts {
         let parts = &forecast.parts;
-        let mut row = vec![Cell::from(forecast.arm.label()), ms(forecast.total_ns)];
+        let mut row = vec![Cell::from(forecast.arm.into_str()), ms(forecast.total_ns)];
         if is_measured {
             row.extend(measured(choice, forecast));
         } else {

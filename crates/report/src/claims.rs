@@ -57,7 +57,7 @@ pub(crate) struct Lacking<'a> {
 /// The kinds of pages that are not to be had.
 pub(crate) fn pages(all: &[Unavailable]) -> impl Iterator<Item = Lacking<'_>> {
     all.iter().map(|Unavailable { pages, why, next }| Lacking {
-        label: pages.label().to_owned(),
+        label: pages.into_str().to_owned(),
         why,
         next,
     })

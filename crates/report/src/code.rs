@@ -53,7 +53,7 @@ pub(crate) fn pieces(areas: &[Area]) -> Document {
             let size = run.iter().fold(Bytes(0), |sum, piece| sum + piece.length_bytes);
             let tone = if run[0].standing == Standing::Huge { Tone::Good } else { Tone::Plain };
             table.row(vec![
-                area.kind.label().into(),
+                area.kind.into_str().into(),
                 format!("{:#x}", run[0].address).into(),
                 size.to_string().into(),
                 Cell::new(reason(&run[0].standing, run.len() as u64), tone),

@@ -308,7 +308,7 @@ fn costs(a: &Run, b: &Run) -> Document {
             let cost = costs.iter().find(|c| c.kind == kind);
             Cell::from(cost.map_or("not found".to_owned(), |c| percent(c.time_share)))
         };
-        table.row(vec![kind.label().into(), share(&costs_a), share(&costs_b)]);
+        table.row(vec![kind.into_str().into(), share(&costs_a), share(&costs_b)]);
     }
     table.into()
 }

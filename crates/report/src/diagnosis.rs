@@ -60,7 +60,7 @@ fn picture(diagnosis: &Diagnosis) -> Option<String> {
     let part = |cost: &&Cost| {
         let bound = if cost.basis == Basis::UpperBound { "at most " } else { "" };
         Part {
-            label: cost.kind.label().to_owned(),
+            label: cost.kind.into_str().to_owned(),
             value: cost.cost_ns.0 as f64,
             shown: format!("{bound}{}", cost.cost_ns),
             class: class(cost),
@@ -95,7 +95,7 @@ fn ceiling(diagnosis: &Diagnosis, whole: &str) -> String {
 /// Where the samples fell in the kernel, largest first; what rounds to nothing is left out.
 fn kernel_time(time: &KernelTime) -> String {
     let mut activities: Vec<(&str, f64)> =
-        time.activity_share.iter().map(|(a, share)| (a.label(), *share)).collect();
+        time.activity_share.iter().map(|(a, share)| (a.into_str(), *share)).collect();
     activities.sort_by(|a, b| b.1.total_cmp(&a.1));
     let list = |parts: &mut dyn Iterator<Item = (&str, f64)>| {
         let worth = parts.filter(|(_, share)| *share >= LEAST_SHARE);
@@ -133,7 +133,7 @@ fn cost_table(costs: &[Cost]) -> Document {
             Basis::Timed => ("timed", Tone::Faint),
         };
         let cells = vec![
-            cost.kind.label().into(),
+            cost.kind.into_str().into(),
             Cell::bar(cost.time_share),
             percent(cost.time_share).into(),
             cost.cost_ns.to_string().into(),

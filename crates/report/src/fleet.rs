@@ -5,7 +5,7 @@ use crate::page::Document;
 use crate::quote;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
-use pagewise_model::fleet::{Class, ClassKey, FleetArm, FleetWord, Pooled};
+use pagewise_model::fleet::{Class, FleetArm, FleetWord, Pooled};
 use pagewise_model::name::{is_in_line, yaml_string as yaml};
 
 const fn word(word: FleetWord) -> (&'static str, Tone) {
@@ -14,14 +14,6 @@ const fn word(word: FleetWord) -> (&'static str, Tone) {
         FleetWord::Reject => ("reject", Tone::Bad),
         FleetWord::DiffersByClass => ("differs by class", Tone::Warn),
         FleetWord::CannotTell => ("cannot tell", Tone::Plain),
-    }
-}
-
-const fn key(key: ClassKey) -> &'static str {
-    match key {
-        ClassKey::Processor => "processor",
-        ClassKey::Kernel => "kernel",
-        ClassKey::HugePages => "huge pages",
     }
 }
 
@@ -92,7 +84,7 @@ fn classes(classes: &[Class]) -> Table {
         let (text, tone) = word(class.word);
         let pooled = &class.pooled;
         table.row(vec![
-            key(class.key).into(),
+            class.key.into_str().into(),
             class.value.clone().into(),
             pooled.hosts.to_string().into(),
             change(pooled.ratio).into(),
@@ -301,6 +293,7 @@ spec:
 mod tests {
     use super::*;
     use crate::style::Style;
+    use pagewise_model::fleet::ClassKey;
 
     fn pooled(ratio: f64) -> Pooled {
         Pooled {

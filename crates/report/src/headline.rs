@@ -101,7 +101,7 @@ fn profile_headline(run: &Run) -> String {
     let bounded = diagnosis.bounded();
     let costs = format!("{bounded}: {ceiling} of wall time (estimate){without}");
     match diagnosis.costs.first() {
-        Some(cost) => format!("{costs}; the largest: {}", cost.kind.label()),
+        Some(cost) => format!("{costs}; the largest: {}", cost.kind.into_str()),
         None => costs,
     }
 }

@@ -212,7 +212,7 @@ fn sample_text(samples: &Samples) -> String {
 fn fault_text(faults: &TimedFaults) -> String {
     let all = counted(faults.faults(), "fault", "faults");
     let kinds = faults.by_cost.iter().map(|group| {
-        let name = group.kind.label().trim_end_matches(" faults");
+        let name = group.kind.into_str().trim_end_matches(" faults");
         format!("{} {name}", count(group.tally.faults))
     });
     let (kinds, added) = (kinds.collect::<Vec<_>>().join(", "), faults.added_ns);

@@ -83,7 +83,7 @@ fn memory(account: &MemoryAccount) -> String {
     let mut out = "| memory | bytes | share |\n|---|---:|---:|\n".to_owned();
     for (kind, bytes) in by_kind(account) {
         let part = percent(share(bytes, account.pss()));
-        out.push_str(&format!("| {} | {bytes} | {part} |\n", kind.label()));
+        out.push_str(&format!("| {} | {bytes} | {part} |\n", kind.into_str()));
     }
     out + "\n"
 }
@@ -98,7 +98,7 @@ fn costs(diagnosis: &Diagnosis, whole: &str) -> String {
             Basis::Samples => "sampled",
             Basis::Timed => "timed",
         };
-        let (kind, share) = (cost.kind.label(), percent(cost.time_share));
+        let (kind, share) = (cost.kind.into_str(), percent(cost.time_share));
         out.push_str(&format!("| {kind} | {share} | {} | {basis} |\n", cost.cost_ns));
     }
     let ceiling = at_most(diagnosis.ceiling_share);

@@ -256,7 +256,7 @@ impl Around {
 }
 
 fn markup(block: &Block) -> String {
-    let class = |tone: &Tone| tone.class();
+    let class = |tone: &Tone| tone.into_str();
     match block {
         Block::Blank => String::new(),
         Block::Heading(text) => format!("<h2>{}</h2>\n", escape_markup(text)),

@@ -31,7 +31,7 @@ impl Paragraph {
             return String::new();
         }
         let far = if self.indent > 4 { " far" } else { "" };
-        format!("<p class=\"{}{far}\">{}</p>\n", self.tone.class(), escape_markup(&self.text))
+        format!("<p class=\"{}{far}\">{}</p>\n", self.tone.into_str(), escape_markup(&self.text))
     }
 }
 

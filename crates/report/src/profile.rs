@@ -324,12 +324,12 @@ pub fn graph_section(profile: &Profile, wanted: &str) -> Document {
 
 /// The name by which a bucket is asked for.
 fn name(bucket: &Bucket) -> String {
-    format!("{}/{}", bucket.what.name(), bucket.why.name())
+    format!("{}/{}", bucket.what.into_str(), bucket.why.name())
 }
 
 fn has_name(bucket: &Bucket, name: &str) -> bool {
     let same = |own: &str| own == name || own.replace('-', "_") == name;
-    same(bucket.what.name()) || same(bucket.why.name())
+    same(bucket.what.into_str()) || same(bucket.why.name())
 }
 
 /// Each line with the callees that are the only ones of their callers: a chain is one line.

@@ -194,7 +194,7 @@ pub(crate) fn service_csv(service: &Service) -> String {
             .map(|(name, side)| (number, pair, name, side))
     });
     let points = sides.map(|(number, pair, name, side)| {
-        let lead = [number.to_string(), pair.arm.clone(), pair.mode.name().into(), name.into()];
+        let lead = [number.to_string(), pair.arm.clone(), pair.mode.into_str().into(), name.into()];
         (lead.to_vec(), side.windows.iter().enumerate().map(|one| cells(side, one)).collect())
     });
     samples(HEADER, points)
@@ -260,7 +260,7 @@ fn made_text(service: &Service, experiment: &Experiment) -> String {
         "{pairs} {of_what}, {} long; {requests:.0} requests, {failed:.0} failed; {} ({}: {}); seed {}, budget {}",
         Nanos::from_f64(mean(&times)),
         how_text(service),
-        service.mode.name(),
+        service.mode.into_str(),
         service.mode_why,
         experiment.design.seed,
         experiment.design.budget_ns

@@ -44,8 +44,9 @@ impl Style {
     }
 }
 
-/// The meaning of a colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The meaning of a colour; its text is the class of a page for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub(crate) enum Tone {
     Plain,
     Strong,
@@ -56,18 +57,6 @@ pub(crate) enum Tone {
 }
 
 impl Tone {
-    /// The class of a page for it.
-    pub(crate) const fn class(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Strong => "strong",
-            Self::Faint => "faint",
-            Self::Good => "good",
-            Self::Warn => "warn",
-            Self::Bad => "bad",
-        }
-    }
-
     const fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,

@@ -97,7 +97,7 @@ impl Cell {
             _ if self.text.is_empty() => String::new(),
             Tone::Plain => escape_markup(&self.text),
             tone => {
-                format!("<span class=\"{}\">{}</span>", tone.class(), escape_markup(&self.text))
+                format!("<span class=\"{}\">{}</span>", tone.into_str(), escape_markup(&self.text))
             }
         };
         format!("<td{}{hover}>{text}</td>", side(align))

@@ -109,7 +109,7 @@ fn reached(file: &TextFile, slot: PageSize) -> Document {
             Method::Merged => "text fold --merge: as one",
         };
         table.row(vec![
-            reach.method.label().into(),
+            reach.method.into_str().into(),
             share(reach.huge.text_bytes, file.size.text_bytes).into(),
             share(reach.huge.read_only_bytes, file.size.read_only_bytes).into(),
             takes.into(),

@@ -33,7 +33,7 @@ fn acted(system: &TextSystem) -> String {
 
 fn mode(hugetext: &Hugetext) -> String {
     match &hugetext.mode {
-        Fact::Known(mode) => format!("mode {}: {}", mode.number(), mode.label()),
+        Fact::Known(mode) => format!("mode {}: {}", mode.number(), mode.into_str()),
         Fact::Missing(why) => format!("unknown mode: {why}"),
     }
 }
@@ -71,8 +71,12 @@ pub(crate) fn system_section(system: &TextSystem, slot: PageSize) -> Document {
 fn changes(system: &TextSystem) -> Document {
     let mut page = Document::default();
     for change in &system.changes {
-        let text =
-            format!("{}: {} before, {} now", change.setting.file(), change.before, change.after);
+        let text = format!(
+            "{}: {} before, {} now",
+            change.setting.into_str(),
+            change.before,
+            change.after
+        );
         page.para(&text, 0, Tone::Plain);
     }
     if system.changes.iter().any(|change| change.setting == Setting::Mode) {
@@ -115,7 +119,7 @@ fn kernel(system: &TextSystem) -> Document {
             Fact::Known(false) => "not by this account".to_owned(),
             Fact::Missing(why) => why.clone(),
         };
-        page.item(offered.cleaner.name(), &format!("{}: {may}", offered.cleaner.path()));
+        page.item(offered.cleaner.into_str(), &format!("{}: {may}", offered.cleaner.path()));
     }
     page
 }

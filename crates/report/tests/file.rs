@@ -84,7 +84,7 @@ proptest! {
     ) {
         let mut any = readings();
         let block_bytes = pagewise_model::Bytes(block);
-        let more = times.iter().zip(Arm::ALL).map(|(ms, arm)| point(Cell { block_bytes, ..cell(arm) }, *ms));
+        let more = times.iter().zip(Arm::ALL.iter().copied()).map(|(ms, arm)| point(Cell { block_bytes, ..cell(arm) }, *ms));
         any.points.extend(more);
         let text = section(&any, &Style { width, ..PLAIN });
         assert_whole(&svg(&any, "x"), &text, width);

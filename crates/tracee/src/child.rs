@@ -18,51 +18,28 @@ use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A step before the program runs, as it is named when it fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::FromRepr, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 #[repr(u32)]
 pub(crate) enum Step {
     /// Not a failure: everything before `exec` is done.
     Ready = 0,
+    #[strum(serialize = "prctl(PR_SET_PDEATHSIG)")]
     Parent,
+    #[strum(serialize = "setsid")]
     Session,
+    #[strum(serialize = "dup2")]
     Descriptors,
+    #[strum(serialize = "chdir")]
     Directory,
+    #[strum(serialize = "sched_setaffinity")]
     Affinity,
+    #[strum(serialize = "prctl(PR_SET_THP_DISABLE)")]
     Thp,
+    #[strum(serialize = "seccomp")]
     Filter,
+    #[strum(serialize = "execve")]
     Exec,
-}
-
-impl Step {
-    const ALL: [Self; 9] = [
-        Self::Ready,
-        Self::Parent,
-        Self::Session,
-        Self::Descriptors,
-        Self::Directory,
-        Self::Affinity,
-        Self::Thp,
-        Self::Filter,
-        Self::Exec,
-    ];
-
-    fn of(number: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|step| *step as u32 == number)
-    }
-
-    pub(crate) const fn call(self) -> &'static str {
-        match self {
-            Self::Ready => "ready",
-            Self::Parent => "prctl(PR_SET_PDEATHSIG)",
-            Self::Session => "setsid",
-            Self::Descriptors => "dup2",
-            Self::Directory => "chdir",
-            Self::Affinity => "sched_setaffinity",
-            Self::Thp => "prctl(PR_SET_THP_DISABLE)",
-            Self::Filter => "seccomp",
-            Self::Exec => "execve",
-        }
-    }
 }
 
 /// Length of a message on the error pipe: step and errno.
@@ -71,7 +48,7 @@ pub(crate) const MESSAGE: usize = 8;
 /// One message of the error pipe.
 pub(crate) fn parse_message(bytes: [u8; MESSAGE]) -> Option<(Step, i32)> {
     let [a, b, c, d, e, f, g, h] = bytes;
-    let step = Step::of(u32::from_ne_bytes([a, b, c, d]))?;
+    let step = Step::from_repr(u32::from_ne_bytes([a, b, c, d]))?;
     Some((step, i32::from_ne_bytes([e, f, g, h])))
 }
 
@@ -415,7 +392,7 @@ mod tests {
     fn messages_survive_the_pipe() {
         let (read, write) = rustix::pipe::pipe().unwrap();
         use std::os::fd::AsFd;
-        for step in Step::ALL {
+        for step in (0..).map_while(Step::from_repr) {
             send(write.as_fd(), step, libc::EACCES);
             let mut bytes = [0; MESSAGE];
             assert_eq!(rustix::io::read(&read, &mut bytes), Ok(MESSAGE));

@@ -198,9 +198,9 @@ impl Launch {
                 program::explain(&self.shown(), &file, errno)
             }
             (Step::Directory, Some(cwd)) => {
-                LaunchError::call(step.call(), cwd.to_string_lossy(), &source)
+                LaunchError::call(step.into_str(), cwd.to_string_lossy(), &source)
             }
-            _ => LaunchError::call(step.call(), format!("for `{}`", self.shown()), &source),
+            _ => LaunchError::call(step.into_str(), format!("for `{}`", self.shown()), &source),
         }
     }
 }

@@ -67,7 +67,7 @@ fn own_file() -> Result<PathBuf, LaunchError> {
 
 fn names(tools: &[Tool]) -> String {
     let chosen = Tool::ALL.into_iter().filter(|tool| tools.contains(tool));
-    chosen.map(Tool::name).collect::<Vec<_>>().join("+")
+    chosen.map(<&str>::from).collect::<Vec<_>>().join("+")
 }
 
 /// Name of the directory: the same for each start of this file with these tools.
@@ -80,7 +80,7 @@ fn key(program: &Path, tools: &[Tool]) -> String {
 /// Has a link to `program` in `directory` for each of the tools.
 fn fill(directory: &Path, program: &Path, tools: &[Tool]) -> Result<(), LaunchError> {
     for tool in tools {
-        let path = directory.join(tool.name());
+        let path = directory.join(tool.into_str());
         if !path.read_link().is_ok_and(|target| target == program) {
             link::replace(program, &path).map_err(|error| LaunchError::sys(&error))?;
         }
@@ -137,7 +137,7 @@ mod tests {
     fn links_are_made_mended_and_left_alone() {
         let place = tempfile::tempdir().unwrap();
         let program = Path::new("/opt/pagewise");
-        let target = |tool: Tool| place.path().join(tool.name()).read_link().unwrap();
+        let target = |tool: Tool| place.path().join(tool.into_str()).read_link().unwrap();
         fill(place.path(), program, &[Tool::Cat]).unwrap();
         assert_eq!(target(Tool::Cat), program);
         let before = place.path().metadata().unwrap().modified().unwrap();

@@ -239,8 +239,7 @@ pub(crate) struct System {
 }
 
 fn cleaner(text: &str) -> Result<Cleaner, String> {
-    let found = Cleaner::ALL.into_iter().find(|cleaner| cleaner.name() == text);
-    found.ok_or_else(|| "use caches or split".to_owned())
+    text.parse().map_err(|_| "use caches or split".to_owned())
 }
 
 /// `pagewise text explain`

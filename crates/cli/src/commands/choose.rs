@@ -141,7 +141,7 @@ impl Bench {
                 // Without the file that all others fall back to there are no prices.
                 Err(error) if files.is_empty() => return Err(error),
                 Err(error) => {
-                    warnings.push(format!("no prices for files on {}: {error}", folios.label()));
+                    warnings.push(format!("no prices for files on {}: {error}", folios.into_str()));
                 }
             }
             self.check()?;

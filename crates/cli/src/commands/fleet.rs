@@ -107,17 +107,13 @@ fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
     let budget = args.budget.map(|budget| format!("{}s", budget.0.div_ceil(1_000_000_000)));
     option("--budget", budget.as_deref().map(OsStr::new));
     if let Some(spec) = &run.spec {
-        let goal = (spec.quantity != Quantity::Time).then(|| spec.quantity.name());
+        let goal = (spec.quantity != Quantity::Time).then(|| spec.quantity.into_str());
         option("--goal", goal.map(OsStr::new));
         for guard in &spec.guards {
             option("--guard", Some(guards::spell(*guard).as_ref()));
         }
         option("--input", spec.input.path().map(Path::as_os_str));
-        let stdout = match spec.stdout {
-            StdoutTo::Pipe => Some("pipe"),
-            StdoutTo::File => Some("file"),
-            StdoutTo::Null => None,
-        };
+        let stdout = (spec.stdout != StdoutTo::Null).then(|| spec.stdout.into_str());
         option("--stdout", stdout.map(OsStr::new));
         option("--prepare", spec.prepare.as_deref().map(OsStr::new));
         option("--cleanup", spec.cleanup.as_deref().map(OsStr::new));

@@ -97,8 +97,8 @@ const PROGRAM: Goals = Goals {
 fn goal(args: &Tune, goals: &Goals) -> Result<(Quantity, Vec<Guard>), Failure> {
     let quantity = args.goal.map_or(goals.quantities[0], Quantity::from);
     if !goals.quantities.contains(&quantity) {
-        let names: Vec<&str> = goals.quantities.iter().map(|one| one.name()).collect();
-        let why = format!("--goal {} does not fit: use {}", quantity.name(), names.join(", "));
+        let names: Vec<&str> = goals.quantities.iter().map(|one| one.into_str()).collect();
+        let why = format!("--goal {} does not fit: use {}", quantity.into_str(), names.join(", "));
         return Err(Failure::usage(why));
     }
     let typed =

@@ -97,7 +97,7 @@ fn what_is_not_named_or_named_wrongly_is_refused_with_the_step_to_take() {
 fn what_cannot_be_undone_is_not_done_unless_it_is_said_twice() {
     let place = Place::new();
     for cleaner in Cleaner::ALL {
-        let done = system(&place, &["--clean", cleaner.name()]);
+        let done = system(&place, &["--clean", cleaner.into_str()]);
         let error = said(&done.stderr);
         assert_eq!((done.status.code(), done.stdout.len()), (Some(2), 0), "{error}");
         assert!(error.contains("cannot be undone") && error.contains(cleaner.warning()), "{error}");

@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn every_what_and_why_has_an_activity() {
-        for what in What::ALL {
+        for &what in What::ALL {
             for why in Why::plain() {
                 assert_ne!(rule_of(what, why, &["x"]), Activity::Unknown, "{what:?} {why:?}");
             }

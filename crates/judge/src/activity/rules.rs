@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 const TEXT: &str = include_str!("rules.txt");
 
 /// Where in a stack a rule applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum Place {
     /// Carries out what the caller wants: passed over at the leaf end of the stack.
     Helper,
@@ -24,21 +25,8 @@ pub enum Place {
     /// Anywhere, and before all others.
     Ruling,
     /// Anywhere, when nothing else matched.
+    #[strum(serialize = "last")]
     LastResort,
-}
-
-impl Place {
-    fn parse(word: &str) -> Option<Self> {
-        match word {
-            "helper" => Some(Self::Helper),
-            "leaf" => Some(Self::Leaf),
-            "caller" => Some(Self::Caller),
-            "phase" => Some(Self::Phase),
-            "ruling" => Some(Self::Ruling),
-            "last" => Some(Self::LastResort),
-            _ => None,
-        }
-    }
 }
 
 /// A release of the kernel: 6.18 is (6, 18).
@@ -124,17 +112,13 @@ impl Rule {
         let mut fields = head.split('|').map(str::trim);
         let mut next = || fields.next();
         let (name, kernels) = (next()?, Kernels::parse(next()?)?);
-        let place = Place::parse(next()?)?;
+        let place = next()?.parse().ok()?;
         let (what, why) = (next()?, next()?);
         let (why, is_weak) = why.strip_suffix('?').map_or((why, false), |why| (why, true));
-        let what = if what.is_empty() { None } else { Some(parse_what(what)?) };
+        let what = if what.is_empty() { None } else { Some(what.parse().ok()?) };
         let why = if why.is_empty() { None } else { Some(parse_why(why)?) };
         Some(Self { name, kernels, place, what, why, is_weak, symbols: Vec::new() })
     }
-}
-
-fn parse_what(word: &str) -> Option<What> {
-    What::ALL.into_iter().find(|what| what.name() == word)
 }
 
 fn parse_why(word: &'static str) -> Option<Why> {

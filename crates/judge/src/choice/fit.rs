@@ -127,7 +127,7 @@ impl<'a> Cells<'a> {
         for folios in FolioClass::ALL {
             let here =
                 |one: &One<'_>| one.folios == folios && one.is_warm() && one.cell.threads == 1;
-            for arm in Arm::ALL {
+            for &arm in Arm::ALL {
                 let of = |phase: Phase| {
                     let stands = |one: &One<'_>| phase.stand_in(one.cell.arm) == arm;
                     self.some(|one| here(one) && stands(one))
@@ -159,7 +159,7 @@ impl<'a> Cells<'a> {
             let is_shared =
                 |one: &One<'_>| one.folios == folios && one.is_warm() && one.cell.threads > 1;
             for (arm, order) in
-                Arm::ALL.into_iter().flat_map(|arm| Order::ALL.map(|order| (arm, order)))
+                Arm::ALL.iter().copied().flat_map(|arm| Order::ALL.map(|order| (arm, order)))
             {
                 let of = |phase: Phase| {
                     self.some(|one| {
@@ -177,7 +177,7 @@ impl<'a> Cells<'a> {
     /// What a cold cell takes beyond what it should take warm.
     fn device(&self, found: &Calibration) -> Vec<PriceList> {
         let mut lists = Vec::new();
-        for arm in Arm::ALL {
+        for &arm in Arm::ALL {
             for order in Order::ALL {
                 let of = self
                     .some(|one| !one.is_warm() && (one.cell.arm, one.cell.order) == (arm, order));

@@ -96,7 +96,9 @@ pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorte
         return Fact::missing("samples do not show page walks");
     };
     match kinds.iter().find(|other| **other != kind && present.contains(other)) {
-        Some(other) => Fact::Missing(format!("samples do not separate it from {}", other.label())),
+        Some(other) => {
+            Fact::Missing(format!("samples do not separate it from {}", other.into_str()))
+        }
         None => Fact::Known(Nanos::from_f64(samples.ns(activities))),
     }
 }

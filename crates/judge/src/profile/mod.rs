@@ -71,7 +71,7 @@ fn unseen(is_counted: bool) -> Vec<What> {
         What::Unclassified | What::User => true,
         what => is_counted && COUNTED.contains(what),
     };
-    What::ALL.into_iter().filter(|what| !has_figure(what)).collect()
+    What::ALL.iter().copied().filter(|what| !has_figure(what)).collect()
 }
 
 fn dead_rules(facts: &Facts<'_>) -> Fact<Vec<DeadRule>> {

@@ -52,7 +52,7 @@ fn claimed_tlbs() -> Vec<Trait> {
 }
 
 fn describe_tlb(tlb: Tlb) -> Trait {
-    let name = format!("L{} {} {} as claimed", tlb.level, tlb.side.label(), tlb.pages);
+    let name = format!("L{} {} {} as claimed", tlb.level, tlb.side.into_str(), tlb.pages);
     let scaled = tlb.scaled.map_or_else(String::new, |n| format!(", or {n} (unit unknown)"));
     fact("processor", name, format!("{} entries{scaled}", tlb.entries))
 }

@@ -29,24 +29,13 @@ pub struct Pressure {
     pub full: Option<Share>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A file of `/proc/pressure`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Resource {
-    /// `/proc/pressure/cpu`.
     Cpu,
-    /// `/proc/pressure/memory`.
     Memory,
-    /// `/proc/pressure/io`.
     Io,
-}
-
-impl Resource {
-    const fn path(self) -> &'static str {
-        match self {
-            Self::Cpu => "/proc/pressure/cpu",
-            Self::Memory => "/proc/pressure/memory",
-            Self::Io => "/proc/pressure/io",
-        }
-    }
 }
 
 /// The pressure in `text`; `None` without a line `some`.
@@ -81,8 +70,8 @@ fn parse_share<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Option<Share> {
 
 /// The pressure on `resource` now.
 pub fn read(resource: Resource) -> Result<Pressure, SysError> {
-    let path = resource.path();
-    parse(&read_bytes(path)?).ok_or_else(|| SysError::malformed("read", path))
+    let path = format!("/proc/pressure/{}", resource.into_str());
+    parse(&read_bytes(&path)?).ok_or_else(|| SysError::malformed("read", path))
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)] // as it is typed and shown
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Order {
     /// By chance, the same in each lap: each element always leads to the same one, which branch predictors
     /// learn, and the processor fetches ahead.
@@ -28,15 +30,6 @@ pub enum Order {
 impl Order {
     /// All of them, in the order in which they are shown.
     pub const ALL: [Self; 2] = [Self::Repeated, Self::Changing];
-
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Repeated => "repeated",
-            Self::Changing => "changing",
-        }
-    }
 
     /// In a sentence.
     #[must_use]

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)] // as it is typed and shown
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum PageKind {
     /// Base pages.
     Base,
@@ -34,17 +36,6 @@ impl PageKind {
     pub const ALL: [Self; 4] = [Self::Base, Self::Thp, Self::Pool, Self::Giant];
     /// All that are set against base pages.
     pub const LARGER: [Self; 3] = [Self::Thp, Self::Pool, Self::Giant];
-
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Base => "base",
-            Self::Thp => "thp",
-            Self::Pool => "pool",
-            Self::Giant => "giant",
-        }
-    }
 
     /// In a sentence.
     #[must_use]

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)] // as it is typed and shown
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Way {
     /// vmsplice(2) into a pipe, which is then emptied into /dev/null by splice(2).
     Vmsplice,
@@ -36,19 +38,6 @@ impl Way {
     /// All of them, each followed by the one without pinning that it is set against.
     pub const ALL: [Self; 6] =
         [Self::Vmsplice, Self::Tee, Self::Register, Self::ReadOwn, Self::Copy, Self::GupTest];
-
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Vmsplice => "vmsplice",
-            Self::Tee => "tee",
-            Self::Register => "register",
-            Self::ReadOwn => "read-own",
-            Self::Copy => "copy",
-            Self::GupTest => "gup-test",
-        }
-    }
 
     /// In a sentence.
     #[must_use]

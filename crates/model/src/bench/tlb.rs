@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Order {
     /// By chance, each element once in a lap.
     Random,
@@ -27,15 +29,6 @@ pub enum Order {
 impl Order {
     /// Both, by address first.
     pub const ALL: [Self; 2] = [Self::Sequential, Self::Random];
-
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Random => "random",
-            Self::Sequential => "sequential",
-        }
-    }
 }
 
 /// Where the elements of a walk lie.
@@ -137,31 +130,26 @@ impl Point {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum TlbSide {
     /// Loads and stores.
+    #[strum(serialize = "dTLB")]
     Data,
     /// Loads only.
+    #[strum(serialize = "load dTLB")]
     Load,
     /// Stores only.
+    #[strum(serialize = "store dTLB")]
     Store,
+    #[strum(serialize = "iTLB")]
     Code,
     /// Data and code.
+    #[strum(serialize = "TLB")]
     Unified,
 }
 
 impl TlbSide {
-    /// A TLB of this side, as it is shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Data => "dTLB",
-            Self::Load => "load dTLB",
-            Self::Store => "store dTLB",
-            Self::Code => "iTLB",
-            Self::Unified => "TLB",
-        }
-    }
-
     /// Loads go through it.
     #[must_use]
     pub const fn serves_loads(self) -> bool {

@@ -349,7 +349,7 @@ mod tests {
         for (phase, arm) in
             [Phase::SetUp, Phase::First, Phase::Pass, Phase::TearDown, Phase::Device]
                 .into_iter()
-                .flat_map(|phase| Arm::ALL.map(|arm| (phase, phase.stand_in(arm))))
+                .flat_map(|phase| Arm::ALL.iter().map(move |arm| (phase, phase.stand_in(*arm))))
         {
             assert_eq!(phase.stand_in(arm), arm, "{phase:?}: who stands in stands for himself");
         }

@@ -22,31 +22,24 @@ pub enum Stacks {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum StackEnd {
     /// It was not recorded.
+    #[strum(serialize = "no stack was recorded")]
     NotTaken,
     /// The outermost frame is reached.
+    #[strum(serialize = "only libraries")]
     Outermost,
     /// There is no way on from code without unwind information or frame pointer.
+    #[strum(serialize = "no unwind table")]
     NoTable,
     /// The stack goes on beyond the part that was copied.
+    #[strum(serialize = "the copy was too short")]
     Cut,
     /// More frames than are followed; of frame pointers: as far as they led.
+    #[strum(serialize = "too many frames")]
     Deep,
-}
-
-impl StackEnd {
-    /// The words shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::NotTaken => "no stack was recorded",
-            Self::Outermost => "only libraries",
-            Self::NoTable => "no unwind table",
-            Self::Cut => "the copy was too short",
-            Self::Deep => "too many frames",
-        }
-    }
 }
 
 /// The callers of an instruction that faulted.

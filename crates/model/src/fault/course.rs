@@ -11,8 +11,11 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Phase {
     /// The kernel builds the image.
+    #[strum(serialize = "kernel exec")]
     Exec,
     /// The loader maps the libraries.
     Loader,
@@ -23,22 +26,8 @@ pub enum Phase {
     /// The program's own code has begun.
     Main,
     /// It has run as long again without a new page of its files.
+    #[strum(serialize = "steady state")]
     Steady,
-}
-
-impl Phase {
-    /// The words shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Exec => "kernel exec",
-            Self::Loader => "loader",
-            Self::Relocation => "relocation",
-            Self::Constructors => "constructors",
-            Self::Main => "main",
-            Self::Steady => "steady state",
-        }
-    }
 }
 
 /// Why a process faults on a page that it has faulted on before.
@@ -46,35 +35,29 @@ impl Phase {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Again {
     /// Something was mapped there again.
+    #[strum(serialize = "mapped again")]
     Remapped,
     /// The page was gone, and nothing was mapped: given back, reclaimed or swapped out.
+    #[strum(serialize = "gone and touched again")]
     GivenBack,
     /// The page was there, and not for this access.
+    #[strum(serialize = "there, not for this access")]
     Protection,
     /// Another thread was just bringing the page in.
+    #[strum(serialize = "another thread brought it in")]
     Raced,
     /// The access before was interrupted and began again.
+    #[strum(serialize = "interrupted, restarted")]
     Retried,
     /// The kernel does not tell whether the page was there.
     Unknown,
 }
 
 impl Again {
-    /// The words shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Remapped => "mapped again",
-            Self::GivenBack => "gone and touched again",
-            Self::Protection => "there, not for this access",
-            Self::Raced => "another thread brought it in",
-            Self::Retried => "interrupted, restarted",
-            Self::Unknown => "unknown",
-        }
-    }
-
     /// Whether the page need not have gone.
     #[must_use]
     pub const fn is_churn(self) -> bool {

@@ -37,6 +37,8 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Access {
     Read,
     /// Wrote it, or read it to write it back.
@@ -47,24 +49,13 @@ pub enum Access {
     Unknown,
 }
 
-impl Access {
-    /// The word shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Execute => "execute",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
 /// Why the page could not be used as it was.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Cause {
     /// It was not mapped.
     Absent,
@@ -74,45 +65,23 @@ pub enum Cause {
     Unknown,
 }
 
-impl Cause {
-    /// The word shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Absent => "absent",
-            Self::Protection => "protection",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
 /// How the kernel served it.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Served {
     /// Without waiting for a device.
     Minor,
     /// By reading from a device, or after a retry.
     Major,
     /// Not: the access was not allowed, or a signal came first.
+    #[strum(serialize = "failed")]
     No,
     /// Its end is among the records that were lost, or ends were not recorded.
     Unknown,
-}
-
-impl Served {
-    /// The word shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Minor => "minor",
-            Self::Major => "major",
-            Self::No => "failed",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 /// What lives in a mapping.
@@ -120,6 +89,8 @@ impl Served {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum MappingKind {
     /// Executable part of a file, or executable memory that a program made.
     Code,
@@ -140,29 +111,13 @@ pub enum MappingKind {
     Unknown,
 }
 
-impl MappingKind {
-    /// The word shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Code => "code",
-            Self::Data => "data",
-            Self::File => "file",
-            Self::Shared => "shared",
-            Self::Heap => "heap",
-            Self::Stack => "stack",
-            Self::Anonymous => "anonymous",
-            Self::Vdso => "vdso",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
 /// What else is to be known about a fault.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Label {
     /// This process has faulted on this page before.
     Again,
@@ -173,19 +128,6 @@ pub enum Label {
     /// Another thread faulted on the page at the same time: whether it was absent, and with that
     /// what was done, may be what the other one left behind.
     Raced,
-}
-
-impl Label {
-    /// The word shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Again => "again",
-            Self::CopyOnWrite => "copy-on-write",
-            Self::KernelMode => "kernel-mode",
-            Self::Raced => "raced",
-        }
-    }
 }
 
 /// A source of mappings: all mappings of one kind and path.

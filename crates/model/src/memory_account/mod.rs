@@ -22,59 +22,46 @@ pub const PYTHON_OBJECTS: &str = "Python's objects";
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Kind {
     /// Blocks of malloc in use.
     Live,
     /// Blocks of malloc that were freed and are kept by it.
+    #[strum(serialize = "freed, kept")]
     Freed,
     /// Memory of an allocator whose blocks are not distinguished.
     Arena,
     /// The heap of a language's runtime.
+    #[strum(serialize = "runtime heap")]
     Runtime,
     /// Mapped by the program or a library for itself.
     Mapped,
+    #[strum(serialize = "stacks")]
     Stack,
     /// Variables of threads and data of the loader.
+    #[strum(serialize = "thread data")]
     ThreadData,
     /// Code of files.
     Code,
     /// Other pages of files, as they are in the file.
+    #[strum(serialize = "files")]
     File,
     /// Pages of private mappings of files that were written, and data that begins as zeros.
     Data,
     /// Shared memory.
     Shared,
     /// Code that was made while the program ran.
+    #[strum(serialize = "made code")]
     Generated,
     /// Mappings with a name that the program gave them.
     Labelled,
     /// What the kernel maps into each process.
+    #[strum(serialize = "kernel's")]
     Kernel,
     /// It could not be named.
+    #[strum(serialize = "not named")]
     NotNamed,
-}
-
-impl Kind {
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Live => "live",
-            Self::Freed => "freed, kept",
-            Self::Arena => "arena",
-            Self::Runtime => "runtime heap",
-            Self::Mapped => "mapped",
-            Self::Stack => "stacks",
-            Self::ThreadData => "thread data",
-            Self::Code => "code",
-            Self::File => "files",
-            Self::Data => "data",
-            Self::Shared => "shared",
-            Self::Generated => "made code",
-            Self::Labelled => "labelled",
-            Self::Kernel => "kernel's",
-            Self::NotNamed => "not named",
-        }
-    }
 }
 
 /// By what a part is known.
@@ -82,6 +69,8 @@ impl Kind {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)] // in lists for other programs
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Evidence {
     /// The kernel's own name for the mapping.
     Name,
@@ -91,6 +80,7 @@ pub enum Evidence {
     Caller,
     /// No other owner is known in the process.
     Exclusion,
+    #[strum(serialize = "")]
     Nothing,
 }
 

@@ -12,6 +12,8 @@ use std::borrow::Cow;
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::VariantArray, strum::EnumString)] // as it is asked for
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum What {
     /// Code of the program itself.
     User,
@@ -56,28 +58,7 @@ pub enum What {
 }
 
 impl What {
-    pub const ALL: [Self; 20] = [
-        Self::User,
-        Self::Copy,
-        Self::Zeroing,
-        Self::Allocation,
-        Self::FaultEntry,
-        Self::Mapping,
-        Self::Unmapping,
-        Self::TlbFlush,
-        Self::Lock,
-        Self::Scheduling,
-        Self::Lookup,
-        Self::Pinning,
-        Self::Entry,
-        Self::Handling,
-        Self::IoWait,
-        Self::Reclaim,
-        Self::Compaction,
-        Self::SwapIn,
-        Self::Interrupt,
-        Self::Unclassified,
-    ];
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// The name shown to people.
     #[must_use]
@@ -103,33 +84,6 @@ impl What {
             Self::SwapIn => "swap-in",
             Self::Interrupt => "interrupts",
             Self::Unclassified => "not classified",
-        }
-    }
-
-    /// The name by which it is asked for.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Copy => "copy",
-            Self::Zeroing => "zeroing",
-            Self::Allocation => "allocation",
-            Self::FaultEntry => "fault-entry",
-            Self::Mapping => "mapping",
-            Self::Unmapping => "unmapping",
-            Self::TlbFlush => "tlb-flush",
-            Self::Lock => "lock",
-            Self::Scheduling => "scheduling",
-            Self::Lookup => "lookup",
-            Self::Pinning => "pinning",
-            Self::Entry => "entry",
-            Self::Handling => "handling",
-            Self::IoWait => "io-wait",
-            Self::Reclaim => "reclaim",
-            Self::Compaction => "compaction",
-            Self::SwapIn => "swap-in",
-            Self::Interrupt => "interrupt",
-            Self::Unclassified => "unclassified",
         }
     }
 }
@@ -370,7 +324,7 @@ mod tests {
 
     #[test]
     fn names_are_distinguished() {
-        let whats: HashSet<&str> = What::ALL.iter().map(|what| what.name()).collect();
+        let whats: HashSet<&str> = What::ALL.iter().map(|what| what.into_str()).collect();
         let whys: HashSet<&str> = Why::plain().iter().map(Why::name).collect();
         assert_eq!((whats.len(), whys.len()), (What::ALL.len(), Why::plain().len()));
         let labels: HashSet<&str> = What::ALL.iter().map(|what| what.label()).collect();

@@ -66,7 +66,7 @@ pub(crate) fn csv(forks: &Forks) -> String {
     };
     let point = |point: &Point| {
         let lead = vec![
-            point.pages.label().to_owned(),
+            point.pages.into_str().to_owned(),
             point.size_bytes.0.to_string(),
             known(point.page_bytes.known().map(|page| page.bytes())),
             known(point.refused.as_ref()),
@@ -95,7 +95,7 @@ fn prices(forks: &Forks, judgement: &Judgement) -> Document {
             [fork, ratio_text(ratio.writes_ratio, &ratio.writes_interval)]
         });
         table.row(vec![
-            price.pages.label().into(),
+            price.pages.into_str().into(),
             scaled(&price.gib_ns, 1e6),
             fork.into(),
             scaled(&price.call_ns, 1e3),
@@ -144,7 +144,7 @@ fn sizes(forks: &Forks) -> Document {
         });
         let faults = point.samples.first().map_or_else(String::new, |s| count(s.write_faults));
         table.row(vec![
-            point.pages.label().into(),
+            point.pages.into_str().into(),
             whole_size(point.size_bytes).into(),
             micros(point.fork_ns()),
             Cell::new(spread, Tone::Faint),
@@ -165,7 +165,7 @@ pub(crate) fn svg(forks: &Forks, caption: &str) -> String {
             Some((point.size_bytes.0 as f64, Range { median, least, most }))
         };
         let points: Vec<(f64, Range)> = forks.curve(kind).into_iter().filter_map(range).collect();
-        (!points.is_empty()).then(|| Series { name: kind.label().to_owned(), points })
+        (!points.is_empty()).then(|| Series { name: kind.into_str().to_owned(), points })
     });
     let curves = Curves {
         title: "time of a fork in the parent".to_owned(),

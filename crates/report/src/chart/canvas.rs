@@ -40,21 +40,12 @@ const STYLE: &str = "\
 .pw-none{fill:#151b23;stroke:#2f353d}.pw-best{stroke:#f0883e}}";
 
 /// Which end of a text its position is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub(super) enum Anchor {
     Start,
     Middle,
     End,
-}
-
-impl Anchor {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Middle => "middle",
-            Self::End => "end",
-        }
-    }
 }
 
 /// A point of the picture.
@@ -136,7 +127,7 @@ impl Canvas {
             "<text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>\n",
             number(at.0),
             number(at.1),
-            anchor.name(),
+            anchor.into_str(),
             escape_markup(text)
         ));
     }

@@ -11,7 +11,7 @@ use pagewise_model::{Fact, Nanos};
 pub(super) fn section(report: &FaultReport) -> Document {
     let wall = timed_wall(report);
     let mut page = Document::default();
-    page.section(groups("when", &report.by_phase, |k| k.label().into(), wall));
+    page.section(groups("when", &report.by_phase, |k| k.into_str().into(), wall));
     page.section(callers(&report.callers, wall));
     page.section(churn(report, wall));
     page.section(savings(&report.savings, report.wall_ns));
@@ -20,8 +20,9 @@ pub(super) fn section(report: &FaultReport) -> Document {
 
 /// The functions behind the faults, then the faults that have none, with the reason.
 pub(super) fn caller_rows(callers: &Callers) -> impl Iterator<Item = (String, Tally)> {
-    let unnamed =
-        |group: &GroupTally<StackEnd>| (format!("not known: {}", group.kind.label()), group.tally);
+    let unnamed = |group: &GroupTally<StackEnd>| {
+        (format!("not known: {}", group.kind.into_str()), group.tally)
+    };
     function_rows(&callers.functions).chain(callers.unnamed.iter().map(unnamed))
 }
 
@@ -58,7 +59,7 @@ fn how_callers_are_known(callers: &Callers) -> String {
 
 fn churn(report: &FaultReport, wall: Option<Nanos>) -> Document {
     let mut page = Document::default();
-    page.append(groups("on a page again", &report.churn.by_reason, |k| k.label().into(), wall));
+    page.append(groups("on a page again", &report.churn.by_reason, |k| k.into_str().into(), wall));
     let functions = function_rows(&report.churn.functions);
     page.section(tallies("pages that were gone, by", functions, wall));
     page

@@ -17,7 +17,8 @@ use serde_json::json;
 use std::collections::BTreeMap;
 
 /// A form of the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Form {
     /// All fields in columns.
     Table,
@@ -144,7 +145,7 @@ impl Folded {
 }
 
 fn stack(names: &Names, fault: &Fault) -> String {
-    let kind = names.place(fault).map_or("unknown", |p| p.kind.label());
+    let kind = names.place(fault).map_or("unknown", |p| p.kind.into_str());
     let mut frames: Vec<String> = callers(names, fault).rev().map(function).collect();
     if frames.is_empty() {
         frames.push("[no_stack]".to_owned());
@@ -176,7 +177,7 @@ fn code(site: &Site) -> Frame<'_> {
 
 fn add_stacks(tables: &mut Tables, names: &Names, faults: &[Fault]) {
     for fault in faults {
-        let kind = names.place(fault).map_or("unknown", |place| place.kind.label());
+        let kind = names.place(fault).map_or("unknown", |place| place.kind.into_str());
         let what =
             Frame { function: format!("[{kind}]").into(), file: "", offset: 0, is_kernel: false };
         let sites = names.site(fault).into_iter().chain(callers(names, fault));
@@ -220,10 +221,10 @@ fn event(names: &Names, fault: &Fault) -> String {
     let place = names.place(fault);
     let site = names.site(fault);
     let micros = |ns: u64| ns as f64 / 1000.0;
-    let labels: Vec<&str> = fault.labels.iter().map(|label| label.label()).collect();
+    let labels: Vec<&str> = fault.labels.iter().map(|label| label.into_str()).collect();
     let mut event = json!({
         "name": place.map_or_else(|| "unknown".to_owned(), place_name),
-        "cat": format!("{},{}", fault.served.label(), fault.access.label()),
+        "cat": format!("{},{}", fault.served.into_str(), fault.access.into_str()),
         "ts": micros(fault.since_first_ns.0),
         "pid": fault.pid,
         "tid": fault.tid,

@@ -122,12 +122,12 @@ impl Firefox {
     fn mark(&mut self, names: &Names, fault: &Fault) -> Mark {
         let place = names.place(fault);
         let site = names.site(fault);
-        let labels: Vec<&str> = fault.labels.iter().map(|label| label.label()).collect();
+        let labels: Vec<&str> = fault.labels.iter().map(|label| label.into_str()).collect();
         let page = match fault.offset_bytes {
             Some(offset) => format!("{:#x} (offset {:#x})", fault.page_address, offset.0),
             None => format!("{:#x}", fault.page_address),
         };
-        let what = format!("{} {}", fault.access.label(), fault.cause.label());
+        let what = format!("{} {}", fault.access.into_str(), fault.cause.into_str());
         let mut text = |text: &str| self.profile.intern_string(text);
         Mark {
             mapping: text(&place.map_or_else(|| "unknown".to_owned(), place_name)),
@@ -135,7 +135,7 @@ impl Firefox {
             fields: [
                 text(&what),
                 text(&page),
-                text(fault.served.label()),
+                text(fault.served.into_str()),
                 text(&site.map_or_else(|| "unknown".to_owned(), site_name)),
                 text(&labels.join(", ")),
             ],

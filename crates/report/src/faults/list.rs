@@ -80,17 +80,17 @@ fn table(fault: &Fault, place: Option<&Place>, site: Option<&Site>, has_latency:
         (true, Fact::Known(ns)) => format!("{:>13} ", micros(ns.0)),
         (true, Fact::Missing(_)) => format!("{:>13} ", "-"),
     };
-    let labels: String = fault.labels.iter().map(|l| format!(" {}", l.label())).collect();
+    let labels: String = fault.labels.iter().map(|l| format!(" {}", l.into_str())).collect();
     format!(
         "{:8} {:>13} {latency}{:7} {:7} {:10} {:6} {:#014x} {} {} <- {}{labels}",
         fault.order,
         micros(fault.since_first_ns.0),
         fault.tid,
-        fault.access.label(),
-        fault.cause.label(),
-        fault.served.label(),
+        fault.access.into_str(),
+        fault.cause.into_str(),
+        fault.served.into_str(),
         fault.page_address,
-        place.map_or("unknown", |place| place.kind.label()),
+        place.map_or("unknown", |place| place.kind.into_str()),
         mapping(fault, place),
         instruction(fault, site),
     )

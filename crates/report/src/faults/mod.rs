@@ -89,9 +89,9 @@ pub fn faults_section(report: &FaultReport) -> Document {
     let mut page = Document::default();
     figures(report, &mut page);
     let wall = timed_wall(report);
-    page.section(groups("what was done", &report.by_access, |k| k.label().into(), wall));
-    page.section(groups("why", &report.by_cause, |k| k.label().into(), wall));
-    page.section(groups("what is there", &report.by_kind, |k| k.label().into(), wall));
+    page.section(groups("what was done", &report.by_access, |k| k.into_str().into(), wall));
+    page.section(groups("why", &report.by_cause, |k| k.into_str().into(), wall));
+    page.section(groups("what is there", &report.by_kind, |k| k.into_str().into(), wall));
     if report.by_page.len() > 1 {
         let size = |bytes: pagewise_model::Bytes| bytes.to_string();
         page.section(groups("page mapped", &report.by_page, size, wall));
@@ -291,7 +291,7 @@ fn functions(functions: &[FunctionTally], wall: Option<Nanos>) -> Document {
 
 /// What lives there, after the path of its file.
 fn place_name(place: &Place) -> String {
-    let kind = place.kind.label();
+    let kind = place.kind.into_str();
     match place.path.as_str() {
         "" => kind.to_owned(),
         path => format!("{path} {kind}"),

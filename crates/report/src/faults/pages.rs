@@ -192,7 +192,8 @@ impl Touches {
 fn tables(report: &FaultReport) -> Document {
     let wall = timed_wall(report);
     let mut page = Document::default();
-    let phases = report.by_phase.iter().map(|group| (group.kind.label().to_owned(), group.tally));
+    let phases =
+        report.by_phase.iter().map(|group| (group.kind.into_str().to_owned(), group.tally));
     page.append(table("When they came", phases, wall));
     match &report.callers {
         Fact::Known(callers) => {
@@ -204,7 +205,7 @@ fn tables(report: &FaultReport) -> Document {
     }
     let places = report.places.iter().map(|one| (place_name(&one.place), one.tally));
     page.append(table("What was touched", places, wall));
-    let churn = report.churn.by_reason.iter().map(|g| (g.kind.label().to_owned(), g.tally));
+    let churn = report.churn.by_reason.iter().map(|g| (g.kind.into_str().to_owned(), g.tally));
     page.append(table("Pages faulted on again", churn, wall));
     for saving in &report.savings {
         page.para(&causes::saving_line(saving, report.wall_ns), 0, Tone::Plain);

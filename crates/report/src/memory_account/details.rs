@@ -72,7 +72,7 @@ fn cells(part: &Part, whole: Bytes) -> Vec<Cell> {
     let share = part.pss_bytes.0 as f64 / whole.0.max(1) as f64;
     let size = |bytes: Bytes| if bytes.0 == 0 { String::new() } else { bytes.to_string() };
     vec![
-        part.kind.label().into(),
+        part.kind.into_str().into(),
         part.name.as_str().into(),
         Cell::from(part.pss_bytes.to_string()).hover(percent(share)),
         Cell::bar(share),

@@ -1,7 +1,7 @@
 //! The parts of all processes for other tools.
 
 use crate::csv::field;
-use pagewise_model::memory_account::{Evidence, MemoryAccount, Part, ProcessAccount};
+use pagewise_model::memory_account::{MemoryAccount, Part, ProcessAccount};
 
 const HEADER: &str = "pid,process,kind,name,known_by,pss_bytes,rss_bytes,referenced_bytes,\
 swapped_bytes,huge_bytes\n";
@@ -26,20 +26,10 @@ fn line(process: &ProcessAccount, part: &Part) -> String {
     let texts = [
         process.pid.to_string(),
         field(&process.name),
-        part.kind.label().replace(", ", " and "),
+        part.kind.into_str().replace(", ", " and "),
         field(&part.name),
-        known_by(part.evidence).to_owned(),
+        part.evidence.into_str().to_owned(),
     ];
     let sizes = sizes.map(|bytes| bytes.0.to_string());
     [texts, sizes].concat().join(",") + "\n"
-}
-
-const fn known_by(evidence: Evidence) -> &'static str {
-    match evidence {
-        Evidence::Name => "name",
-        Evidence::Mark => "mark",
-        Evidence::Caller => "caller",
-        Evidence::Exclusion => "exclusion",
-        Evidence::Nothing => "",
-    }
 }

@@ -34,7 +34,7 @@ pub(crate) fn headline(account: &MemoryAccount) -> String {
     let largest = by_kind(account).into_iter().next();
     let end = largest.map_or_else(String::new, |(kind, bytes)| {
         let share = percent(share(bytes, whole));
-        format!("; the largest part, {share}: {}", kind.label())
+        format!("; the largest part, {share}: {}", kind.into_str())
     });
     format!("{whole} of memory, {named} of it by name{end}")
 }
@@ -94,11 +94,11 @@ fn kinds(account: &MemoryAccount) -> Document {
     for (kind, bytes) in by_kind(account) {
         let part = share(bytes, whole);
         if part < LEAST_SHARE {
-            small.extend((bytes > Bytes(0)).then(|| format!("{} {bytes}", kind.label())));
+            small.extend((bytes > Bytes(0)).then(|| format!("{} {bytes}", kind.into_str())));
             continue;
         }
         let cells: Vec<Cell> = vec![
-            kind.label().into(),
+            kind.into_str().into(),
             Cell::bar(part),
             percent(part).into(),
             bytes.to_string().into(),
@@ -290,7 +290,7 @@ fn processes(account: &MemoryAccount) -> Document {
     ]);
     for process in &account.processes {
         let largest = process.parts.first().map_or_else(String::new, |part| {
-            format!("{} {} {}", part.kind.label(), last(&part.name), part.pss_bytes)
+            format!("{} {} {}", part.kind.into_str(), last(&part.name), part.pss_bytes)
         });
         let cells = [
             process.name.clone(),
@@ -318,7 +318,7 @@ pub(crate) fn comparison(a: &MemoryAccount, b: &MemoryAccount) -> Document {
     kinds.dedup();
     table.row(vec!["all".into(), a.pss().to_string().into(), b.pss().to_string().into()]);
     for kind in kinds {
-        let cells = [kind.label().to_owned(), of(a, kind).to_string(), of(b, kind).to_string()];
+        let cells = [kind.into_str().to_owned(), of(a, kind).to_string(), of(b, kind).to_string()];
         table.row(cells.map(Cell::from).to_vec());
     }
     table.into()

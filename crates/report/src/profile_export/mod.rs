@@ -18,7 +18,8 @@ use std::borrow::Cow;
 use tables::{Quantity, Tables};
 
 /// The form of an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum ProfileForm {
     /// `process;root;...;leaf COUNT`, kernel frames marked `_[k]`.
     Folded,

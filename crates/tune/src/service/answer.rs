@@ -40,7 +40,7 @@ pub(super) fn check(terms: &Terms, side: &Side) -> Result<Option<String>, Stop> 
         ));
     }
     if value(terms.goal, side).is_none() {
-        let name = terms.goal.name();
+        let name = terms.goal.into_str();
         return Err(Stop::Service(format!(
             "the load's output has no figure for {name}: \
              select one with --metric regex:PATTERN or json:PATH"

@@ -136,11 +136,11 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
     /// What pairs take, by the look and by the last pairs.
     fn expect(&mut self, service: &Service) {
         if let Some(first) = &service.first {
-            self.cost.insert(Mode::Duet.name(), took(first));
-            self.cost.insert(Mode::Restart.name(), Nanos(2 * took(first).0));
+            self.cost.insert(Mode::Duet.into_str(), took(first));
+            self.cost.insert(Mode::Restart.into_str(), Nanos(2 * took(first).0));
         }
         for pair in &service.pairs {
-            self.cost.insert(pair.mode.name(), pair_took(pair));
+            self.cost.insert(pair.mode.into_str(), pair_took(pair));
         }
     }
 }
@@ -256,7 +256,7 @@ impl<W: ServerWorld> race::Subject for Servers<'_, W> {
         match self.world.pair(&self.plain, &entry.arm, &pairing) {
             Ok(pair) => {
                 let took = Nanos(self.world.now().0.saturating_sub(begun.0));
-                self.cost.insert(entry.mode.name(), took);
+                self.cost.insert(entry.mode.into_str(), took);
                 done.block = Some(Block::Pair(pair));
             }
             Err(Failure::Session(stop)) => {
@@ -269,7 +269,7 @@ impl<W: ServerWorld> race::Subject for Servers<'_, W> {
     }
 
     fn cost_ns(&self, arm: Option<usize>) -> u64 {
-        let mode = arm.map(|arm| self.entries[arm].mode.name());
+        let mode = arm.map(|arm| self.entries[arm].mode.into_str());
         mode.and_then(|mode| self.cost.get(mode)).map_or(0, |took| took.0)
     }
 }

@@ -145,7 +145,7 @@ fn prices(
     match priced(args, subject, control) {
         Ok((most, prices)) => {
             if most.share < ALIKE {
-                let (percent, folios) = (100.0 * most.share, most.folios.label());
+                let (percent, folios) = (100.0 * most.share, most.folios.into_str());
                 warnings.push(format!(
                     "{percent:.0}% of the file lies on {folios}: prices cover only that part"
                 ));
@@ -219,8 +219,9 @@ pub(in crate::commands) fn read_all(
 ) -> Result<Readings, Failure> {
     let launcher = helper::launcher(args::Part::FileReader)?;
     let text = |p: &Progress<'_, Cell>| {
-        let (cell, order) = (p.point, p.point.order.label());
-        let (part, arm, state) = (cell.part.label(), cell.arm.label(), cell.residency.label());
+        let (cell, order) = (p.point, p.point.order.into_str());
+        let (part, arm, state) =
+            (cell.part.into_str(), cell.arm.into_str(), cell.residency.into_str());
         format!("{part}, {} of {}: {arm}, {order}, {state}", p.done, p.total)
     };
     let read = control.measure(text, |callbacks| file::run(plan, content, &launcher, callbacks));
@@ -288,7 +289,7 @@ mod tests {
         use clap::ValueEnum;
         for word in args::FileArm::value_variants() {
             let typed = word.to_possible_value().unwrap();
-            assert_eq!(typed.get_name(), Arm::from(*word).label());
+            assert_eq!(typed.get_name(), Arm::from(*word).into_str());
         }
         assert_eq!(args::FileArm::value_variants().len(), Arm::ALL.len());
     }

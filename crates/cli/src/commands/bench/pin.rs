@@ -24,7 +24,7 @@ pub(super) fn run(args: &BenchPin) -> Result<ExitCode, Failure> {
     let plan = Plan::new(request).map_err(|error| unfit(error, help))?;
     session.announce(&mappings(&plan.cost(), args.repeats));
     let text = |p: &Progress<'_, Point>| {
-        let (way, size, pages) = (p.point.way.label(), p.point.size_bytes, p.point.pages.name());
+        let (way, size, pages) = (p.point.way.into_str(), p.point.size_bytes, p.point.pages.name());
         format!("{} of {}: {way}, {size} on {pages}", p.done, p.total)
     };
     let mut pins = session.control.measure(text, |callbacks| pin::run(&plan, callbacks));

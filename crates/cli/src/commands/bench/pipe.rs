@@ -87,7 +87,7 @@ fn prices(control: &Control, warnings: &mut Vec<String>) -> Option<Prices> {
 fn measure(plan: &Plan, control: &Control) -> Result<Ladder, Failure> {
     let launcher = helper::launcher(Part::PipeEnd)?;
     let text = |p: &Progress<'_, Point>| {
-        let (rung, consumption) = (&p.point.rung.name, p.point.consumption.label());
+        let (rung, consumption) = (&p.point.rung.name, p.point.consumption.into_str());
         format!("{} of {}: {rung}, {consumption}", p.done, p.total)
     };
     let measured = control.measure(text, |callbacks| pipe::run(plan, &launcher, callbacks));

@@ -28,7 +28,7 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     session.announce(&mappings(&plan.cost(), args.repeats));
     let text = |p: &Progress<'_, Point>| {
         let (jumps, pages) = (p.point.jumps, p.point.pages.name());
-        format!("{} of {}: {jumps} jumps on {pages}, {}", p.done, p.total, p.point.order.label())
+        format!("{} of {}: {jumps} jumps on {pages}, {}", p.done, p.total, p.point.order.into_str())
     };
     let mut jumps = session.control.measure(text, |callbacks| code::run(&plan, callbacks));
     jumps.judgement = Some(pagewise_judge::bench::code::judge(&jumps));

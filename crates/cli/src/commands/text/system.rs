@@ -30,7 +30,7 @@ const DONE: Done = Done { code: 0, failed: None };
 pub(super) fn run(args: &System) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let mut system = hugetext::look().map_err(|error| failure(&error))?;
-    let mode = args.mode.and_then(Mode::of_number);
+    let mode = args.mode.and_then(Mode::from_repr);
     let has_setting = system.hugetext.is_some();
     if mode == Some(Mode::Off) && !has_setting && args.subjects.is_empty() {
         return undo::run(&Undo { all: true, json: args.json, files: Vec::new() });
@@ -179,7 +179,7 @@ fn subjects(args: &System, mode: Mode) -> Result<(Vec<PathBuf>, Vec<i32>), Failu
 
 /// Removes huge pages of the whole machine, if that was said twice.
 fn clean(system: &mut TextSystem, cleaner: Cleaner, yes: bool) -> Result<Done, Failure> {
-    let name = cleaner.name();
+    let name = cleaner.into_str();
     if !yes {
         let text = format!("--clean {name} cannot be undone: it {}", cleaner.warning());
         let help = match cleaner {

@@ -157,7 +157,7 @@ impl Found<'_> {
         let copies = self.readings.copies.as_ref()?;
         let kernel = copies.aligned(CopyWay::Kernel)?;
         let wide = [CopyWay::Avx2, CopyWay::Avx512].into_iter();
-        let rated = wide.filter_map(|way| Some((way.label(), copies.aligned(way)?)));
+        let rated = wide.filter_map(|way| Some((way.into_str(), copies.aligned(way)?)));
         let (name, vector) = rated.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let save = copies.save_restore_ns.known()?.median;
         let state = copies.state_bytes.known()?;
@@ -192,7 +192,7 @@ impl Found<'_> {
             Some(Claim::new(
                 format!(
                     "with the error {}: {} gives {rate:.1} GiB/s",
-                    slip.label(),
+                    slip.into_str(),
                     point.cell.arm.name()
                 ),
                 Answer::Refuted,

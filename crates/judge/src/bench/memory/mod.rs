@@ -243,7 +243,7 @@ fn ahead(touches: &FirstTouch, ratios: &[Ratio]) -> String {
     let advised = match best(ratios, is_ahead) {
         Some(best) => format!(
             "Populate base pages ({}) if you will use all of them: {:.0}% less time than by faults",
-            best.way.word(),
+            best.way.into_str(),
             (1.0 - best.ratio) * 100.0
         ),
         None if lacks_proof(ratios, is_ahead) => {

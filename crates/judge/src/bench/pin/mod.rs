@@ -240,13 +240,13 @@ fn call_advice(pins: &Pins, prices: &[Price]) -> String {
             let size = Bytes((count * pins.base_page_bytes.bytes() as f64) as u64);
             format!(
                 "Pin at least {size} per call of {}: a call costs {:.0} ns plus {:.1} ns per page, so from that size on the call itself is less than a tenth.",
-                price.way.label(),
+                price.way.into_str(),
                 call.median,
                 page.median
             )
         }
         (Fact::Missing(why), _) | (_, Fact::Missing(why)) => {
-            format!("No verdict on the size of a call: {}: {why}.", price.way.label())
+            format!("No verdict on the size of a call: {}: {why}.", price.way.into_str())
         }
     }
 }

@@ -175,7 +175,7 @@ fn sizes_hardly_matter(ladder: &Ladder) -> Claim {
     let why = format!(
         "{} ({}): {} GiB/s with {}, {} with {}, {ratio:.1} times; the most of {} techniques",
         best.rung.technique(),
-        best.consumption.label(),
+        best.consumption.into_str(),
         figure(bottom),
         sizes(worst),
         figure(top),

@@ -122,7 +122,7 @@ fn step(ladder: &Ladder, from: &Account, to: &Account) -> Option<Step> {
     let comparison = compare(&ladder.points[from.point], &ladder.points[to.point])?;
     let change = |work: Work| (work, to.part_ns(work) - from.part_ns(work));
     let mut parts: Vec<(Work, f64)> =
-        Work::ALL.into_iter().map(change).filter(|(_, ns)| *ns != 0.0).collect();
+        Work::ALL.iter().copied().map(change).filter(|(_, ns)| *ns != 0.0).collect();
     parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     Some(Step {
         from: from.point,
@@ -203,7 +203,7 @@ fn waiting(ladder: &Ladder) -> String {
         (Some((asleep, awake, ratio)), _) => format!(
             "If the rate matters, do not let both ends sleep: {} ({}) has {ratio:.1} times the rate of the same way with sleeping ends{}.",
             awake.rung.technique(),
-            awake.consumption.label(),
+            awake.consumption.into_str(),
             more_cpu(asleep, awake)
         ),
         (None, 0) => "No verdict on waiting: no way was measured both asleep and awake.".to_owned(),

@@ -133,7 +133,7 @@ fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
             let demand = Demand { order, block_bytes, passes: PASSES, threads: 1 };
             cell(arm, &demand, whole(span, block_bytes))
         };
-        for arm in Arm::ALL.into_iter().filter(|arm| arm.serves(order, Residency::Warm)) {
+        for arm in Arm::ALL.iter().copied().filter(|arm| arm.serves(order, Residency::Warm)) {
             let is_kind = Phase::Pass.stand_in(arm) == arm;
             let blocks: &[Bytes] = if is_kind { &KNOTS } else { &FEW };
             cells.extend(blocks.iter().map(|block| at(arm, *block, size)));
@@ -155,7 +155,7 @@ fn cold(size: Bytes) -> Vec<Cell> {
     let span = if size < COLD { size } else { COLD };
     let mut cells = Vec::new();
     for order in Order::ALL {
-        for arm in Arm::ALL.into_iter().filter(|arm| arm.serves(order, Residency::Cold)) {
+        for arm in Arm::ALL.iter().copied().filter(|arm| arm.serves(order, Residency::Cold)) {
             cells.extend(COLD_BLOCKS.map(|block_bytes| {
                 let demand = Demand { order, block_bytes, passes: 1, threads: 1 };
                 let once = cell(arm, &demand, whole(span, block_bytes));
@@ -208,8 +208,10 @@ mod tests {
     #[test]
     fn every_way_has_what_its_prices_need() {
         let (warm, cold) = (warm(FolioClass::Piece, Bytes::mib(64), 2), cold(Bytes::mib(64)));
-        for (arm, order) in
-            Arm::ALL.into_iter().flat_map(|arm| [(arm, Order::Sequential), (arm, Order::Random)])
+        for (arm, order) in Arm::ALL
+            .iter()
+            .copied()
+            .flat_map(|arm| [(arm, Order::Sequential), (arm, Order::Random)])
         {
             let count = |cells: &[Cell], which: fn(&Cell) -> bool| {
                 let of = cells.iter().filter(|cell| (cell.arm, cell.order) == (arm, order));

@@ -57,8 +57,8 @@ pub struct Request {
 /// What may be asked for: every way, the splitting of a huge page, and populating where memory is short.
 #[must_use]
 pub fn words() -> Vec<&'static str> {
-    let mut words: Vec<&str> = Way::ALL.iter().map(|way| way.word()).collect();
-    words.extend([Way::Mthp { page_bytes: PageSize::BASE_64K }.word(), SPLIT, PRESSURE]);
+    let mut words: Vec<&str> = Way::ALL.iter().map(|way| way.into_str()).collect();
+    words.extend([Way::Mthp { page_bytes: PageSize::BASE_64K }.into_str(), SPLIT, PRESSURE]);
     words
 }
 
@@ -120,7 +120,7 @@ impl Plan {
         let sized: Vec<Way> = self.sizes.ways().collect();
         let (first, rest) = Way::ALL.split_at(2);
         let all = first.iter().copied().chain(sized).chain(rest.iter().copied());
-        let wanted: Vec<Way> = all.filter(|way| self.is_asked(way.word())).collect();
+        let wanted: Vec<Way> = all.filter(|way| self.is_asked(way.into_str())).collect();
         let try_way = |way| ways::try_way(way, self.kinds, &self.sizes, &self.pool);
         let (there, missing) = frame::available(&wanted, try_way);
         self.touches.unavailable = missing;

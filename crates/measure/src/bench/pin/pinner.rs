@@ -187,7 +187,7 @@ mod tests {
                     Ok(turn) => turn,
                     Err(error) => {
                         assert!(!matches!(way, Way::Copy), "{error}");
-                        println!("SKIP every_way_takes_every_piece: {}: {error}", way.label());
+                        println!("SKIP every_way_takes_every_piece: {}: {error}", way.into_str());
                         continue;
                     }
                 };

@@ -85,7 +85,7 @@ fn outcome(
     for (role, done) in &done {
         if done.usage.bytes != job.bytes {
             let (moved, asked) = (done.usage.bytes.0, job.bytes.0);
-            let who = role.label();
+            let who = role.into_str();
             return Err(PriceError::Unavailable(format!(
                 "the {who} moved {moved} of {asked} bytes"
             )));
@@ -206,5 +206,5 @@ impl Crew<'_> {
 
 fn lost(role: Role) -> PriceError {
     let ended = io::Error::other("it ended without a reply");
-    SysError::new("recv", format!("the {}", role.label()), ended).into()
+    SysError::new("recv", format!("the {}", role.into_str()), ended).into()
 }

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::VariantArray)] // as it is typed and shown
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Arm {
     /// read(2), in random order with lseek(2) before each.
     Read,
@@ -18,24 +20,33 @@ pub enum Arm {
     /// readv(2) of many blocks in one call.
     Readv,
     /// preadv2(2) with `RWF_DONTCACHE`: what it brought into the cache is dropped again.
+    #[strum(serialize = "dontcache")]
     DontCache,
     /// io_uring, several reads at a time.
+    #[strum(serialize = "io-uring")]
     Uring,
     /// The same into a buffer that the kernel holds.
+    #[strum(serialize = "io-uring-fixed")]
     UringFixed,
     /// pread(2) past the page cache (`O_DIRECT`).
     Direct,
     /// A mapping from which each block is copied.
+    #[strum(serialize = "mmap")]
     Map,
     /// The same, mapped whole at once (`MAP_POPULATE`).
+    #[strum(serialize = "mmap-populate")]
     MapPopulate,
     /// The same, mapped in pieces as they are reached (`MADV_POPULATE_READ`).
+    #[strum(serialize = "mmap-pieces")]
     MapPieces,
     /// The same after `MADV_WILLNEED`.
+    #[strum(serialize = "mmap-willneed")]
     MapWillNeed,
     /// The same after `MADV_SEQUENTIAL`.
+    #[strum(serialize = "mmap-sequential")]
     MapSequential,
     /// The same after `MADV_RANDOM`.
+    #[strum(serialize = "mmap-random")]
     MapRandom,
     /// A mapping whose blocks are summed where they lie.
     Place,
@@ -47,47 +58,7 @@ pub enum Arm {
 
 impl Arm {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 16] = [
-        Self::Read,
-        Self::Pread,
-        Self::Readv,
-        Self::DontCache,
-        Self::Uring,
-        Self::UringFixed,
-        Self::Direct,
-        Self::Map,
-        Self::MapPopulate,
-        Self::MapPieces,
-        Self::MapWillNeed,
-        Self::MapSequential,
-        Self::MapRandom,
-        Self::Place,
-        Self::PlacePopulate,
-        Self::PlacePieces,
-    ];
-
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Pread => "pread",
-            Self::Readv => "readv",
-            Self::DontCache => "dontcache",
-            Self::Uring => "io-uring",
-            Self::UringFixed => "io-uring-fixed",
-            Self::Direct => "direct",
-            Self::Map => "mmap",
-            Self::MapPopulate => "mmap-populate",
-            Self::MapPieces => "mmap-pieces",
-            Self::MapWillNeed => "mmap-willneed",
-            Self::MapSequential => "mmap-sequential",
-            Self::MapRandom => "mmap-random",
-            Self::Place => "place",
-            Self::PlacePopulate => "place-populate",
-            Self::PlacePieces => "place-pieces",
-        }
-    }
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// In a sentence.
     #[must_use]
@@ -150,6 +121,8 @@ impl Arm {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Residency {
     /// All of the file is in the page cache.
     Warm,
@@ -157,22 +130,13 @@ pub enum Residency {
     Cold,
 }
 
-impl Residency {
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Warm => "warm",
-            Self::Cold => "cold",
-        }
-    }
-}
-
 /// What a cell is measured for.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Part {
     /// Every way over every block, order and residency.
     Blocks,
@@ -192,19 +156,6 @@ impl Part {
     /// Those that can be asked for, in the order in which they are shown.
     pub const ALL: [Self; 5] =
         [Self::Blocks, Self::Passes, Self::Buffers, Self::Threads, Self::Copies];
-
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Blocks => "blocks",
-            Self::Passes => "passes",
-            Self::Buffers => "buffers",
-            Self::Threads => "threads",
-            Self::Copies => "copies",
-            Self::Prices => "prices",
-        }
-    }
 }
 
 /// A way to read, with everything that may differ.
@@ -276,11 +227,14 @@ impl Cell {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Slip {
     /// The loop over a mapping counted bytes in 32 bits: at 4 GiB it ended half way, and the time was
     /// divided by the whole. Here it ends half way at any size.
     ShortLoop,
     /// Random blocks were drawn with replacement: about 63% of them are touched.
+    #[strum(serialize = "with-replacement")]
     Replacement,
     /// `MAP_POPULATE` maps the file before the clock starts.
     UnclockedPopulate,
@@ -288,16 +242,6 @@ pub enum Slip {
 
 impl Slip {
     pub const ALL: [Self; 3] = [Self::ShortLoop, Self::Replacement, Self::UnclockedPopulate];
-
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::ShortLoop => "short-loop",
-            Self::Replacement => "with-replacement",
-            Self::UnclockedPopulate => "unclocked-populate",
-        }
-    }
 
     /// Whether it changes what a cell does.
     #[must_use]

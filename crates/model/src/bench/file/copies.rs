@@ -10,16 +10,23 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum CopyWay {
     /// pread(2) out of the page cache.
+    #[strum(serialize = "the kernel (pread)")]
     Kernel,
     /// The C library's memcpy(3).
+    #[strum(serialize = "memcpy")]
     Library,
     /// `rep movsb`.
+    #[strum(serialize = "rep movsb")]
     RepMovsb,
     /// Vector registers of 32 bytes.
+    #[strum(serialize = "AVX2")]
     Avx2,
     /// Vector registers of 64 bytes.
+    #[strum(serialize = "AVX-512")]
     Avx512,
 }
 
@@ -27,18 +34,6 @@ impl CopyWay {
     /// All of them, in the order in which they are shown.
     pub const ALL: [Self; 5] =
         [Self::Kernel, Self::Library, Self::RepMovsb, Self::Avx2, Self::Avx512];
-
-    /// As it is shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Kernel => "the kernel (pread)",
-            Self::Library => "memcpy",
-            Self::RepMovsb => "rep movsb",
-            Self::Avx2 => "AVX2",
-            Self::Avx512 => "AVX-512",
-        }
-    }
 }
 
 /// One way at each offset.

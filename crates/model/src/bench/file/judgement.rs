@@ -32,53 +32,44 @@ pub struct Ratio {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Work {
     /// Into the kernel and back.
+    #[strum(serialize = "entry and exit")]
     Entry,
     /// The rest of a reading call beside its copy: descriptor, folio, checks.
     Lookup,
     /// The kernel copies bytes out of the cache.
+    #[strum(serialize = "copy by the kernel")]
     KernelCopy,
     /// The program copies them out of the mapping.
+    #[strum(serialize = "copy by the program")]
     UserCopy,
     /// The program adds them up where they lie.
+    #[strum(serialize = "sum in place")]
     Sum,
     /// What a block costs beside its bytes, and by a call beside what it costs in order: in a mapping the
     /// loop, and in random order what is not near: translation, the first line, what the kernel keeps of it.
+    #[strum(serialize = "reaching a block")]
     Reach,
     /// Page faults on the mapping.
     Faults,
     /// Page faults on memory that blocks are put into for the first time.
+    #[strum(serialize = "fresh memory")]
     FreshMemory,
     /// Pages mapped by a populating call.
+    #[strum(serialize = "populating")]
     Populate,
     /// Pages unmapped.
+    #[strum(serialize = "unmapping")]
     Unmap,
     /// Opening, mapping, closing, beside what grows with the pages.
+    #[strum(serialize = "opening and closing")]
     Open,
     /// Asleep, until the device has answered.
+    #[strum(serialize = "waiting")]
     Wait,
-}
-
-impl Work {
-    /// The name shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Entry => "entry and exit",
-            Self::Lookup => "lookup",
-            Self::KernelCopy => "copy by the kernel",
-            Self::UserCopy => "copy by the program",
-            Self::Sum => "sum in place",
-            Self::Reach => "reaching a block",
-            Self::Faults => "faults",
-            Self::FreshMemory => "fresh memory",
-            Self::Populate => "populating",
-            Self::Unmap => "unmapping",
-            Self::Open => "opening and closing",
-            Self::Wait => "waiting",
-        }
-    }
 }
 
 /// One kind of work of one point.

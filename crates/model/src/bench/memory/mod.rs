@@ -22,29 +22,20 @@ const STRAY_FAULTS: u64 = 32;
 const TOLERANCE: u64 = 50;
 
 /// A part of the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Part {
     /// Making the mapping: mmap, advice, populating, fork.
+    #[strum(serialize = "set-up")]
     Setup,
     /// One access to each page used.
     Touch,
     /// Giving it back: munmap.
+    #[strum(serialize = "tear-down")]
     Teardown,
     /// All three.
+    #[strum(serialize = "together")]
     Whole,
-}
-
-impl Part {
-    /// As it is shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Setup => "set-up",
-            Self::Touch => "touch",
-            Self::Teardown => "tear-down",
-            Self::Whole => "together",
-        }
-    }
 }
 
 /// One fresh mapping.
@@ -405,7 +396,7 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert_eq!(serde_json::from_str::<Point>(&text).unwrap(), point);
-        let mut words: Vec<&str> = Way::ALL.iter().map(|way| way.word()).collect();
+        let mut words: Vec<&str> = Way::ALL.iter().map(|way| way.into_str()).collect();
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), Way::ALL.len());

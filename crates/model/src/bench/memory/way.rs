@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)] // as it is typed; `Mthp` of any size is one word
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Way {
     /// Private memory on base pages (`MADV_NOHUGEPAGE`), each mapped by the fault of its first touch.
     OnDemand,
@@ -25,14 +27,17 @@ pub enum Way {
     /// `MADV_WILLNEED`, then the touches.
     Willneed,
     /// Private mapping of a cached file, read: each fault maps the pages around it as well.
+    #[strum(serialize = "file")]
     FileFaultAround,
     /// The same after `MADV_POPULATE_READ`.
+    #[strum(serialize = "file-populate")]
     FilePopulateRead,
     /// The same after `POSIX_MADV_WILLNEED`.
     FileWillneed,
     /// Memory on base pages that was there before a fork, written by the child: each write copies.
     ForkCow,
     /// The same on huge pages.
+    #[strum(serialize = "fork-cow-thp")]
     ForkCowHuge,
     /// Faults that another thread of the program answers (`userfaultfd`, `UFFDIO_COPY`).
     Userfaultfd,
@@ -68,36 +73,12 @@ impl Way {
         Self::PoolFile,
     ];
 
-    /// As it is typed; [`Way::Mthp`] of any size is one word.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::OnDemand => "on-demand",
-            Self::Thp => "thp",
-            Self::Mthp { .. } => "mthp",
-            Self::MapPopulate => "map-populate",
-            Self::PopulateWrite => "populate-write",
-            Self::PopulatePieces => "populate-pieces",
-            Self::Willneed => "willneed",
-            Self::FileFaultAround => "file",
-            Self::FilePopulateRead => "file-populate",
-            Self::FileWillneed => "file-willneed",
-            Self::ForkCow => "fork-cow",
-            Self::ForkCowHuge => "fork-cow-thp",
-            Self::Userfaultfd => "userfaultfd",
-            Self::PoolMap => "pool-map",
-            Self::PoolMemfd => "pool-memfd",
-            Self::PoolShm => "pool-shm",
-            Self::PoolFile => "pool-file",
-        }
-    }
-
     /// As it is shown: the word, with its page size where the word alone does not say it.
     #[must_use]
     pub fn label(self) -> String {
         match self {
             Self::Mthp { page_bytes } => format!("mthp {page_bytes}"),
-            other => other.word().to_owned(),
+            other => other.into_str().to_owned(),
         }
     }
 

@@ -18,65 +18,45 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Work {
     /// The kernel copies bytes into the pipe, out of it, or on to a file.
+    #[strum(serialize = "copies")]
     Copy,
     /// What it costs more that the other end is on another core: bytes, slots and page descriptors
     /// fetched from its caches, pages allocated on one core and freed on the other.
+    #[strum(serialize = "between cores")]
     CacheTransfer,
     /// Pages of the pipe: allocated, charged and freed.
+    #[strum(serialize = "page allocation")]
     PageAllocation,
     /// Pages of the producer looked up and held (`get_user_pages`).
+    #[strum(serialize = "page pinning")]
     Pinning,
     /// Slots of the pipe filled, emptied and let go, for pages that go by reference.
+    #[strum(serialize = "slots and release")]
     Slots,
     /// The pipe's lock and the rest of a call that moves bytes.
     Locks,
     /// Into the kernel and back.
+    #[strum(serialize = "system calls")]
     Entry,
     /// Page faults of both ends.
     Faults,
     /// Sleeping ends woken.
+    #[strum(serialize = "wake-ups")]
     Wakeups,
     /// Waiting for space or data: asleep, or calling again and again.
     Waiting,
     /// Code of the two programs: filling, reading and checking bytes.
+    #[strum(serialize = "user code")]
     User,
 }
 
 impl Work {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 11] = [
-        Self::Copy,
-        Self::CacheTransfer,
-        Self::PageAllocation,
-        Self::Pinning,
-        Self::Slots,
-        Self::Locks,
-        Self::Entry,
-        Self::Faults,
-        Self::Wakeups,
-        Self::Waiting,
-        Self::User,
-    ];
-
-    /// The name shown to people.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Copy => "copies",
-            Self::CacheTransfer => "between cores",
-            Self::PageAllocation => "page allocation",
-            Self::Pinning => "page pinning",
-            Self::Slots => "slots and release",
-            Self::Locks => "locks",
-            Self::Entry => "system calls",
-            Self::Faults => "faults",
-            Self::Wakeups => "wake-ups",
-            Self::Waiting => "waiting",
-            Self::User => "user code",
-        }
-    }
+    pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
 /// How a part was obtained.

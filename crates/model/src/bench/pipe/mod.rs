@@ -33,15 +33,20 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Consumption {
     /// Nobody looks at them: a splicing reader throws references away, a copying one does not read
     /// its buffer. Always headed *by reference*.
+    #[strum(serialize = "untouched, by reference")]
     Untouched,
     /// The consumer reads every byte and checks it against the sequence that the producer wrote.
     Touched,
     /// They are passed on to an AF_UNIX socket, which a third process empties.
+    #[strum(serialize = "forwarded to a socket")]
     ForwardedSocket,
     /// They are passed on to a file in the page cache.
+    #[strum(serialize = "forwarded to a file")]
     ForwardedFile,
 }
 
@@ -49,17 +54,6 @@ impl Consumption {
     /// All of them, in the order in which they are shown.
     pub const ALL: [Self; 4] =
         [Self::Untouched, Self::Touched, Self::ForwardedSocket, Self::ForwardedFile];
-
-    /// The heading of its rows.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Untouched => "untouched, by reference",
-            Self::Touched => "touched",
-            Self::ForwardedSocket => "forwarded to a socket",
-            Self::ForwardedFile => "forwarded to a file",
-        }
-    }
 }
 
 /// One rung under one consumption.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Writer {
     /// write(2): the kernel copies.
     Write,
@@ -17,29 +19,19 @@ pub enum Writer {
     /// what was in it before: not safe against a reader that passes references on.
     Vmsplice,
     /// splice(2) from a sealed memfd: bytes that nobody can change.
+    #[strum(serialize = "frozen")]
     SpliceFrozen,
     /// tee(2) of a seed pipe and splice(2): bytes that belong to the kernel.
+    #[strum(serialize = "tee")]
     TeeSeed,
     /// vmsplice(2) of pages that are given up at once and replaced by fresh ones.
+    #[strum(serialize = "dropped")]
     GiveDropped,
     /// IORING_OP_WRITE, one at a time.
     IoUring,
 }
 
 impl Writer {
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Write => "write",
-            Self::Vmsplice => "vmsplice",
-            Self::SpliceFrozen => "frozen",
-            Self::TeeSeed => "tee",
-            Self::GiveDropped => "dropped",
-            Self::IoUring => "io-uring",
-        }
-    }
-
     /// The producer sends the same bytes again and again because it cannot change them.
     #[must_use]
     pub const fn sends_constant(self) -> bool {
@@ -52,6 +44,8 @@ impl Writer {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Reader {
     /// read(2): the kernel copies.
     Read,
@@ -64,17 +58,6 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Splice => "splice",
-            Self::VmspliceOut => "vmsplice-out",
-            Self::IoUring => "io-uring",
-        }
-    }
-
     /// The bytes are copied to the consumer's own memory.
     #[must_use]
     pub const fn copies(self) -> bool {
@@ -87,25 +70,18 @@ impl Reader {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(const_into_str)]
 pub enum Pages {
     /// Base pages.
+    #[strum(serialize = "base pages")]
     Base,
     /// Transparent huge pages: advised for memory, collapsed for a frozen file.
+    #[strum(serialize = "huge pages")]
     Huge,
     /// Pages of the reserved pool.
+    #[strum(serialize = "hugetlb pages")]
     HugeTlb,
-}
-
-impl Pages {
-    /// As it is shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Base => "base pages",
-            Self::Huge => "huge pages",
-            Self::HugeTlb => "hugetlb pages",
-        }
-    }
 }
 
 /// What an end does while the other is not ready.
@@ -113,6 +89,8 @@ impl Pages {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Wait {
     /// It sleeps in the call that moves bytes.
     Block,
@@ -127,18 +105,6 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Block => "block",
-            Self::Poll => "poll",
-            Self::Busy => "busy",
-            Self::BusyPoll => "busy-poll",
-            Self::Adaptive => "adaptive",
-        }
-    }
-
     /// A call that cannot move bytes returns instead of sleeping.
     #[must_use]
     pub const fn is_nonblocking(self) -> bool {
@@ -163,28 +129,19 @@ pub enum Buffers {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Placement {
     /// Both on one CPU.
+    #[strum(serialize = "one core")]
     SameCore,
     /// Each on a core of its own.
+    #[strum(serialize = "two cores")]
     TwoCores,
     /// On two hardware threads of one core.
     Siblings,
     /// Wherever the scheduler puts them.
     Free,
-}
-
-impl Placement {
-    /// As it is typed and shown.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::SameCore => "one core",
-            Self::TwoCores => "two cores",
-            Self::Siblings => "siblings",
-            Self::Free => "free",
-        }
-    }
 }
 
 /// A technique with all its settings.
@@ -264,11 +221,11 @@ impl Rung {
     /// The technique without its sizes and switches: `vmsplice/splice, huge pages, busy`.
     #[must_use]
     pub fn technique(&self) -> String {
-        let mut text = format!("{}/{}", self.writer.label(), self.reader.label());
+        let mut text = format!("{}/{}", self.writer.into_str(), self.reader.into_str());
         for (said, part) in [
-            (self.pages != Pages::Base, self.pages.label()),
-            (self.wait != Wait::Block, self.wait.label()),
-            (self.placement != Placement::TwoCores, self.placement.label()),
+            (self.pages != Pages::Base, self.pages.into_str()),
+            (self.wait != Wait::Block, self.wait.into_str()),
+            (self.placement != Placement::TwoCores, self.placement.into_str()),
         ] {
             if said {
                 text.push_str(", ");

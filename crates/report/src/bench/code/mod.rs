@@ -70,8 +70,8 @@ pub fn csv(jumps: &Jumps) -> String {
     };
     let point = |point: &Point| {
         let lead = vec![
-            point.order.label().to_owned(),
-            point.pages.label().to_owned(),
+            point.order.into_str().to_owned(),
+            point.pages.into_str().to_owned(),
             point.apart_bytes.0.to_string(),
             point.jumps.to_string(),
             point.set_bytes().0.to_string(),
@@ -167,7 +167,7 @@ fn by_size(jumps: &Jumps, order: Order) -> Document {
 fn table(jumps: &Jumps, order: Order, is_shown: impl Fn(u64) -> bool) -> Table {
     let kinds = kinds(jumps, order);
     let mut columns = vec![("code", Align::Right)];
-    columns.extend(kinds.iter().map(|kind| (kind.label(), Align::Decimal)));
+    columns.extend(kinds.iter().map(|kind| (kind.into_str(), Align::Decimal)));
     columns.extend([("of base", Align::Left), ("", Align::Left)]);
     let mut table = Table::new(&columns);
     for number in numbers(jumps, order).into_iter().filter(|number| is_shown(*number)) {
@@ -278,7 +278,7 @@ fn curves_by_size(jumps: &Jumps, order: Order) -> Option<Curves> {
     let of = |kind: PageKind| {
         let curve = jumps.curve(order, kind, jumps.dense());
         let points = timed(curve, |point| point.set_bytes().0 as f64);
-        (!points.is_empty()).then(|| Series { name: kind.label().to_owned(), points })
+        (!points.is_empty()).then(|| Series { name: kind.into_str().to_owned(), points })
     };
     let series: Vec<Series> = PageKind::ALL.into_iter().filter_map(of).collect();
     let page = jumps.base_page_bytes;
@@ -318,7 +318,7 @@ fn by_pages(jumps: &Jumps) -> Option<Curves> {
         let name = if distance == dense {
             "on few huge pages".to_owned()
         } else {
-            format!("{}, {} apart", kind.label(), whole_size(distance))
+            format!("{}, {} apart", kind.into_str(), whole_size(distance))
         };
         (!points.is_empty()).then_some(Series { name, points })
     });

@@ -70,13 +70,13 @@ pub(super) fn parts(readings: &Readings, judgement: &Judgement) -> Document {
         let cell = &point.cell;
         let part = |part: &WorkPart| {
             let ms = three_digits(part.per_gib_ns / 1e6);
-            format!("{} {ms} ({})", part.work.label(), part.evidence)
+            format!("{} {ms} ({})", part.work.into_str(), part.evidence)
         };
         let parts: Vec<String> = account.parts.iter().map(part).collect();
         table.row(vec![
-            cell.arm.label().into(),
+            cell.arm.into_str().into(),
             whole_size(cell.block_bytes).into(),
-            format!("{}, {}", cell.order.label(), cell.residency.label()).into(),
+            format!("{}, {}", cell.order.into_str(), cell.residency.into_str()).into(),
             three_digits(account.per_gib_ns / 1e6).into(),
             percent(account.explained_share()).into(),
             percent(account.disturbed_share()).into(),
@@ -99,7 +99,7 @@ fn row(point: &Point, account: &Account) -> Vec<Cell> {
     let state = if cell.residency == Residency::Cold { ", cold" } else { "" };
     let shown = |share: f64| Cell::from(if share > 0.0 { percent(share) } else { String::new() });
     let mut row = vec![
-        cell.arm.label().into(),
+        cell.arm.into_str().into(),
         format!("{order}{state}").into(),
         three_digits(account.per_gib_ns / 1e6).into(),
     ];
@@ -125,14 +125,14 @@ fn summary(readings: &Readings, judgement: &Judgement) -> String {
         Some(format!(
             "of {} {} {} of the time, the least {}",
             counted(shares.len() as u64, "cell", "cells"),
-            residency.label(),
+            residency.into_str(),
             percent(median(&shares)?),
             percent(least)
         ))
     };
     let reported: Vec<String> =
         [Residency::Warm, Residency::Cold].into_iter().filter_map(tell).collect();
-    let on = |folios: FolioClass| format!(" Prices of a file on {}.", folios.label());
+    let on = |folios: FolioClass| format!(" Prices of a file on {}.", folios.into_str());
     let prices = readings.price_folios.map_or_else(String::new, on);
     format!("Median of the explained part: {}.{prices}", reported.join("; "))
 }

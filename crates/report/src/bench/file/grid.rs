@@ -52,7 +52,7 @@ pub(super) fn races(readings: &Readings) -> Vec<Grid> {
         let spans = parts(readings, Part::Blocks, &is_of, |cell| cell.span_bytes);
         let span = spans.last().copied().unwrap_or_default();
         let order = if order == Order::Sequential { "in order" } else { "at random" };
-        let title = format!("{}, {order}: {} once", residency.label(), whole_size(span));
+        let title = format!("{}, {order}: {} once", residency.into_str(), whole_size(span));
         let column = |cell: &Cell| cell.block_bytes;
         let grid = by_arm(readings, Part::Blocks, &is_of, column, whole_size);
         Grid { title, columns_are: "block", is_race: true, ..grid }
@@ -76,7 +76,7 @@ fn passes(readings: &Readings) -> Grid {
     shown.retain(|nth| *nth < count);
     let row = |(at, point): (usize, &Point)| {
         let pass = |nth: &usize| entry(readings, at, point, point.pass_gib_per_s(*nth));
-        (point.cell.arm.label().to_owned(), shown.iter().map(pass).collect())
+        (point.cell.arm.into_str().to_owned(), shown.iter().map(pass).collect())
     };
     Grid {
         title: "warm, in order: repeated passes through the same descriptor or mapping, without open and close"
@@ -101,7 +101,7 @@ fn buffers(readings: &Readings) -> Grid {
                 found(readings, Part::Buffers, &is_it)
             });
             let memory = if fresh { "fresh memory" } else { "same buffer" };
-            rows.push((format!("{}, {memory}", arm.label()), entries.collect()));
+            rows.push((format!("{}, {memory}", arm.into_str()), entries.collect()));
         }
     }
     Grid {
@@ -120,7 +120,7 @@ fn copies(found: &Copies) -> Grid {
         Fact::Missing(why) => Entry::Missing(why.clone()),
     };
     let row =
-        |row: &CopyRow| (row.way.label().to_owned(), row.gib_per_s.iter().map(entry).collect());
+        |row: &CopyRow| (row.way.into_str().to_owned(), row.gib_per_s.iter().map(entry).collect());
     Grid {
         title: format!("copies of {} from the cache", whole_size(found.block_bytes)),
         columns_are: "bytes after the start of a page",
@@ -144,7 +144,7 @@ fn by_arm<T: Ord + Copy>(
             let is_it = |cell: &Cell| is_of(cell) && cell.arm == arm && column(cell) == *value;
             found(readings, part, &is_it)
         });
-        (arm.label().to_owned(), entries.collect())
+        (arm.into_str().to_owned(), entries.collect())
     };
     Grid {
         title: String::new(),

@@ -68,11 +68,11 @@ pub fn csv(readings: &Readings) -> String {
         let refusal = readings.judgement.as_ref().and_then(|judgement| judgement.refusal(at));
         let cell = &point.cell;
         let lead = vec![
-            cell.part.label().to_owned(),
-            cell.arm.label().to_owned(),
+            cell.part.into_str().to_owned(),
+            cell.arm.into_str().to_owned(),
             cell.block_bytes.0.to_string(),
-            cell.order.label().to_owned(),
-            cell.residency.label().to_owned(),
+            cell.order.into_str().to_owned(),
+            cell.residency.into_str().to_owned(),
             cell.passes.to_string(),
             u8::from(cell.fresh).to_string(),
             cell.offset_bytes.0.to_string(),
@@ -166,7 +166,7 @@ fn protocol(readings: &Readings) -> Vec<String> {
     ];
     reported.extend(proof(readings));
     if !readings.slips.is_empty() {
-        let slips: Vec<&str> = readings.slips.iter().map(|slip| slip.label()).collect();
+        let slips: Vec<&str> = readings.slips.iter().map(|slip| slip.into_str()).collect();
         reported.push(format!("With errors of the published benchmark: {}.", slips.join(", ")));
     }
     reported

@@ -120,7 +120,7 @@ fn times_row(point: &Point) -> Vec<Cell> {
     let first = point.samples.first();
     let number = |of: Option<u64>| Cell::new(of.map_or_else(String::new, count), Tone::Faint);
     vec![
-        point.cell.arm.label().into(),
+        point.cell.arm.into_str().into(),
         ms(all),
         ms(point.ms_per_gib(|s| s.set_up_ns.0 as f64)),
         ms(point.ms_per_gib(|s| s.use_ns().0 as f64)),

@@ -207,7 +207,7 @@ fn parts(touches: &FirstTouch) -> String {
     let stacks = Stacks {
         title: "Where the time of each way goes".to_owned(),
         subtitle: "Shares of each way's time; the total is at the end".to_owned(),
-        names: PARTS.map(|(part, class)| (part.label(), class)).to_vec(),
+        names: PARTS.map(|(part, class)| (part.into_str(), class)).to_vec(),
         rows: points.map(stack).collect(),
     };
     stacks.draw()

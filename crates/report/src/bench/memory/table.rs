@@ -27,10 +27,10 @@ pub(super) fn times(touches: &FirstTouch) -> Document {
 fn times_table(title: &'static str, touches: &FirstTouch, points: Vec<&Point>) -> Table {
     let mut table = Table::new(&[
         (title, Align::Name),
-        (Part::Setup.label(), Align::Decimal),
-        (Part::Touch.label(), Align::Decimal),
-        (Part::Teardown.label(), Align::Decimal),
-        (Part::Whole.label(), Align::Decimal),
+        (Part::Setup.into_str(), Align::Decimal),
+        (Part::Touch.into_str(), Align::Decimal),
+        (Part::Teardown.into_str(), Align::Decimal),
+        (Part::Whole.into_str(), Align::Decimal),
         ("spread", Align::Left),
         ("of the first", Align::Left),
     ]);

@@ -65,8 +65,8 @@ pub fn csv(pins: &Pins) -> String {
     };
     let point = |point: &Point| {
         let lead = vec![
-            point.way.label().to_owned(),
-            point.pages.label().to_owned(),
+            point.way.into_str().to_owned(),
+            point.pages.into_str().to_owned(),
             point.size_bytes.0.to_string(),
             known(point.page_bytes.known().map(|page| page.bytes())),
             known(point.refused.as_ref()),
@@ -90,8 +90,11 @@ pub(crate) fn headline(pins: &Pins) -> String {
         return "pinning: no price could be found on base pages".to_owned();
     };
     let unit = pins.base_page_bytes;
-    let on_base =
-        format!("pinning {unit} costs {} ns on base pages by {}", three_digits(base), way.label());
+    let on_base = format!(
+        "pinning {unit} costs {} ns on base pages by {}",
+        three_digits(base),
+        way.into_str()
+    );
     match page_ns(way, PageKind::Thp) {
         Some(huge) => format!("{on_base}, {} ns on huge ones", three_digits(huge)),
         None => on_base,
@@ -136,8 +139,8 @@ fn prices(pins: &Pins, judgement: &Judgement) -> Document {
         let [page_ns, page_range] = Cell::with_range(&price.page_ns);
         let [call_ns, call_range] = Cell::with_range(&price.call_ns);
         table.row(vec![
-            price.way.label().into(),
-            price.pages.label().into(),
+            price.way.into_str().into(),
+            price.pages.into_str().into(),
             page_ns,
             page_range,
             ratio(judgement, price).into(),
@@ -148,12 +151,12 @@ fn prices(pins: &Pins, judgement: &Judgement) -> Document {
     page.table(table);
     for price in &judgement.prices {
         if let Some(why) = price.page_ns.reason() {
-            let who = format!("{} on {}", price.way.label(), price.pages.name());
+            let who = format!("{} on {}", price.way.into_str(), price.pages.name());
             page.para(&format!("{who}: {why}"), 2, Tone::Faint);
         }
     }
     for way in Way::ALL.into_iter().filter(|way| judgement.prices.iter().any(|p| p.way == *way)) {
-        page.para(&format!("{}: {}, {}", way.label(), way.name(), meaning(way)), 2, Tone::Faint);
+        page.para(&format!("{}: {}, {}", way.into_str(), way.name(), meaning(way)), 2, Tone::Faint);
     }
     page
 }
@@ -189,7 +192,7 @@ fn calls(pins: &Pins, way: Way) -> Document {
     page.heading(&format!("ns for each call, {}", way.name()));
     let mut columns = vec![("size", Align::Right)];
     for kind in &kinds {
-        columns.extend([(kind.label(), Align::Decimal), ("spread", Align::Left)]);
+        columns.extend([(kind.into_str(), Align::Decimal), ("spread", Align::Left)]);
     }
     let mut table = Table::new(&columns);
     for size in sizes(pins, way) {
@@ -243,7 +246,7 @@ fn shares(shares: &[Share]) -> Document {
         };
         let [rate, range] = Cell::with_range(&share.transfer_gib_per_s);
         table.row(vec![
-            share.pages.label().into(),
+            share.pages.into_str().into(),
             whole_size(share.size_bytes).into(),
             part(&share.of_call_share),
             part(&share.of_transfer_share),
@@ -264,7 +267,7 @@ fn shares(shares: &[Share]) -> Document {
 /// Ways and pages that are not to be had.
 fn lacking(pins: &Pins) -> impl Iterator<Item = Lacking<'_>> {
     let ways = pins.missing_ways.iter().map(|MissingWay { way, why, next }| Lacking {
-        label: way.label().to_owned(),
+        label: way.into_str().to_owned(),
         why,
         next,
     });
@@ -302,7 +305,7 @@ fn panel(pins: &Pins, ways: &[Way]) -> Option<Curves> {
             let points: Vec<(f64, Range)> =
                 pins.curve(*way, kind).into_iter().filter_map(|p| each_page(pins, p)).collect();
             if !points.is_empty() {
-                let name = format!("{} {}", way.label(), kind.label());
+                let name = format!("{} {}", way.into_str(), kind.into_str());
                 series.push(Series { name, points });
             }
         }

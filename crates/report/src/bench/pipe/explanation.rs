@@ -72,7 +72,7 @@ fn details(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
 fn notes(account: &Account) -> Document {
     let mut page = Document::default();
     if !account.not_priced.is_empty() {
-        let names: Vec<&str> = account.not_priced.iter().map(|work| work.label()).collect();
+        let names: Vec<&str> = account.not_priced.iter().map(|work| work.into_str()).collect();
         page.para(&format!("no price for: {}", names.join(", ")), 6, Tone::Faint);
     }
     for disagreement in &account.disagreements {
@@ -127,7 +127,7 @@ fn parts_shown(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
     let largest = step.parts.iter().map(|(_, ns)| ns.abs()).fold(0.0, f64::max);
     let (large, small): (Vec<_>, Vec<_>) =
         step.parts.iter().copied().partition(|(_, ns)| ns.abs() >= TOLD * largest);
-    let large = large.into_iter().map(|(work, ns)| (work.label(), ns)).collect();
+    let large = large.into_iter().map(|(work, ns)| (work.into_str(), ns)).collect();
     (large, small.into_iter().map(|(_, ns)| ns).sum())
 }
 
@@ -155,7 +155,7 @@ fn parts(judgement: &Judgement, step: &Step) -> Table {
     };
     let (large, rest) = parts_shown(step);
     for (name, ns) in large {
-        let now = account.and_then(|a| a.parts.iter().find(|p| p.work.label() == name));
+        let now = account.and_then(|a| a.parts.iter().find(|p| p.work.into_str() == name));
         let what = now.map_or_else(|| "none now".to_owned(), |p| format!("now {}", p.evidence));
         row(name, ns, what, Tone::Plain);
     }

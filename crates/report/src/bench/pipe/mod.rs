@@ -85,11 +85,11 @@ fn lead(point: &Point) -> Vec<String> {
     };
     vec![
         rung.name.clone(),
-        rung.writer.label().to_owned(),
-        point.reader.label().to_owned(),
+        rung.writer.into_str().to_owned(),
+        point.reader.into_str().to_owned(),
         pages.to_owned(),
-        rung.wait.label().to_owned(),
-        rung.placement.label().to_owned(),
+        rung.wait.into_str().to_owned(),
+        rung.placement.into_str().to_owned(),
         rung.gift.to_string(),
         rung.lock.to_string(),
         rung.untouched.to_string(),

@@ -70,7 +70,7 @@ pub fn csv(walks: &Walks) -> String {
     };
     let point = |point: &Point| {
         let (path, order, npad, apart) = match point.path {
-            Path::List { order, npad } => ("list", order.label(), Some(npad), None),
+            Path::List { order, npad } => ("list", order.into_str(), Some(npad), None),
             Path::Lines { apart_bytes } => ("lines", "random", None, Some(apart_bytes.0)),
         };
         let lead = vec![
@@ -78,7 +78,7 @@ pub fn csv(walks: &Walks) -> String {
             order.to_owned(),
             known(npad),
             known(apart),
-            point.pages.label().to_owned(),
+            point.pages.into_str().to_owned(),
             point.elements.to_string(),
             point.set_bytes().0.to_string(),
             known(point.page_bytes.known().map(|page| page.bytes())),
@@ -133,7 +133,7 @@ fn usual(walks: &Walks) -> Option<Path> {
 fn describe(path: Path) -> String {
     match path {
         Path::List { order, npad } => {
-            format!("{} order, elements of {} (NPAD {npad})", order.label(), path.pitch())
+            format!("{} order, elements of {} (NPAD {npad})", order.into_str(), path.pitch())
         }
         Path::Lines { apart_bytes } => format!("lines {} apart", whole_size(apart_bytes)),
     }
@@ -239,7 +239,7 @@ pub fn svg(walks: &Walks, caption: &str) -> String {
 fn list(walks: &Walks, path: Path) -> Curves {
     let of = |kind: PageKind| {
         let points = timed(walks.curve(path, kind), |point| point.set_bytes().0 as f64);
-        (!points.is_empty()).then(|| Series { name: kind.label().to_owned(), points })
+        (!points.is_empty()).then(|| Series { name: kind.into_str().to_owned(), points })
     };
     Curves {
         title: describe(path),
@@ -295,7 +295,7 @@ fn lines(walks: &Walks) -> Option<Curves> {
         let points = timed(walks.curve(path, kind), |point| point.elements as f64);
         let name = match path {
             Path::PACKED => "packed".to_owned(),
-            _ => format!("{}, {} apart", kind.label(), whole_size(path.pitch())),
+            _ => format!("{}, {} apart", kind.into_str(), whole_size(path.pitch())),
         };
         if !points.is_empty() {
             series.push(Series { name, points });

@@ -25,7 +25,7 @@ pub(super) fn list(walks: &Walks, path: Path) -> Document {
     page.para(&protocol(walks), 2, Tone::Faint);
     let kinds = kinds(walks, path);
     let mut columns = vec![("set", Align::Right)];
-    columns.extend(kinds.iter().map(|kind| (kind.label(), Align::Decimal)));
+    columns.extend(kinds.iter().map(|kind| (kind.into_str(), Align::Decimal)));
     columns.extend([("of base", Align::Left), ("", Align::Left)]);
     let mut table = Table::new(&columns);
     for set in sets(walks, path) {
@@ -101,7 +101,7 @@ pub(super) fn overview(walks: &Walks) -> Document {
         for kind in kinds(walks, path) {
             let element = path.pitch();
             let mut row: Vec<Cell> =
-                vec![order.label().into(), element.to_string().into(), kind.label().into()];
+                vec![order.into_str().into(), element.to_string().into(), kind.into_str().into()];
             let at = |(set, _): &(Bytes, &str)| time(walks.find(path, kind, set.0 / element.0));
             row.extend(SETS.iter().map(at));
             table.row(row);

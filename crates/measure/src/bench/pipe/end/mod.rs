@@ -31,7 +31,7 @@ pub(super) fn failed(call: &'static str) -> impl Fn(Errno) -> PriceError {
 /// itself is reported to the ladder.
 pub fn serve_end(fd: RawFd) -> Result<(), SysError> {
     helper::serve(fd, |line, task: &Task| {
-        serve(line, task).map_err(|trouble| format!("{}: {trouble}", task.role.label()))
+        serve(line, task).map_err(|trouble| format!("{}: {trouble}", task.role.into_str()))
     })
 }
 
@@ -152,25 +152,16 @@ const fn region_pages(rung: &Rung) -> pagewise_kernel::region::Pages {
 // What the ladder and its processes tell each other.
 
 /// What a process is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub(super) enum Role {
     /// It puts bytes into the pipe.
     Producer,
     /// It takes them out.
     Consumer,
     /// It empties the socket that a consumer forwards to.
+    #[strum(serialize = "process behind the socket")]
     Drain,
-}
-
-impl Role {
-    /// As it is named in errors.
-    pub(super) const fn label(self) -> &'static str {
-        match self {
-            Self::Producer => "producer",
-            Self::Consumer => "consumer",
-            Self::Drain => "process behind the socket",
-        }
-    }
 }
 
 /// What a process is to do.
