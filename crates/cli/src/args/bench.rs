@@ -1,7 +1,8 @@
 //! `pagewise bench`
 
 use super::Files;
-use clap::{Args, Subcommand, ValueEnum};
+use super::values::{named, values};
+use clap::{Args, Subcommand};
 use pagewise_model::bench::pipe::{Consumption, Pages, Placement, Reader, Wait, Writer};
 use pagewise_model::{Bytes, Nanos};
 use std::path::PathBuf;
@@ -73,11 +74,11 @@ pub(crate) struct BenchPipe {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
     /// Where the two processes run [default: on two cores]
-    #[arg(long, value_enum, value_name = "WHERE")]
-    pub(crate) placement: Option<PlacementKind>,
+    #[arg(long, value_parser = named(PLACEMENTS), value_name = "WHERE")]
+    pub(crate) placement: Option<Placement>,
     /// What the consumer does with the bytes [default: untouched,touched,socket]
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) consume: Vec<ConsumptionKind>,
+    #[arg(long, value_parser = named(CONSUMPTIONS), value_name = "LIST", value_delimiter = ',')]
+    pub(crate) consume: Vec<Consumption>,
     /// Measure a grid of buffer and pipe sizes (for P1, P5 and frozen-busy, unless --only is given)
     #[arg(long, conflicts_with_all = ["buffer", "pipe_size"])]
     pub(crate) sweep: bool,
@@ -99,17 +100,17 @@ pub(crate) struct BenchPipe {
 #[command(next_help_heading = "Your own rung, and switches for every rung")]
 pub(crate) struct OwnRung {
     /// Measure your own rung: how bytes enter the pipe
-    #[arg(long, value_enum, value_name = "WAY", conflicts_with = "only")]
-    pub(crate) writer: Option<WriterKind>,
+    #[arg(long, value_parser = values(WRITERS), value_name = "WAY", conflicts_with = "only")]
+    pub(crate) writer: Option<Writer>,
     /// Measure your own rung: how bytes leave the pipe
-    #[arg(long, value_enum, value_name = "WAY", conflicts_with = "only")]
-    pub(crate) reader: Option<ReaderKind>,
+    #[arg(long, value_parser = values(READERS), value_name = "WAY", conflicts_with = "only")]
+    pub(crate) reader: Option<Reader>,
     /// Put buffers on huge pages: the same as --pages huge
     #[arg(long, conflicts_with = "pages")]
     pub(crate) huge: bool,
     /// Pages for the producer's buffers
-    #[arg(long, value_enum, value_name = "KIND")]
-    pub(crate) pages: Option<PagesKind>,
+    #[arg(long, value_parser = named(PAGES), value_name = "KIND")]
+    pub(crate) pages: Option<Pages>,
     /// Refuse buffers unless they are proven to be on huge pages
     #[arg(long, conflicts_with = "untouched")]
     pub(crate) check_huge: bool,
@@ -120,8 +121,8 @@ pub(crate) struct OwnRung {
     #[arg(long, conflicts_with = "wait")]
     pub(crate) poll: bool,
     /// How an end waits for the other
-    #[arg(long, value_enum, value_name = "HOW")]
-    pub(crate) wait: Option<WaitKind>,
+    #[arg(long, value_parser = values(WAITS), value_name = "HOW")]
+    pub(crate) wait: Option<Wait>,
     /// Use the halves of one buffer in turn, instead of two buffers
     #[arg(long)]
     pub(crate) one_buffer: bool,
@@ -159,21 +160,6 @@ pub(crate) struct BenchResult {
     pub(crate) quiet: bool,
 }
 
-/// A word of the command line for each value of a type of the model.
-macro_rules! words {
-    ($(#[$doc:meta])* $kind:ident for $model:ident { $($(#[$word_doc:meta])* $word:ident => $value:ident),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-        pub(crate) enum $kind { $($(#[$word_doc])* $word),+ }
-
-        impl From<$kind> for $model {
-            fn from(kind: $kind) -> Self {
-                match kind { $($kind::$word => Self::$value),+ }
-            }
-        }
-    };
-}
-
 mod file;
 mod fork;
 mod memory;
@@ -181,97 +167,59 @@ mod pin;
 mod text;
 mod tlb;
 
-pub(crate) use file::{BenchFile, FileArm};
+pub(crate) use file::{ARMS, BenchFile};
 pub(crate) use fork::BenchFork;
 pub(crate) use memory::BenchMemory;
 pub(crate) use pin::BenchPin;
 pub(crate) use text::{BenchText, CodePart};
 pub(crate) use tlb::{BenchTlb, WalkOrder, WalkPart};
 
-words! {
-    /// How bytes get in.
-    WriterKind for Writer {
-        /// write(2)
-        Write => Write,
-        /// vmsplice(2) of buffers that are reused (unsafe)
-        Vmsplice => Vmsplice,
-        /// splice(2) from a sealed memfd
-        Frozen => SpliceFrozen,
-        /// tee(2) of a seed pipe
-        Tee => TeeSeed,
-        /// vmsplice(2) of pages that are replaced
-        Dropped => GiveDropped,
-        /// io_uring
-        IoUring => IoUring,
-    }
-}
+/// How bytes get in.
+const WRITERS: &[(Writer, &str)] = &[
+    (Writer::Write, "write(2)"),
+    (Writer::Vmsplice, "vmsplice(2) of buffers that are reused (unsafe)"),
+    (Writer::SpliceFrozen, "splice(2) from a sealed memfd"),
+    (Writer::TeeSeed, "tee(2) of a seed pipe"),
+    (Writer::GiveDropped, "vmsplice(2) of pages that are replaced"),
+    (Writer::IoUring, "io_uring"),
+];
 
-words! {
-    /// How bytes get out.
-    ReaderKind for Reader {
-        /// read(2)
-        Read => Read,
-        /// splice(2)
-        Splice => Splice,
-        /// vmsplice(2) out of the pipe
-        VmspliceOut => VmspliceOut,
-        /// io_uring
-        IoUring => IoUring,
-    }
-}
+/// How bytes get out.
+const READERS: &[(Reader, &str)] = &[
+    (Reader::Read, "read(2)"),
+    (Reader::Splice, "splice(2)"),
+    (Reader::VmspliceOut, "vmsplice(2) out of the pipe"),
+    (Reader::IoUring, "io_uring"),
+];
 
-words! {
-    /// Pages of the producer's buffers.
-    PagesKind for Pages {
-        /// Base pages
-        Base => Base,
-        /// Transparent huge pages
-        Huge => Huge,
-        /// Pages of the reserved pool
-        Hugetlb => HugeTlb,
-    }
-}
+/// Pages of the producer's buffers.
+const PAGES: &[(&str, Pages, &str)] = &[
+    ("base", Pages::Base, "Base pages"),
+    ("huge", Pages::Huge, "Transparent huge pages"),
+    ("hugetlb", Pages::HugeTlb, "Pages of the reserved pool"),
+];
 
-words! {
-    /// What an end does while the other is not ready.
-    WaitKind for Wait {
-        /// Sleep in the call
-        Block => Block,
-        /// poll(2), then the call
-        Poll => Poll,
-        /// Repeat the call
-        Busy => Busy,
-        /// Repeat poll(2)
-        BusyPoll => BusyPoll,
-        /// Spin while the other end is about to act, else sleep
-        Adaptive => Adaptive,
-    }
-}
+/// What an end does while the other is not ready.
+const WAITS: &[(Wait, &str)] = &[
+    (Wait::Block, "Sleep in the call"),
+    (Wait::Poll, "poll(2), then the call"),
+    (Wait::Busy, "Repeat the call"),
+    (Wait::BusyPoll, "Repeat poll(2)"),
+    (Wait::Adaptive, "Spin while the other end is about to act, else sleep"),
+];
 
-words! {
-    /// Where the two processes run.
-    PlacementKind for Placement {
-        /// Both on one core
-        OneCore => SameCore,
-        /// Each on its own core
-        TwoCores => TwoCores,
-        /// On two hardware threads of one core
-        Siblings => Siblings,
-        /// Wherever the scheduler puts them
-        Free => Free,
-    }
-}
+/// Where the two processes run.
+const PLACEMENTS: &[(&str, Placement, &str)] = &[
+    ("one-core", Placement::SameCore, "Both on one core"),
+    ("two-cores", Placement::TwoCores, "Each on its own core"),
+    ("siblings", Placement::Siblings, "On two hardware threads of one core"),
+    ("free", Placement::Free, "Wherever the scheduler puts them"),
+];
 
-words! {
-    /// What becomes of the bytes.
-    ConsumptionKind for Consumption {
-        /// The data is never read
-        Untouched => Untouched,
-        /// The consumer reads and checks every byte
-        Touched => Touched,
-        /// The consumer forwards it to an AF_UNIX socket
-        Socket => ForwardedSocket,
-        /// The consumer forwards it to a file in the page cache
-        File => ForwardedFile,
-    }
-}
+/// What becomes of the bytes.
+const CONSUMPTIONS: &[(&str, Consumption, &str)] = &[
+    ("untouched", Consumption::Untouched, "The data is never read"),
+    ("touched", Consumption::Touched, "The consumer reads and checks every byte"),
+    ("socket", Consumption::ForwardedSocket, "The consumer forwards it to an AF_UNIX socket"),
+    ("file", Consumption::ForwardedFile, "The consumer forwards it to a file in the page cache"),
+];

@@ -1,9 +1,11 @@
 //! `pagewise choose`
 
 use super::Html;
-use super::bench::{FileArm, WalkOrder};
+use super::bench::{ARMS, WalkOrder};
+use super::values::values;
 use clap::Args;
 use pagewise_model::Bytes;
+use pagewise_model::bench::file::Arm;
 use std::path::PathBuf;
 
 /// `pagewise choose`
@@ -41,12 +43,12 @@ pub(crate) struct Choose {
     /// `bench file --help` lists the names
     #[arg(
         long,
-        value_enum,
+        value_parser = values(ARMS),
         value_name = "LIST",
         value_delimiter = ',',
         hide_possible_values = true
     )]
-    pub(crate) arm: Vec<FileArm>,
+    pub(crate) arm: Vec<Arm>,
     /// Measure the prices again, even if saved ones exist
     #[arg(long)]
     pub(crate) calibrate: bool,

@@ -1,21 +1,18 @@
 //! Options that every experiment takes.
 
 use super::Files;
-use clap::{Args, ValueEnum};
+use super::values::values;
+use clap::Args;
 use pagewise_model::Nanos;
+use pagewise_model::spec::StdoutTo;
 use std::path::PathBuf;
 
 /// Where the program's standard output goes during timed runs, the same for all arms.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StdoutKind {
-    /// /dev/null.
-    #[default]
-    Null,
-    /// A pipe that is read at once.
-    Pipe,
-    /// A file in a scratch directory.
-    File,
-}
+pub(crate) const OUTPUTS: &[(StdoutTo, &str)] = &[
+    (StdoutTo::Null, "/dev/null"),
+    (StdoutTo::Pipe, "A pipe that is read at once"),
+    (StdoutTo::File, "A file in a scratch directory"),
+];
 
 /// Options that every experiment takes.
 #[derive(Debug, Default, Args)]
@@ -28,8 +25,8 @@ pub(crate) struct ExperimentArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     /// Send standard output of timed runs here
-    #[arg(long, value_enum, default_value = "null", value_name = "KIND")]
-    pub(crate) stdout: StdoutKind,
+    #[arg(long, value_parser = values(OUTPUTS), default_value = "null", value_name = "KIND")]
+    pub(crate) stdout: StdoutTo,
     /// Compare this file, written by the program, between arms (repeatable)
     #[arg(long = "output", value_name = "FILE")]
     pub(crate) outputs: Vec<PathBuf>,

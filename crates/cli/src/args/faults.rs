@@ -1,6 +1,7 @@
 //! `pagewise faults`
 
 use super::Files;
+use super::values::values;
 use clap::{Args, ValueEnum};
 use pagewise_model::Nanos;
 use pagewise_model::fault::{Budgets, Stacks};
@@ -61,8 +62,8 @@ pub(crate) struct Faults {
     #[arg(long)]
     pub(crate) all: bool,
     /// Print every fault in this form
-    #[arg(long, value_enum, value_name = "FORM")]
-    pub(crate) format: Option<ListFormat>,
+    #[arg(long, value_parser = values(FORMS), value_name = "FORM")]
+    pub(crate) format: Option<Form>,
     /// Which user stacks to record
     #[arg(long, value_enum, value_name = "WHICH", default_value = "sample")]
     stacks: WhichStacks,
@@ -128,31 +129,22 @@ pub(crate) struct Faults {
 }
 
 /// The form of the list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ListFormat {
-    /// All fields in columns
-    Table,
-    /// The columns of pagein: number, page, code or data, ns, instruction
-    Pagein,
-    /// JSON Lines
-    Json,
-    /// Folded stacks weighted by count, for flame graphs
-    Folded,
-    /// Folded stacks weighted by nanoseconds
-    FoldedNs,
-    /// The text format of perf script
-    Perf,
-    /// Trace events, for Perfetto and Chrome
-    Chrome,
-    /// A profile for Firefox Profiler, with a marker for each fault
-    Firefox,
-    /// Stacks by count and by nanoseconds, for pprof (binary)
-    Pprof,
-    /// The same for OpenTelemetry: its profiles (binary)
-    Otlp,
-    /// An HTML page with a picture: one cell for each page, by the time of its first touch
-    Html,
-}
+const FORMS: &[(Form, &str)] = &[
+    (Form::Table, "All fields in columns"),
+    (Form::Pagein, "The columns of pagein: number, page, code or data, ns, instruction"),
+    (Form::Json, "JSON Lines"),
+    (Form::Folded, "Folded stacks weighted by count, for flame graphs"),
+    (Form::FoldedNs, "Folded stacks weighted by nanoseconds"),
+    (Form::Perf, "The text format of perf script"),
+    (Form::Chrome, "Trace events, for Perfetto and Chrome"),
+    (Form::Firefox, "A profile for Firefox Profiler, with a marker for each fault"),
+    (Form::Pprof, "Stacks by count and by nanoseconds, for pprof (binary)"),
+    (Form::Otlp, "The same for OpenTelemetry: its profiles (binary)"),
+    (
+        Form::Html,
+        "An HTML page with a picture: one cell for each page, by the time of its first touch",
+    ),
+];
 
 /// Which user stacks are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -167,29 +159,10 @@ pub(crate) enum WhichStacks {
     None,
 }
 
-impl ListFormat {
-    /// What the report calls it.
-    pub(crate) const fn form(self) -> Form {
-        match self {
-            Self::Table => Form::Table,
-            Self::Pagein => Form::Pagein,
-            Self::Json => Form::Json,
-            Self::Folded => Form::Folded,
-            Self::FoldedNs => Form::FoldedNs,
-            Self::Perf => Form::Perf,
-            Self::Chrome => Form::Chrome,
-            Self::Firefox => Form::Firefox,
-            Self::Pprof => Form::Pprof,
-            Self::Otlp => Form::Otlp,
-            Self::Html => Form::Html,
-        }
-    }
-}
-
 impl Faults {
     /// The list that was asked for.
-    pub(crate) fn list(&self) -> Option<ListFormat> {
-        self.format.or_else(|| self.all.then_some(ListFormat::Table))
+    pub(crate) fn list(&self) -> Option<Form> {
+        self.format.or_else(|| self.all.then_some(Form::Table))
     }
 
     /// The stacks that were asked for.

@@ -21,11 +21,10 @@ mod recheck;
 mod text;
 mod top;
 mod tune;
+mod values;
 
 pub(crate) use ab::{Ab, Percent};
 pub(crate) use apply::Apply;
-#[cfg(test)]
-pub(crate) use bench::FileArm;
 pub(crate) use bench::{
     Bench, BenchFile, BenchFork, BenchKind, BenchMemory, BenchPin, BenchPipe, BenchResult,
     BenchText, BenchTlb, CodePart, OwnRung, WalkPart,
@@ -34,15 +33,15 @@ pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles, RestoredPages
 pub(crate) use check::Check;
 pub(crate) use choose::Choose;
 pub(crate) use compare::{Compare, History};
-pub(crate) use experiment::{ExperimentArgs, StdoutKind};
-pub(crate) use faults::{Faults, ListFormat};
+pub(crate) use experiment::ExperimentArgs;
+pub(crate) use faults::Faults;
 pub(crate) use files::{Files, Html};
 pub(crate) use fleet::{Fleet, FleetScript, FleetVerb, Merge};
 pub(crate) use links::Links;
 pub(crate) use metrics::ExportMetrics;
 pub(crate) use order::{CheckOrder, Close, Emit, Hooks, Order, OrderVerb, Predict, Record};
 pub(crate) use page::Page;
-pub(crate) use profile::{Profile, SampleFormat};
+pub(crate) use profile::Profile;
 pub(crate) use recheck::Recheck;
 pub(crate) use text::{Collapse, Explain, Fold, Keep, Status, System, Text, TextVerb, Undo, Warm};
 pub(crate) use top::Top;
@@ -331,7 +330,8 @@ pub(crate) struct Helper {
 }
 
 /// What a helper is there for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub(crate) enum Part {
     /// The supervising process of an experiment
     Supervise,

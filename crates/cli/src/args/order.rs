@@ -1,13 +1,15 @@
 //! `pagewise order`
 
 use super::Html;
+use super::values::values;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use pagewise_model::Nanos;
 use pagewise_model::pieces::By;
 use pagewise_report::order::Linker;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use strum::VariantNames;
 
 /// `pagewise order`
 #[derive(Debug, Args)]
@@ -275,12 +277,12 @@ pub(crate) struct Emit {
     #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = weight)]
     pub(crate) weight: Vec<f64>,
     /// Linker to write the order for
-    #[arg(long, value_name = "LINKER", value_parser = PossibleValuesParser::new(Linker::NAMES)
+    #[arg(long, value_name = "LINKER", value_parser = PossibleValuesParser::new(Linker::VARIANTS)
         .try_map(|name| name.parse::<Linker>()))]
     pub(crate) linker: Linker,
     /// What the names are
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "function")]
-    pub(crate) by: OrderBy,
+    #[arg(long, value_parser = values(BY), value_name = "WHAT", default_value = "function")]
+    pub(crate) by: By,
     /// Find the names in this program, or in these object files and archives
     #[arg(long = "for", value_name = "FILE", num_args = 1..)]
     pub(crate) builds: Vec<PathBuf>,
@@ -299,28 +301,13 @@ pub(crate) struct Close {
     #[arg(long, value_name = "NAME", default_value = "main")]
     pub(crate) entry: Vec<String>,
     /// What to put in order
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "object")]
-    pub(crate) by: OrderBy,
+    #[arg(long, value_parser = values(BY), value_name = "WHAT", default_value = "object")]
+    pub(crate) by: By,
 }
 
 /// What is put in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OrderBy {
-    /// Object files and members of archives
-    Object,
-    /// Functions
-    Function,
-    /// Variables
-    Variable,
-}
-
-impl OrderBy {
-    /// What the judge calls it.
-    pub(crate) const fn by(self) -> By {
-        match self {
-            Self::Object => By::Object,
-            Self::Function => By::Function,
-            Self::Variable => By::Variable,
-        }
-    }
-}
+const BY: &[(By, &str)] = &[
+    (By::Object, "Object files and members of archives"),
+    (By::Function, "Functions"),
+    (By::Variable, "Variables"),
+];

@@ -1,7 +1,8 @@
 //! `pagewise profile`
 
 use super::Files;
-use clap::{Args, ValueEnum};
+use super::values::values;
+use clap::Args;
 use pagewise_model::Nanos;
 use pagewise_report::ProfileForm;
 use std::ffi::OsString;
@@ -67,8 +68,8 @@ pub(crate) struct Profile {
     #[arg(long)]
     pub(crate) json: bool,
     /// Print the samples in this form on standard output, for another tool
-    #[arg(long, value_enum, value_name = "FORM", conflicts_with_all = ["json", "memory", "graph"])]
-    pub(crate) format: Option<SampleFormat>,
+    #[arg(long, value_parser = values(FORMS), value_name = "FORM", conflicts_with_all = ["json", "memory", "graph"])]
+    pub(crate) format: Option<ProfileForm>,
     #[command(flatten)]
     pub(crate) files: Files,
     /// Time each page fault, to show fault time by kind; each fault takes about 1 us longer, and the
@@ -100,25 +101,9 @@ pub(crate) struct Profile {
 }
 
 /// The form in which samples are printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SampleFormat {
-    /// Folded stacks weighted by samples; frames of the kernel end in _[k]
-    Folded,
-    /// A profile for Firefox Profiler, each stack once
-    Firefox,
-    /// Samples and CPU time for pprof (binary)
-    Pprof,
-    /// The same for OpenTelemetry: its profiles (binary)
-    Otlp,
-}
-
-impl From<SampleFormat> for ProfileForm {
-    fn from(format: SampleFormat) -> Self {
-        match format {
-            SampleFormat::Folded => Self::Folded,
-            SampleFormat::Firefox => Self::Firefox,
-            SampleFormat::Pprof => Self::Pprof,
-            SampleFormat::Otlp => Self::Otlp,
-        }
-    }
-}
+const FORMS: &[(ProfileForm, &str)] = &[
+    (ProfileForm::Folded, "Folded stacks weighted by samples; frames of the kernel end in _[k]"),
+    (ProfileForm::Firefox, "A profile for Firefox Profiler, each stack once"),
+    (ProfileForm::Pprof, "Samples and CPU time for pprof (binary)"),
+    (ProfileForm::Otlp, "The same for OpenTelemetry: its profiles (binary)"),
+];

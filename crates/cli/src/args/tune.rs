@@ -1,6 +1,7 @@
 //! `pagewise tune`
 
 use super::ExperimentArgs;
+use super::values::values;
 use clap::{ArgGroup, Args, ValueEnum};
 use pagewise_model::Nanos;
 use pagewise_model::service::Mode;
@@ -51,8 +52,8 @@ pub(crate) struct Tune {
     pub(crate) only: Option<String>,
     /// What to compare: time, cpu or memory; for a service cpu-per-request, throughput, p99 or memory
     /// [default: time, or cpu-per-request]
-    #[arg(long, value_enum, value_name = "GOAL", hide_possible_values = true)]
-    pub(crate) goal: Option<GoalKind>,
+    #[arg(long, value_parser = values(GOALS), value_name = "GOAL", hide_possible_values = true)]
+    pub(crate) goal: Option<Quantity>,
     /// Reject an arm that exceeds this bound: memory<+10%, time<+3%, p99<+20% or errors=0 (repeatable; replaces
     /// the defaults)
     /// [default: memory<+10%; --goal memory: time<+3%; services: p99<+20% and errors=0,
@@ -84,34 +85,17 @@ pub(crate) struct Tune {
 }
 
 /// What arms are compared by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GoalKind {
-    /// Wall time of a run.
-    Time,
-    /// CPU time of a run.
-    Cpu,
-    /// CPU time of the server for each request.
-    CpuPerRequest,
-    /// Requests a second.
-    Throughput,
-    /// Latency that 99% of requests do not exceed; needs a load at a fixed rate.
-    P99,
-    /// The most memory that the processes of a run hold together; the memory of a server.
-    Memory,
-}
-
-impl From<GoalKind> for Quantity {
-    fn from(kind: GoalKind) -> Self {
-        match kind {
-            GoalKind::Time => Self::Time,
-            GoalKind::Cpu => Self::Cpu,
-            GoalKind::CpuPerRequest => Self::CpuPerRequest,
-            GoalKind::Throughput => Self::Throughput,
-            GoalKind::P99 => Self::P99,
-            GoalKind::Memory => Self::Memory,
-        }
-    }
-}
+const GOALS: &[(Quantity, &str)] = &[
+    (Quantity::Time, "Wall time of a run"),
+    (Quantity::Cpu, "CPU time of a run"),
+    (Quantity::CpuPerRequest, "CPU time of the server for each request"),
+    (Quantity::Throughput, "Requests a second"),
+    (Quantity::P99, "Latency that 99% of requests do not exceed; needs a load at a fixed rate"),
+    (
+        Quantity::Memory,
+        "The most memory that the processes of a run hold together; the memory of a server",
+    ),
+];
 
 /// How servers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

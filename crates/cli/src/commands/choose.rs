@@ -82,7 +82,7 @@ fn arms(args: &Choose) -> Vec<Arm> {
     if args.arm.is_empty() {
         return Arm::ALL.to_vec();
     }
-    once_each(args.arm.iter().map(|arm| (*arm).into()).collect())
+    once_each(args.arm.clone())
 }
 
 fn failure(error: &ChooseError) -> Failure {

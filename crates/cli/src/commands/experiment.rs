@@ -2,14 +2,14 @@
 //! exit code.
 
 use super::signals::INTERRUPTED;
-use crate::args::{ExperimentArgs, StdoutKind};
+use crate::args::ExperimentArgs;
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use pagewise_kernel::clock;
 use pagewise_kernel::lock::{ExperimentLock, LockError, SettingsLock};
 use pagewise_model::Nanos;
 use pagewise_model::run::{Outcome, Run};
-use pagewise_model::spec::{Spec, StdoutTo};
+use pagewise_model::spec::Spec;
 use pagewise_remedy::receipt::Here;
 use pagewise_tracee::launch::{Input, Launch, Standard};
 use pagewise_tune::{INPUT_HELP, Request, Stop};
@@ -94,11 +94,7 @@ pub(super) fn request_of_running(
     let seed = args.seed.unwrap_or(started);
     let spec = Spec {
         input,
-        stdout: match args.stdout {
-            StdoutKind::Null => StdoutTo::Null,
-            StdoutKind::Pipe => StdoutTo::Pipe,
-            StdoutKind::File => StdoutTo::File,
-        },
+        stdout: args.stdout,
         outputs: args.outputs.clone(),
         rerun_safe: args.rerun_safe,
         prepare: args.prepare.clone(),

@@ -6,7 +6,7 @@ pub(super) mod running;
 
 use super::experiment::{environment, identity, keep};
 use super::helper;
-use crate::args::{Faults, ListFormat, Part};
+use crate::args::{Faults, Part};
 use crate::failure::{Failure, UNFIT};
 use crate::terminal;
 use invocation::Invocation;
@@ -19,7 +19,7 @@ use pagewise_model::fault::{Budgets, FaultReport, Wanted};
 use pagewise_model::plan::Settings;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::usage::Ended;
-use pagewise_report::faults::broken_line;
+use pagewise_report::faults::{Form, broken_line};
 use pagewise_tracee::launch::{Input, Launch, Sink};
 use pagewise_tracee::made_maps;
 use pagewise_tracee::passthrough;
@@ -98,7 +98,7 @@ fn wanted(args: &Faults) -> Wanted {
 /// A form that shows nothing but times has nothing to show without them.
 fn refuse_times(args: &Faults) -> Result<(), Failure> {
     match args.list() {
-        Some(ListFormat::FoldedNs) if !args.latency() => {
+        Some(Form::FoldedNs) if !args.latency() => {
             let text =
                 "--format folded-ns shows latencies, which --no-latency and --exact leave out";
             Err(Failure::usage(text).with_help("--format folded counts faults instead"))

@@ -30,15 +30,7 @@ const ROUNDS: u32 = 3;
 
 /// The arguments with which this program is a helper; the number of a socket follows.
 pub(super) const fn words(part: Part) -> [&'static str; 2] {
-    let name = match part {
-        Part::Supervise => "supervise",
-        Part::Record => "record",
-        Part::Touch => "touch",
-        Part::PipeEnd => "pipe-end",
-        Part::FileReader => "file-reader",
-        Part::Switch => "switch",
-    };
-    ["__helper", name]
+    ["__helper", part.into_str()]
 }
 
 /// This program's own file.

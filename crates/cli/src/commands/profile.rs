@@ -8,7 +8,7 @@ use super::experiment::{environment, identity, input, keep};
 use super::helper::{self, own_exe};
 use super::progress::Display;
 use super::signals::stop_flag;
-use crate::args::{Part, Profile, SampleFormat};
+use crate::args::{Part, Profile};
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::profile::Facts;
@@ -27,7 +27,7 @@ use pagewise_observe::faults::Images;
 use pagewise_observe::made_code::MadeCode;
 use pagewise_observe::profile::{interpreters, name_functions};
 use pagewise_report::faults::{scripts, unnamed_text};
-use pagewise_report::{Style, graph_section};
+use pagewise_report::{ProfileForm, Style, graph_section};
 use pagewise_tracee::launch::{Input, Launch, Observe, Sink};
 use pagewise_tracee::made_maps;
 use pagewise_tracee::mapped_file::MappedFiles;
@@ -208,10 +208,10 @@ fn text(run: &Run, args: &Profile, style: &Style) -> String {
 fn exported(
     run: &Run,
     samples: &Fact<StackSamples>,
-    format: SampleFormat,
+    format: ProfileForm,
 ) -> Result<Vec<u8>, Failure> {
     match samples {
-        Fact::Known(samples) => Ok(pagewise_report::profile_export(samples, run, format.into())),
+        Fact::Known(samples) => Ok(pagewise_report::profile_export(samples, run, format)),
         Fact::Missing(why) => Err(Failure::unfit(format!("there are no samples: {why}"))
             .with_help("pagewise doctor says what allows them")),
     }

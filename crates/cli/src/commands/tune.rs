@@ -95,7 +95,7 @@ const PROGRAM: Goals = Goals {
 
 /// What decides, and what an arm may not pass.
 fn goal(args: &Tune, goals: &Goals) -> Result<(Quantity, Vec<Guard>), Failure> {
-    let quantity = args.goal.map_or(goals.quantities[0], Quantity::from);
+    let quantity = args.goal.unwrap_or(goals.quantities[0]);
     if !goals.quantities.contains(&quantity) {
         let names: Vec<&str> = goals.quantities.iter().map(|one| one.into_str()).collect();
         let why = format!("--goal {} does not fit: use {}", quantity.into_str(), names.join(", "));

@@ -5,10 +5,10 @@
 use pagewise_model::pieces::By;
 use std::collections::HashSet;
 use std::fmt::{self, Write};
-use std::str::FromStr;
 
 /// Who lays out the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Linker {
     /// LLVM's linker for ELF, also `rust-lld`.
     Lld,
@@ -29,20 +29,6 @@ pub enum Linker {
 }
 
 impl Linker {
-    /// Names on the command line, in the order of the variants.
-    pub const NAMES: [&'static str; 8] =
-        ["lld", "gold", "ld", "ld-script", "mold-objects", "bolt", "apple", "msvc"];
-    const ALL: [Self; 8] = [
-        Self::Lld,
-        Self::Gold,
-        Self::Ld,
-        Self::LdScript,
-        Self::MoldObjects,
-        Self::Bolt,
-        Self::Apple,
-        Self::Msvc,
-    ];
-
     /// Why it cannot order these; `None` where it can.
     #[must_use]
     pub const fn refusal(self, by: By) -> Option<&'static str> {
@@ -55,14 +41,6 @@ impl Linker {
             (Self::Msvc, By::Variable) => Some("it orders functions only"),
             (_, By::Variable) => None,
         }
-    }
-}
-
-impl FromStr for Linker {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Self, String> {
-        let place = Self::NAMES.iter().position(|known| *known == name);
-        place.map(|at| Self::ALL[at]).ok_or_else(|| format!("no linker {name}"))
     }
 }
 
@@ -192,6 +170,7 @@ fn sections(by: By, one: &Placed) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use strum::VariantNames;
 
     fn order(names: &[&str]) -> Vec<Placed> {
         names.iter().map(|name| Placed { name: (*name).to_owned(), section: None }).collect()
@@ -199,9 +178,8 @@ mod tests {
 
     #[test]
     fn each_linker_has_its_name() {
-        for (name, linker) in Linker::NAMES.iter().zip(Linker::ALL) {
-            assert_eq!(name.parse(), Ok(linker));
-        }
+        assert_eq!("ld-script".parse(), Ok(Linker::LdScript));
+        assert!(Linker::VARIANTS.contains(&"mold-objects"));
         assert!("mold".parse::<Linker>().is_err());
     }
 
@@ -221,7 +199,7 @@ mod tests {
             sections.map(|(section, name)| Placed { name: name.into(), section: within(section) });
         for (by, linker) in [By::Function, By::Variable]
             .into_iter()
-            .flat_map(|by| Linker::ALL.map(|linker| (by, linker)))
+            .flat_map(|by| Linker::VARIANTS.iter().map(move |name| (by, name.parse().unwrap())))
         {
             for order in [&twice[..], &known] {
                 let text = order_file(linker, by, order);

@@ -1,7 +1,8 @@
 //! `pagewise bench file`
 
 use super::{BenchResult, WalkOrder};
-use clap::{Args, ValueEnum};
+use crate::args::values::values;
+use clap::Args;
 use pagewise_model::Bytes;
 use pagewise_model::bench::file::{Arm, Part, Residency, Slip};
 use std::path::PathBuf;
@@ -38,11 +39,11 @@ pub(crate) struct BenchFile {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Measure only these parts
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) only: Vec<FilePart>,
+    #[arg(long, value_parser = values(PARTS), value_name = "LIST", value_delimiter = ',')]
+    pub(crate) only: Vec<Part>,
     /// Measure only these ways [default: all]
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) arm: Vec<FileArm>,
+    #[arg(long, value_parser = values(ARMS), value_name = "LIST", value_delimiter = ',')]
+    pub(crate) arm: Vec<Arm>,
     /// Bytes per read, multiples of 512 up to 1M [default: 4K,8K,16K]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) block: Vec<Bytes>,
@@ -50,8 +51,8 @@ pub(crate) struct BenchFile {
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) order: Vec<WalkOrder>,
     /// Where the file is before each sample [default: both]
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) cache: Vec<FileCache>,
+    #[arg(long, value_parser = values(RESIDENCIES), value_name = "LIST", value_delimiter = ',')]
+    pub(crate) cache: Vec<Residency>,
     /// Largest number of bytes in a cold pass [default: 16M]
     #[arg(long, value_name = "SIZE")]
     pub(crate) cold_size: Option<Bytes>,
@@ -71,84 +72,50 @@ pub(crate) struct BenchFile {
     #[arg(long)]
     pub(crate) sum: bool,
     /// Reproduce errors of the published benchmark; such cells are refused
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) repeat_error: Vec<FileSlip>,
+    #[arg(long, value_parser = values(SLIPS), value_name = "LIST", value_delimiter = ',')]
+    pub(crate) repeat_error: Vec<Slip>,
     #[command(flatten)]
     pub(crate) result: BenchResult,
 }
 
-words! {
-    /// A part of the measurement.
-    FilePart for Part {
-        /// Every way by block size, order, warm and cold
-        Blocks => Blocks,
-        /// Several passes through the same descriptor or mapping
-        Passes => Passes,
-        /// Where blocks go: four alignments, one buffer or fresh memory
-        Buffers => Buffers,
-        /// Several threads
-        Threads => Threads,
-        /// The kernel's copy compared with copies in user space
-        Copies => Copies,
-    }
-}
+/// A part of the measurement.
+const PARTS: &[(Part, &str)] = &[
+    (Part::Blocks, "Every way by block size, order, warm and cold"),
+    (Part::Passes, "Several passes through the same descriptor or mapping"),
+    (Part::Buffers, "Where blocks go: four alignments, one buffer or fresh memory"),
+    (Part::Threads, "Several threads"),
+    (Part::Copies, "The kernel's copy compared with copies in user space"),
+];
 
-words! {
-    /// A way to read.
-    FileArm for Arm {
-        /// read(2), at random with lseek(2)
-        Read => Read,
-        /// pread(2)
-        Pread => Pread,
-        /// readv(2) of many blocks, in order
-        Readv => Readv,
-        /// preadv2(2) with RWF_DONTCACHE
-        Dontcache => DontCache,
-        /// io_uring, 16 reads at a time
-        IoUring => Uring,
-        /// io_uring, 16 reads at a time, into fixed buffers
-        IoUringFixed => UringFixed,
-        /// pread(2) past the cache (O_DIRECT), cold only
-        Direct => Direct,
-        /// A mapping, each block copied out
-        Mmap => Map,
-        /// As mmap, mapped at once
-        MmapPopulate => MapPopulate,
-        /// As mmap, mapped in pieces
-        MmapPieces => MapPieces,
-        /// As mmap, after MADV_WILLNEED
-        MmapWillneed => MapWillNeed,
-        /// As mmap, after MADV_SEQUENTIAL
-        MmapSequential => MapSequential,
-        /// As mmap, after MADV_RANDOM
-        MmapRandom => MapRandom,
-        /// A mapping, each block summed in place
-        Place => Place,
-        /// As place, mapped at once
-        PlacePopulate => PlacePopulate,
-        /// As place, mapped in pieces
-        PlacePieces => PlacePieces,
-    }
-}
+/// A way to read.
+pub(crate) const ARMS: &[(Arm, &str)] = &[
+    (Arm::Read, "read(2), at random with lseek(2)"),
+    (Arm::Pread, "pread(2)"),
+    (Arm::Readv, "readv(2) of many blocks, in order"),
+    (Arm::DontCache, "preadv2(2) with RWF_DONTCACHE"),
+    (Arm::Uring, "io_uring, 16 reads at a time"),
+    (Arm::UringFixed, "io_uring, 16 reads at a time, into fixed buffers"),
+    (Arm::Direct, "pread(2) past the cache (O_DIRECT), cold only"),
+    (Arm::Map, "A mapping, each block copied out"),
+    (Arm::MapPopulate, "As mmap, mapped at once"),
+    (Arm::MapPieces, "As mmap, mapped in pieces"),
+    (Arm::MapWillNeed, "As mmap, after MADV_WILLNEED"),
+    (Arm::MapSequential, "As mmap, after MADV_SEQUENTIAL"),
+    (Arm::MapRandom, "As mmap, after MADV_RANDOM"),
+    (Arm::Place, "A mapping, each block summed in place"),
+    (Arm::PlacePopulate, "As place, mapped at once"),
+    (Arm::PlacePieces, "As place, mapped in pieces"),
+];
 
-words! {
-    /// Where the bytes are before.
-    FileCache for Residency {
-        /// The whole file in the page cache
-        Warm => Warm,
-        /// Nothing in the page cache
-        Cold => Cold,
-    }
-}
+/// Where the bytes are before.
+const RESIDENCIES: &[(Residency, &str)] = &[
+    (Residency::Warm, "The whole file in the page cache"),
+    (Residency::Cold, "Nothing in the page cache"),
+];
 
-words! {
-    /// An error of the published benchmark.
-    FileSlip for Slip {
-        /// The loop over a mapping ends half way, as a 32-bit counter does at 4 GiB
-        ShortLoop => ShortLoop,
-        /// Random blocks are drawn with replacement
-        WithReplacement => Replacement,
-        /// MAP_POPULATE maps the file before the clock starts
-        UnclockedPopulate => UnclockedPopulate,
-    }
-}
+/// An error of the published benchmark.
+const SLIPS: &[(Slip, &str)] = &[
+    (Slip::ShortLoop, "The loop over a mapping ends half way, as a 32-bit counter does at 4 GiB"),
+    (Slip::Replacement, "Random blocks are drawn with replacement"),
+    (Slip::UnclockedPopulate, "MAP_POPULATE maps the file before the clock starts"),
+];

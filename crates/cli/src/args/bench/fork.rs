@@ -1,9 +1,11 @@
 //! `pagewise bench fork`
 
 use super::BenchResult;
-use super::tlb::WalkPages;
+use super::tlb::PAGE_KINDS;
+use crate::args::values::values;
 use clap::Args;
 use pagewise_model::Bytes;
+use pagewise_model::bench::tlb::PageKind;
 
 /// `pagewise bench fork`
 #[derive(Debug, Args)]
@@ -25,8 +27,8 @@ pub(crate) struct BenchFork {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Which pages to use [default: base,thp,pool]
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) pages: Vec<WalkPages>,
+    #[arg(long, value_parser = values(PAGE_KINDS), value_name = "LIST", value_delimiter = ',')]
+    pub(crate) pages: Vec<PageKind>,
     /// Memory that the parent touches, powers of two from 2M up [default: 2M to 1G]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) size: Vec<Bytes>,

@@ -1,10 +1,12 @@
 //! `pagewise bench pin`
 
 use super::BenchResult;
-use super::tlb::WalkPages;
-use clap::{Args, ValueEnum};
+use super::tlb::PAGE_KINDS;
+use crate::args::values::values;
+use clap::Args;
 use pagewise_model::Bytes;
 use pagewise_model::bench::pin::Way;
+use pagewise_model::bench::tlb::PageKind;
 
 /// `pagewise bench pin`
 #[derive(Debug, Args)]
@@ -28,11 +30,11 @@ pub(crate) struct BenchPin {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Measure only these ways, and what they are compared with
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) only: Vec<PinWay>,
+    #[arg(long, value_parser = values(WAYS), value_name = "LIST", value_delimiter = ',')]
+    pub(crate) only: Vec<Way>,
     /// Which pages to use [default: base,thp,pool]
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) pages: Vec<WalkPages>,
+    #[arg(long, value_parser = values(PAGE_KINDS), value_name = "LIST", value_delimiter = ',')]
+    pub(crate) pages: Vec<PageKind>,
     /// Bytes per call, powers of two up to 1M [default: 4K to 1M]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) size: Vec<Bytes>,
@@ -43,16 +45,10 @@ pub(crate) struct BenchPin {
     pub(crate) result: BenchResult,
 }
 
-words! {
-    /// A way to have memory pinned.
-    PinWay for Way {
-        /// vmsplice(2) into a pipe that is read
-        Vmsplice => Vmsplice,
-        /// io_uring buffers, registered and released
-        Register => Register,
-        /// process_vm_readv(2) of own memory
-        ReadOwn => ReadOwn,
-        /// The kernel's own benchmark (root, CONFIG_GUP_TEST)
-        GupTest => GupTest,
-    }
-}
+/// A way to have memory pinned.
+const WAYS: &[(Way, &str)] = &[
+    (Way::Vmsplice, "vmsplice(2) into a pipe that is read"),
+    (Way::Register, "io_uring buffers, registered and released"),
+    (Way::ReadOwn, "process_vm_readv(2) of own memory"),
+    (Way::GupTest, "The kernel's own benchmark (root, CONFIG_GUP_TEST)"),
+];

@@ -1,11 +1,15 @@
 //! `pagewise bench text`
 
 use super::BenchResult;
-use super::tlb::WalkPages;
-use crate::args::{ExperimentArgs, StdoutKind};
+use super::tlb::PAGE_KINDS;
+use crate::args::ExperimentArgs;
+use crate::args::experiment::OUTPUTS;
+use crate::args::values::values;
 use clap::{Args, ValueEnum};
 use pagewise_model::Bytes;
 use pagewise_model::bench::code::Order;
+use pagewise_model::bench::tlb::PageKind;
+use pagewise_model::spec::StdoutTo;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -51,21 +55,21 @@ pub(crate) struct BenchText {
     /// Which pages to use [default: base,thp]
     #[arg(
         long,
-        value_enum,
+        value_parser = values(PAGE_KINDS),
         value_name = "LIST",
         value_delimiter = ',',
         conflicts_with = "command"
     )]
-    pub(crate) pages: Vec<WalkPages>,
+    pub(crate) pages: Vec<PageKind>,
     /// Order of the jumps through code of growing size [default: both]
     #[arg(
         long,
-        value_enum,
+        value_parser = values(ORDERS),
         value_name = "LIST",
         value_delimiter = ',',
         conflicts_with = "command"
     )]
-    pub(crate) order: Vec<CodeOrder>,
+    pub(crate) order: Vec<Order>,
     /// Smallest code [default: 64K]
     #[arg(long, value_name = "SIZE", conflicts_with = "command")]
     pub(crate) smallest: Option<Bytes>,
@@ -98,8 +102,8 @@ pub(crate) struct ProgramArgs {
     #[arg(long, value_name = "FILE", requires = "command")]
     pub(crate) input: Option<PathBuf>,
     /// Send its standard output in timed runs here [default: null]
-    #[arg(long, value_enum, value_name = "KIND", requires = "command")]
-    pub(crate) stdout: Option<StdoutKind>,
+    #[arg(long, value_parser = values(OUTPUTS), value_name = "KIND", requires = "command")]
+    pub(crate) stdout: Option<StdoutTo>,
     /// Compare this file, written by the program, between arms (repeatable)
     #[arg(long = "output", value_name = "FILE", requires = "command")]
     pub(crate) outputs: Vec<PathBuf>,
@@ -124,7 +128,7 @@ impl BenchText {
         ExperimentArgs {
             budget: None,
             input: program.input.clone(),
-            stdout: program.stdout.unwrap_or(StdoutKind::Null),
+            stdout: program.stdout.unwrap_or(StdoutTo::Null),
             outputs: program.outputs.clone(),
             rerun_safe: program.rerun_safe,
             prepare: program.prepare.clone(),
@@ -148,12 +152,8 @@ pub(crate) enum CodePart {
     Knees,
 }
 
-words! {
-    /// The order of jumps.
-    CodeOrder for Order {
-        /// The same in each lap; branch predictors learn it
-        Repeated => Repeated,
-        /// Different in each lap; nothing can predict it
-        Changing => Changing,
-    }
-}
+/// The order of jumps.
+const ORDERS: &[(Order, &str)] = &[
+    (Order::Repeated, "The same in each lap; branch predictors learn it"),
+    (Order::Changing, "Different in each lap; nothing can predict it"),
+];

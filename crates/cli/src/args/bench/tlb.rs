@@ -1,6 +1,7 @@
 //! `pagewise bench tlb`
 
 use super::BenchResult;
+use crate::args::values::values;
 use clap::{Args, ValueEnum};
 use pagewise_model::Bytes;
 use pagewise_model::bench::tlb::{Order, PageKind};
@@ -30,8 +31,8 @@ pub(crate) struct BenchTlb {
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) only: Vec<WalkPart>,
     /// Which pages to use [default: all]
-    #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) pages: Vec<WalkPages>,
+    #[arg(long, value_parser = values(PAGE_KINDS), value_name = "LIST", value_delimiter = ',')]
+    pub(crate) pages: Vec<PageKind>,
     /// Order of the lists [default: both]
     #[arg(long, value_enum, value_name = "LIST", value_delimiter = ',')]
     pub(crate) order: Vec<WalkOrder>,
@@ -62,27 +63,29 @@ pub(crate) enum WalkPart {
     Bandwidth,
 }
 
-words! {
-    /// The pages that are walked.
-    WalkPages for PageKind {
-        /// Base pages
-        Base => Base,
-        /// Transparent huge pages
-        Thp => Thp,
-        /// Huge pages of the reserved pool
-        Pool => Pool,
-        /// The next larger pages of a pool, 1 GiB
-        Giant => Giant,
-    }
+/// The pages that are walked.
+pub(crate) const PAGE_KINDS: &[(PageKind, &str)] = &[
+    (PageKind::Base, "Base pages"),
+    (PageKind::Thp, "Transparent huge pages"),
+    (PageKind::Pool, "Huge pages of the reserved pool"),
+    (PageKind::Giant, "The next larger pages of a pool, 1 GiB"),
+];
+
+/// The order of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WalkOrder {
+    /// At random, each element once
+    Random,
+    /// By address
+    #[value(alias = "seq")]
+    Sequential,
 }
 
-words! {
-    /// The order of a list.
-    WalkOrder for Order {
-        /// At random, each element once
-        Random => Random,
-        /// By address
-        #[value(alias = "seq")]
-        Sequential => Sequential,
+impl From<WalkOrder> for Order {
+    fn from(order: WalkOrder) -> Self {
+        match order {
+            WalkOrder::Random => Self::Random,
+            WalkOrder::Sequential => Self::Sequential,
+        }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn points(args: &BenchPipe) -> Result<Vec<(Rung, Consumption)>, Failu
 
 fn consumptions(args: &BenchPipe) -> Vec<Consumption> {
     if !args.consume.is_empty() {
-        return args.consume.iter().map(|kind| (*kind).into()).collect();
+        return args.consume.clone();
     }
     let usual = [Consumption::Untouched, Consumption::Touched, Consumption::ForwardedSocket];
     usual[..if args.quick { 2 } else { 3 }].to_vec()
@@ -51,8 +51,8 @@ fn check_sizes(args: &BenchPipe) -> Result<(), Failure> {
 
 fn chosen(args: &BenchPipe) -> Result<Vec<Rung>, Failure> {
     if args.own.writer.is_some() || args.own.reader.is_some() {
-        let writer = args.own.writer.map_or(Writer::Write, Into::into);
-        let reader = args.own.reader.map_or(Reader::Read, Into::into);
+        let writer = args.own.writer.unwrap_or(Writer::Write);
+        let reader = args.own.reader.unwrap_or(Reader::Read);
         let own = Rung::plain("own", writer, reader);
         let pipe_bytes = catalogue::pipe_for(writer, own.buffer_bytes);
         return Ok(vec![Rung { pipe_bytes, ..own }]);
@@ -75,7 +75,7 @@ fn chosen(args: &BenchPipe) -> Result<Vec<Rung>, Failure> {
 /// The switches, on whichever rung.
 fn apply(args: &BenchPipe, rung: &mut Rung) {
     let OwnRung { huge, pages, check_huge, one_buffer, gift, lock, untouched, .. } = args.own;
-    if let Some(pages) = pages.map(Into::into).or(huge.then_some(Pages::Huge)) {
+    if let Some(pages) = pages.or(huge.then_some(Pages::Huge)) {
         rung.pages = pages;
     }
     if let Some(wait) = wait(&args.own) {
@@ -89,7 +89,7 @@ fn apply(args: &BenchPipe, rung: &mut Rung) {
     rung.lock |= lock;
     rung.untouched |= untouched;
     if let Some(placement) = args.placement {
-        rung.placement = placement.into();
+        rung.placement = placement;
     }
     if let Some(buffer) = args.buffer {
         rung.buffer_bytes = buffer;
@@ -107,7 +107,7 @@ fn wait(own: &OwnRung) -> Option<Wait> {
         (true, true) => Some(Wait::BusyPoll),
         (true, false) => Some(Wait::Busy),
         (false, true) => Some(Wait::Poll),
-        (false, false) => own.wait.map(Into::into),
+        (false, false) => own.wait,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What becomes of the list of faults while it comes: it is printed, or searched for a working set.
 
 use super::report_run;
-use crate::args::{Faults, ListFormat};
+use crate::args::Faults;
 use crate::failure::Failure;
 use crate::{store, terminal};
 use pagewise_judge::faults::working_set::FirstTouches;
@@ -9,7 +9,7 @@ use pagewise_kernel::{clock, page_size};
 use pagewise_model::fault::{Fault, Names, WorkingRange};
 use pagewise_model::run::Run;
 use pagewise_observe::faults::working_set::identify;
-use pagewise_report::faults::Export;
+use pagewise_report::faults::{Export, Form};
 use pagewise_report::quote;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ struct Printed {
 
 impl Printed {
     fn new(args: &Faults) -> Self {
-        let export = |format: ListFormat| Export::new(format.form(), args.latency());
+        let export = |format: Form| Export::new(format, args.latency());
         Self { list: args.list().map(export), outcome: Ok(()) }
     }
 

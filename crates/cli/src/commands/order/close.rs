@@ -12,7 +12,7 @@ use std::process::ExitCode;
 /// Prints the link order of what the entry points reach.
 pub(super) fn run(args: &Close) -> Result<ExitCode, Failure> {
     let pieces = read_objects(&args.objects).map_err(refusal)?;
-    let by = args.by.by();
+    let by = args.by;
     let order = link_order(&pieces, &args.entry, by, page_size::base()).map_err(|missing| {
         Failure::usage(format!("no object file defines {}", missing.join(", ")))
             .with_help("name the symbol where the program starts, as nm shows it: --entry NAME")

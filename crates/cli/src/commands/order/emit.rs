@@ -16,7 +16,7 @@ const UNNAMED: &str = "order.txt";
 
 /// Writes an order in the form of a linker.
 pub(super) fn run(args: &Emit) -> Result<ExitCode, Failure> {
-    let by = args.by.by();
+    let by = args.by;
     if let Some(why) = args.linker.refusal(by) {
         return Err(Failure::usage(format!("this linker cannot use the order: {why}"))
             .with_help("--linker ld-script places members of archives and variables"));
@@ -43,7 +43,7 @@ pub(super) fn run(args: &Emit) -> Result<ExitCode, Failure> {
 /// One order as it is, several as one that serves all of them.
 fn order(args: &Emit, mut lists: Vec<List>) -> Result<Vec<Placed>, Failure> {
     if !args.builds.is_empty() {
-        let functions = lists::build(&args.builds, args.by.by())?;
+        let functions = lists::build(&args.builds, args.by)?;
         let workloads = lists::find(&lists, &functions);
         let linked = args.builds.first().filter(|file| is_linked(file));
         let frame = linked.and_then(|file| read_frame(file).ok()).unwrap_or_default();
