@@ -2,6 +2,8 @@
 //! small folios, and how they are mapped is read from `smaps` by this test.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
+#[path = "cache/aged.rs"]
+mod aged;
 #[path = "cache/code.rs"]
 mod code;
 #[allow(dead_code, reason = "other live tests use the rest")]
@@ -151,7 +153,6 @@ fn a_file_in_small_folios_is_all_on_huge_pages_afterwards_and_gone_when_evicted(
     assert_eq!((code, again.outcome), (Some(0), Some(CacheOutcome::Already)));
 }
 
-#[test]
 fn whoever_may_only_read_a_file_makes_it_huge() {
     const TEST: &str = "whoever_may_only_read_a_file_makes_it_huge";
     if !is_root() {

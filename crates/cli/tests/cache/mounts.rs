@@ -86,8 +86,7 @@ fn warmed(place: &Place, mount: &str, name: &str, test: &str) -> Option<Bytes> {
     Some(seen.huge().text_bytes)
 }
 
-#[test]
-fn a_program_on_an_overlay_is_warmed_for_all_who_see_it() {
+pub(super) fn a_program_on_an_overlay_is_warmed_for_all_who_see_it() {
     const TEST: &str = "a_program_on_an_overlay_is_warmed_for_all_who_see_it";
     let Some((place, lower)) = with_program(TEST) else { return };
     // Nobody says what of it is on disk.

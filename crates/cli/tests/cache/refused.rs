@@ -59,8 +59,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-#[test]
-fn what_can_be_done_without_a_call_is_done() {
+pub(super) fn what_can_be_done_without_a_call_is_done() {
     const TEST: &str = "what_can_be_done_without_a_call_is_done";
     let (place, path) = with_file();
     let Some(refuser) = Refuser::at(&place, TEST) else { return };
