@@ -253,6 +253,7 @@ fn without_rights_buckets_without_a_figure_are_named() {
     for path in [place.path(), copy.as_path()] {
         std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
+    helper::give_prices(&place.path().join(".cache"));
     let mut command = Command::new(&copy);
     command.args(["profile", "--json", "--", "true"]).uid(NOBODY).gid(NOBODY);
     command.env("HOME", place.path()).env_remove("XDG_STATE_HOME").env_remove("XDG_CACHE_HOME");

@@ -1,6 +1,6 @@
 //! Fault times by kind of cost: `profile --faults` of the run it shows, `tune` of a run of its own.
 
-use super::helper::{Place, experiment, only_turn};
+use super::helper::{Place, experiment, give_prices, only_turn};
 use super::{Programs, ranges, said, users};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -22,7 +22,11 @@ fn command(
 ) -> Command {
     let cache = match user {
         None => PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
-        Some(id) => programs.path(&format!("cache-{id}")),
+        Some(id) => {
+            let own = programs.path(&format!("cache-{id}"));
+            give_prices(&own);
+            own
+        }
     };
     let mut command = programs.pagewise(name, user, options, words);
     command.env("XDG_CACHE_HOME", cache);
