@@ -70,14 +70,14 @@ fn a_cheaper_server_is_proven_by_pairs() {
         format!("half={} {{port}} --heap 16 --cost 1000", place.path().join("served").display());
     let arm = ["--arm", &half, "--only", "", "--budget", "60s", "--seed", "3"];
     let server = "{port} --heap 16 --cost 2000";
-    let Some(done) = experiment(|| session(&place, server, "{port} 4000", &arm)) else { return };
+    let Some(done) = experiment(|| session(&place, server, "{port} 800", &arm)) else { return };
     let run =
         Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
     let service = run.service.unwrap();
     assert!(!service.pairs.is_empty());
     for pair in &service.pairs {
         assert_eq!(pair.plain.windows.len(), pair.other.windows.len());
-        assert!(pair.plain.windows.iter().all(|window| window.load.requests == 4000.0));
+        assert!(pair.plain.windows.iter().all(|window| window.load.requests == 800.0));
     }
     let [verdict] = &run.experiment.as_ref().unwrap().verdicts[..] else { panic!() };
     // A busy machine may leave it open, but never the other way round.
@@ -100,7 +100,7 @@ fn less_memory_is_found_and_a_session_goes_on_is_shown_and_compared() {
     // The heap is a power of two.
     let lean = format!("lean={served} {{port}} --heap 16 --cost 100");
     let more = ["--arm", &lean, "--only", "", "--budget", "15s", "--goal", "memory"];
-    let (server, load) = ("{port} --heap 32 --cost 100", "{port} 2000");
+    let (server, load) = ("{port} --heap 32 --cost 100", "{port} 1000");
     let Some(first) = ran(|| session(&place, server, load, &more)) else { return };
     let service = first.service.as_ref().unwrap();
     assert!(!service.pairs.is_empty());
@@ -138,10 +138,12 @@ fn without_a_port_servers_take_turns() {
     let _turn = only_turn();
     let Some(place) = place() else { return };
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let same = format!("same={} {free} --heap 4", place.path().join("served").display());
+    // An arm that fails ends the race with its first pair.
+    let served = place.path().join("served").display().to_string();
+    let arm = format!("arm={served} {free} --heap 4 --fail-every 100");
     let tcp = format!("tcp:{free}");
-    let more = ["--arm", &same, "--only", "", "--budget", "45s", "--ready", &tcp];
-    let (server, load) = (format!("{free} --heap 4"), format!("{free} 2000"));
+    let more = ["--arm", &arm, "--only", "", "--budget", "45s", "--ready", &tcp];
+    let (server, load) = (format!("{free} --heap 4"), format!("{free} 1000"));
     let Some(done) = experiment(|| session(&place, &server, &load, &more)) else { return };
     let run =
         Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr)));
@@ -389,8 +391,9 @@ fn readiness_counts_from_each_servers_own_start() {
     let script = format!("#!/bin/sh\nsleep 0.3\nexec {served} \"$@\"\n");
     std::fs::write(&late, script).unwrap();
     std::fs::set_permissions(&late, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let same = format!("same={} {{port}} --heap 4", late.display());
-    let more = ["--arm", &same, "--only", "", "--budget", "10s"];
+    // An arm that fails ends the race with its first pair.
+    let arm = format!("arm={} {{port}} --heap 4 --fail-every 100", late.display());
+    let more = ["--arm", &arm, "--only", "", "--budget", "30s"];
     let make = || session_of(&place, &late, "{port} --heap 4", "{port} 500", &more);
     let Some(run) = ran(make) else { return };
     let pairs = run.service.unwrap().pairs;
@@ -438,6 +441,7 @@ fn a_user_without_rights_tunes_a_server() {
     for name in ["served", "shoot"] {
         helper::install(&own.path().join(name), &open.path().join(name));
     }
+    helper::give_prices(&open.path().join(".cache"));
     let file = |name: &str| open.path().join(name).display().to_string();
     let serve = format!("{} {{port}} --heap 4", file("served"));
     let load = format!("{} {{port}} 1000", file("shoot"));

@@ -162,8 +162,8 @@ fn remedies_are_switched_block_by_block_and_off_at_the_end() {
     let Some(place) = place() else { return };
     let service = service(&place, "--heap 64 --cost 300");
     let before = service.settings();
-    let more = ["--live", "--budget", "40s", "--seed", "5", "--guard", "errors=0"];
-    let Some(done) = experiment(|| session(&place, &service, 2000, &more)) else { return };
+    let more = ["--live", "--budget", "20s", "--seed", "5", "--guard", "errors=0"];
+    let Some(done) = experiment(|| session(&place, &service, 1000, &more)) else { return };
     assert!(!service.is_changed(&before), "{:?} was {before:?}", service.settings());
     assert!(helpers(&place).is_empty());
     still_serves(&place, &service);
@@ -206,7 +206,7 @@ fn remedies_are_switched_block_by_block_and_off_at_the_end() {
 /// where the session's own diagnosis says why the arm is not worth a try on this machine now.
 fn begun(place: &Place, service: &Service, before: &Settings, arm: &str) -> Option<Child> {
     let child = once_free(|| {
-        let mut command = session(place, service, 2000, &["--live", "--only", arm]);
+        let mut command = session(place, service, 500, &["--live", "--only", arm]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let ended = || !Path::new("/proc").join(child.id().to_string()).join("exe").exists();
         comes(|| service.is_changed(before) || ended());
@@ -290,7 +290,7 @@ fn a_remedy_that_breaks_a_guard_is_off_within_its_window() {
     let service = service(&place, "--heap 4 --cost 300 --picky");
     let before = service.settings();
     let more = ["--live", "--only", "place", "--budget", "60s"];
-    let Some(done) = experiment(|| session(&place, &service, 2000, &more)) else { return };
+    let Some(done) = experiment(|| session(&place, &service, 1000, &more)) else { return };
     assert!(!service.is_changed(&before));
     let run = parsed(&done);
     let [verdict] = &run.experiment.as_ref().unwrap().verdicts[..] else { panic!() };
@@ -385,10 +385,12 @@ fn a_user_without_rights_switches_what_it_may() {
     for name in ["served", "shoot"] {
         helper::install(&own.path().join(name), &open.path().join(name));
     }
-    let service =
-        Service::start(helper::as_nobody(&open.path().join("served")), "--heap 64 --cost 300");
+    helper::give_prices(&open.path().join(".cache"));
+    // What it refuses while it may use one CPU only ends the race with its first pair.
+    let options = "--heap 64 --cost 300 --picky";
+    let service = Service::start(helper::as_nobody(&open.path().join("served")), options);
     let before = service.settings();
-    let load = load(open.path(), service.port, 2000);
+    let load = load(open.path(), service.port, 1000);
     let make = || {
         let mut command = helper::as_nobody(&open.path().join("pagewise"));
         command.args(["tune", "-p", &service.pid().to_string(), "--live", "--load", &load]);
