@@ -89,15 +89,16 @@ fn advance<K: Kind>(kind: &mut K, run: &mut Run, since: Nanos) -> Result<(), Sto
 }
 
 fn look<K: Kind>(kind: &mut K, run: &mut Run) -> Result<(), Stop> {
-    kind.tell(&Event::Stage("measuring this machine's unit prices"));
     run.machine = Some(kind.machine());
-    run.prices = Some(kind.prices()?);
     run.service = Some(kind.service()?);
     kind.tell(&Event::Stage(K::LOOK));
     let Seen { side, usage, traced } = kind.look()?;
     if let Some(note) = answer::check(kind.terms(), &side)? {
         kind.note(note);
     }
+    // After the look: a command that does not work is reported before seconds are spent here.
+    kind.tell(&Event::Stage("measuring this machine's unit prices"));
+    run.prices = Some(kind.prices()?);
     watched::diagnosed(run, usage, traced, |evidence| kind.candidates(evidence, &side));
     kind.tell(&Event::Chosen(run));
     if let Some(service) = &mut run.service {
