@@ -22,7 +22,7 @@ fn a_session_goes_on_until_its_input_changes() {
     fs::write(place.path().join("data"), "one\n").unwrap();
     let first = || {
         let arm = "same=sh -c 'sleep 0.01; cat data'";
-        let mut command = place.pagewise(&["tune", "--json", "--budget", "15s", "--seed", "7"]);
+        let mut command = place.pagewise(&["tune", "--json", "--budget", "10s", "--seed", "7"]);
         command.args(["--arm", arm, "--only", "place=one"]);
         command.args(["--", "sh", "-c", "sleep 0.01; cat data", "data"]);
         command.arg(OsStr::from_bytes(b"caf\xe9"));
