@@ -13,9 +13,9 @@
 #[allow(dead_code, reason = "tests of other commands use the rest")]
 mod helper;
 
-use helper::{Place, compile, experiment, only_turn, said};
+use helper::{Place, compile, experiment, go, only_turn, said};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Ways to build the C writer.
 const WAYS: [(&str, &[&str]); 6] = [
@@ -37,9 +37,9 @@ fn checker(place: &Place) -> Option<PathBuf> {
 fn go_writer(place: &Place) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/page_lender.go");
     let to = place.path().join("go-writer");
-    let mut command = Command::new("go");
+    let mut command = go();
     command.args(["build", "-o"]).arg(&to).arg(source);
-    let done = command.env("GOCACHE", place.path().join("cache")).stderr(Stdio::null()).status();
+    let done = command.stderr(Stdio::null()).status();
     done.is_ok_and(|status| status.success()).then_some(to)
 }
 

@@ -317,7 +317,7 @@ fn what_perf_recorded_is_sorted_and_goes_out_to_pprof() {
     assert_eq!(run["profile"]["sorted"]["known"]["samples"], 58, "{run:#}");
     let file = place.path().join("app.pb.gz");
     std::fs::write(&file, import(&["--format", "pprof"])).unwrap();
-    let go = Command::new("go")
+    let go = helper::go()
         .args(["tool", "pprof", "-raw"])
         .arg(&file)
         .env("HOME", place.path())

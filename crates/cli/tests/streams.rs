@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "the live tests use the rest")]
 mod helper;
 
-use helper::{PROGRAM, Place, only_turn, said};
+use helper::{PROGRAM, Place, go, only_turn, said};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -111,7 +111,7 @@ fn heap_huge_goes_by_the_allocator() {
     let code = "package main\nimport \"time\"\nfunc main() {\n b := make([]byte, 64<<20)\n\
         time.Sleep(100 * time.Millisecond)\n for i := 0; i < len(b); i += 4096 { b[i] = 1 }\n}\n";
     std::fs::write(&source, code).unwrap();
-    let built = Command::new("go")
+    let built = go()
         .args(["build", "-o"])
         .args([&program, &source])
         .env("HOME", place.path())

@@ -93,6 +93,13 @@ pub(crate) fn compile(source: &str, options: &[&str], to: &Path) -> bool {
     built.is_ok_and(|done| done.status.success())
 }
 
+/// The command `go` with the cache of all tests: with an empty one it builds its library first.
+pub(crate) fn go() -> Command {
+    let mut go = Command::new("go");
+    go.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"));
+    go
+}
+
 /// Bytes as text.
 pub(crate) fn said(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
