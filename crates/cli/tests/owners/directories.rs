@@ -61,8 +61,7 @@ fn a_user_plants_no_tool_that_runs_as_root() {
 /// `command` with what was measured for this machine in root's own cache, where there is such a thing: it takes
 /// seconds to measure.
 fn with_prices(command: &Command) -> Command {
-    let script =
-        "mkdir -pm 700 /root/.cache/pagewise && cp \"$0\" /root/.cache/pagewise 2>&-; exec \"$@\"";
+    let script = "(cd /root && mkdir -pm 700 .cache/pagewise && cp \"$0\" .cache/pagewise) 2>&-; exec \"$@\"";
     let kept = kept_prices();
     behind(&["sh", "-c", script, kept.to_str().unwrap()], command)
 }
