@@ -36,10 +36,10 @@ const ACCOUNT_PART: u64 = 4;
 /// Where a session is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Machine and prices.
-    Price,
     /// The traced look: is it safe to run again, and what does it do?
     Trace,
+    /// Machine and prices.
+    Price,
     /// Plain timed runs.
     Time,
     /// Costs and ceiling.
@@ -122,7 +122,7 @@ impl<'a> Session<'a> {
                 world.seen(&look.traced);
                 Step::Try
             }
-            _ => Step::Price,
+            _ => Step::Trace,
         };
         let mut stop = None;
         while step != Step::Done {
@@ -149,8 +149,8 @@ impl<'a> Session<'a> {
             return Err(Stop::Interrupted);
         }
         match step {
-            Step::Price => self.price(world),
             Step::Trace => self.trace(world),
+            Step::Price => self.price(world),
             Step::Time => self.time(world),
             Step::Diagnose => Ok(self.diagnose()),
             Step::Choose => self.choose(world),
@@ -161,18 +161,19 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn price(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
-        world.tell(&Event::Stage("measuring this machine's unit prices"));
-        self.run.machine = Some(world.machine());
-        self.run.prices = Some(world.prices()?);
-        Ok(Step::Trace)
-    }
-
     fn trace(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
         world.tell(&Event::Stage("tracing one run"));
         let (traced, said) = world.traced()?;
         self.run.warnings.extend(look::rerun(self.request, &traced, said)?);
         self.traced = Some(traced);
+        // After the look: a program that may not run again is refused before seconds are spent here.
+        Ok(Step::Price)
+    }
+
+    fn price(&mut self, world: &mut dyn World) -> Result<Step, Stop> {
+        world.tell(&Event::Stage("measuring this machine's unit prices"));
+        self.run.machine = Some(world.machine());
+        self.run.prices = Some(world.prices()?);
         Ok(Step::Time)
     }
 
