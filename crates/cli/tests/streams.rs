@@ -8,7 +8,7 @@ mod helper;
 use helper::{PROGRAM, Place, go, only_turn, said};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// Commands that print more than a pipe's reader may want, without measuring anything.
