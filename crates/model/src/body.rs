@@ -7,7 +7,7 @@ use crate::bench::memory::FirstTouch;
 use crate::bench::pin::Pins;
 use crate::bench::pipe::Ladder;
 use crate::bench::tlb::Walks;
-use crate::bounded;
+use crate::bounded::Document;
 use crate::cache::CacheReport;
 use crate::cache_list::CacheRestore;
 use crate::capability::Checkup;
@@ -91,8 +91,8 @@ struct Saved {
 ///
 /// # Errors
 /// It is of another form.
-pub(crate) fn from_json(run: &[u8]) -> Result<Option<Body>, serde_json::Error> {
-    let saved: Saved = bounded::from_json(run)?;
+pub(crate) fn of(run: &Document<'_>) -> Result<Option<Body>, serde_json::Error> {
+    let saved: Saved = run.read()?;
     let bench = [
         saved.ladder.map(Bench::Ladder),
         saved.walks.map(Bench::Walks),

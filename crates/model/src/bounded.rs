@@ -25,11 +25,28 @@ const TEXT: u64 = 16;
 /// # Errors
 /// It is not JSON of the right form, or would take too much memory.
 pub fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
-    let meter = Meter(Cell::new(ALWAYS + (TIMES * text.len() as f64) as u64));
-    let mut from = serde_json::Deserializer::from_slice(text);
-    let value = T::deserialize(Metered { inner: &mut from, meter: &meter })?;
-    from.end()?;
-    Ok(value)
+    Document::new(text).read()
+}
+
+/// A document of which several things are read, all of them into no more memory than one would be.
+pub(crate) struct Document<'a> {
+    text: &'a [u8],
+    meter: Meter,
+}
+
+impl<'a> Document<'a> {
+    pub(crate) const fn new(text: &'a [u8]) -> Self {
+        let meter = Meter(Cell::new(ALWAYS + (TIMES * text.len() as f64) as u64));
+        Self { text, meter }
+    }
+
+    /// Reads something of it; keys that this does not have take nothing.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        let mut from = serde_json::Deserializer::from_slice(self.text);
+        let value = T::deserialize(Metered { inner: &mut from, meter: &self.meter })?;
+        from.end()?;
+        Ok(value)
+    }
 }
 
 /// Bytes that may still be made.
@@ -339,6 +356,11 @@ mod tests {
                 .starts_with("it would take more than 1.5 times its length in memory")
         );
         assert!(from_json::<Vec<String>>(list("\"\"").as_bytes()).is_err());
+        // What is read twice counts twice.
+        let names = format!("[{}\"\"]", "\"\",".repeat(100_000));
+        let document = Document::new(names.as_bytes());
+        let reads: Vec<bool> = (0..3).map(|_| document.read::<Vec<String>>().is_ok()).collect();
+        assert_eq!(reads, [true, true, false]);
         assert!(from_json::<Vec<Option<Tagged>>>(list("null").as_bytes()).is_err());
         let text = format!("\"{}\"", "x".repeat(200));
         assert_eq!(from_json::<Vec<String>>(list(&text).as_bytes()).unwrap().len(), 1_000_001);

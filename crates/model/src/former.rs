@@ -1,6 +1,6 @@
 //! Runs of schema 4 and before, in which what was asked lay in four places.
 
-use crate::bounded;
+use crate::bounded::Document;
 use crate::conditions::FileMark;
 use crate::guard::Guard;
 use crate::service::Mode;
@@ -91,8 +91,10 @@ impl FormerService {
 
 /// What was asked, where the session could be continued or was one of a service; and the files that its runs
 /// depended on.
-pub(crate) fn asked(text: &[u8]) -> Result<(Option<Spec>, Vec<FileMark>), serde_json::Error> {
-    let run: FormerRun = bounded::from_json(text)?;
+pub(crate) fn asked(
+    run: &Document<'_>,
+) -> Result<(Option<Spec>, Vec<FileMark>), serde_json::Error> {
+    let run: FormerRun = run.read()?;
     if run.conditions.is_none() && run.service.is_none() && run.stdout.is_none() {
         return Ok((None, Vec::new()));
     }

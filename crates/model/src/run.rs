@@ -5,7 +5,7 @@
 //! refuse newer schemas by number and accept unknown keys.
 
 use crate::body::{self, Body};
-use crate::bounded;
+use crate::bounded::Document;
 use crate::conditions::FileMark;
 use crate::diagnosis::Diagnosis;
 use crate::former;
@@ -262,10 +262,11 @@ impl Run {
         if !is_readable {
             return Err(RunError::Older { found: head.schema });
         }
-        let mut run: Self = bounded::from_json(text)?;
-        run.body = body::from_json(text)?;
+        let document = Document::new(text);
+        let mut run: Self = document.read()?;
+        run.body = body::of(&document)?;
         if head.schema < SCHEMA {
-            (run.spec, run.files) = former::asked(text)?;
+            (run.spec, run.files) = former::asked(&document)?;
             run.schema = SCHEMA;
         }
         Ok(run)
