@@ -28,7 +28,7 @@ use std::time::Duration;
 /// be longer.
 const LONGEST: u32 = 64 << 20;
 
-/// How often an interrupt is asked for when no signal interrupts the wait.
+/// How often [`Line::ask`] looks for an interrupt when no signal ends its wait.
 const CHECK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// Signals of a terminal or a service manager.
@@ -152,14 +152,14 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
 }
 
 impl<Out, In> Line<Out, In> {
-    /// Whether the other side has said something or is gone. Waits for at most so long, or until a signal.
+    /// Whether the other side has said something or is gone. Waits up to `within`, or until a signal.
     #[must_use]
     pub fn has_spoken(&self, within: Timespec) -> bool {
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&within)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Tells the other side that nothing more comes, and waits for its end, for at most so long.
+    /// Tells the other side that nothing more comes, and waits up to `within` for its end.
     ///
     /// # Errors
     /// When it has not ended by then.
@@ -176,7 +176,7 @@ impl<Out, In> AsFd for Line<Out, In> {
     }
 }
 
-/// What is left of an error of a helper's conversation: that its starter is gone is none.
+/// Makes the end of a helper's conversation its result. A starter that is gone is no error.
 ///
 /// # Errors
 /// Any other.

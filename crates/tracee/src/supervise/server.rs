@@ -35,7 +35,7 @@ pub fn serve(fd: RawFd, make: MakeWatcher<'_>, looks: Looks<'_>) -> Result<(), S
     }
     let served = talk(&line, make, looks);
     let left = descendants::end_all(&Except::default());
-    served.map_err(|e| SysError::new("recv", "the front's socket", e))?;
+    helper::ended(served)?;
     if left.alive.is_empty() {
         return Ok(());
     }
@@ -66,10 +66,7 @@ fn talk(line: &Line, make: MakeWatcher<'_>, looks: Looks<'_>) -> io::Result<()> 
             Request::Ping => Response::Pong { pid: own_pid() },
             Request::Stop => continue,
         };
-        match answer(line, &response, is_traced) {
-            Err(e) if helper::is_end(&e) => return Ok(()),
-            other => other?,
-        }
+        answer(line, &response, is_traced)?;
     }
     Ok(())
 }
