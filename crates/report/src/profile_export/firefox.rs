@@ -4,6 +4,7 @@
 //! profiles have millions of nodes. Sorted stacks need no search: each shares its beginning with the one before.
 
 use super::frames;
+use super::tables::{Numbered, number};
 use pagewise_model::profile::{ProfiledStack, StackSamples};
 use pagewise_model::run::Run;
 use serde_json::{Value, json};
@@ -85,7 +86,7 @@ struct Thread<'a> {
     process: &'a str,
     stacks: &'a [&'a ProfiledStack],
     /// Names of functions with their categories.
-    functions: Vec<(String, u32)>,
+    functions: Numbered<(String, u32)>,
     /// The tree of stacks.
     nodes: Vec<Node>,
     /// The node of each stack.
@@ -94,19 +95,14 @@ struct Thread<'a> {
 
 impl<'a> Thread<'a> {
     fn new(process: &'a str, stacks: &'a [&'a ProfiledStack]) -> Self {
-        let mut numbers: HashMap<(String, u32), u32> = HashMap::new();
-        let mut functions = Vec::new();
+        let mut functions = Numbered::default();
         // The functions of all stacks, outermost first, and where each stack ends.
         let (mut called, mut ends) = (Vec::new(), Vec::new());
         for stack in stacks {
             let own_name = (process != &*stack.process).then(|| (stack.process.to_string(), false));
             for (name, is_kernel) in own_name.into_iter().chain(frames(stack)) {
-                let function = (name, if is_kernel { KERNEL } else { PROGRAM });
-                let number = *numbers.entry(function).or_insert_with_key(|function| {
-                    functions.push(function.clone());
-                    small(functions.len() - 1)
-                });
-                called.push(number);
+                let category = if is_kernel { KERNEL } else { PROGRAM };
+                called.push(functions.number((name, category)));
             }
             ends.push(called.len());
         }
@@ -116,9 +112,9 @@ impl<'a> Thread<'a> {
 
     fn write(&self, json: &mut String, number: u32, period: u64) {
         let head = self.head(number).to_string();
-        *json += head.trim_end_matches('}');
+        *json += head.strip_suffix('}').unwrap_or_default();
         *json += ",\"stringArray\":";
-        list(json, Box::new(self.functions.iter().map(|(name, _)| Value::from(&**name))));
+        list(json, Box::new(self.functions.all.iter().map(|(name, _)| Value::from(&**name))));
         self.write_functions(json);
         let callers = self.nodes.iter().map(|node| Value::from(node.caller));
         let called = self.nodes.iter().map(|node| Value::from(node.function));
@@ -160,10 +156,10 @@ impl<'a> Thread<'a> {
     }
 
     fn write_functions(&self, json: &mut String) {
-        let rows = self.functions.len();
+        let rows = self.functions.all.len();
         let same = |value: Value| -> Values<'_> { Box::new(repeat_n(value, rows)) };
         let numbers = || -> Values<'_> { Box::new((0..rows).map(Value::from)) };
-        let categories = self.functions.iter().map(|(_, category)| Value::from(*category));
+        let categories = self.functions.all.iter().map(|(_, category)| Value::from(*category));
         let frames = [
             ("func", numbers()),
             ("category", Box::new(categories)),
@@ -193,23 +189,23 @@ impl<'a> Thread<'a> {
 
 /// The tree of stacks that lie one after the other, each with its end: the nodes, and the node of each stack.
 fn tree(called: &[u32], ends: &[usize]) -> (Vec<Node>, Vec<Option<u32>>) {
-    let stack = |number: usize| {
-        let begin = number.checked_sub(1).map_or(0, |before| ends[before]);
-        &called[begin..ends[number]]
+    let stack = |at: usize| {
+        let begin = at.checked_sub(1).map_or(0, |before| ends[before]);
+        &called[begin..ends[at]]
     };
     let mut sorted: Vec<usize> = (0..ends.len()).collect();
-    sorted.sort_unstable_by_key(|number| stack(*number));
+    sorted.sort_unstable_by_key(|at| stack(*at));
     let (mut nodes, mut leaves) = (Vec::new(), vec![None; ends.len()]);
     let (mut path, mut before): (Vec<u32>, &[u32]) = (Vec::new(), &[]);
-    for number in sorted {
-        let stack = stack(number);
+    for at in sorted {
+        let stack = stack(at);
         let shared = before.iter().zip(stack).take_while(|(one, other)| one == other).count();
         path.truncate(shared);
         for function in &stack[shared..] {
             nodes.push(Node { caller: path.last().copied(), function: *function });
-            path.push(small(nodes.len() - 1));
+            path.push(number(nodes.len() - 1));
         }
-        leaves[number] = path.last().copied();
+        leaves[at] = path.last().copied();
         before = stack;
     }
     (nodes, leaves)
@@ -233,9 +229,4 @@ fn list(json: &mut String, values: Values<'_>) {
         before = ',';
     }
     *json += if before == '[' { "[]" } else { "]" };
-}
-
-/// Tables of the viewer have fewer than 2^32 rows: more are not held in memory.
-fn small(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -135,7 +135,7 @@ impl Tables {
 }
 
 /// Values, each once, with a number each.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Numbered<T> {
     pub(super) all: Vec<T>,
     numbers: HashMap<T, u32>,
@@ -151,9 +151,14 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
         if let Some(number) = self.numbers.get(&value) {
             return *number;
         }
-        let number = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
+        let number = number(self.all.len());
         self.all.push(value.clone());
         self.numbers.insert(value, number);
         number
     }
+}
+
+/// The number of a row. Tables have fewer than 2^32 rows: more are not held in memory.
+pub(super) fn number(row: usize) -> u32 {
+    u32::try_from(row).unwrap_or(u32::MAX)
 }
