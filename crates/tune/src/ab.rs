@@ -1,14 +1,15 @@
 //! `ab`: commands against the first of them, through the same engine.
 
-use crate::experiment::{self, Outputs, Setup};
+use crate::experiment::{Outputs, WorldLab};
 use crate::look;
 use crate::output::{Baseline, Captured};
-use crate::race::Goal;
+use crate::race::{Goal, Programs};
 use crate::request::Request;
+use crate::session;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, World};
 use pagewise_model::look::Look;
-use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
 use std::ffi::OsString;
 
@@ -58,32 +59,18 @@ impl Comparison<'_> {
         let limits = Limits { time: Some(look::longest(slowest.0)), memory: None };
         let timed = look::time(world, &plain, request.spec.ignore_failure, limits, |_, _| false)?;
         let not_asked = || "not part of a comparison of commands".to_owned();
-        let look = Look {
+        run.look = Some(Look {
             runs: timed.runs,
             traced: Fact::Missing(not_asked()),
             samples: Fact::Missing(not_asked()),
             user: Fact::Missing(not_asked()),
             walks: Fact::Missing(not_asked()),
             faults: Fact::Missing(not_asked()),
-        };
-        let setup = Setup {
-            request,
-            goal: self.goal,
-            plain,
-            arms,
-            look: &look,
-            cost_ns: timed.cost_ns,
-            limits,
-            prices: run.prices.as_ref(),
-            outputs: Outputs::Free,
-            earlier: None,
-            since,
-        };
-        let tried = experiment::experiment(setup, world);
-        run.look = Some(look);
-        run.outcome = Some(experiment::outcome(&tried.experiment));
-        run.experiment = Some(tried.experiment);
-        Ok(())
+        });
+        let mut programs = Programs::new(WorldLab::new(request, world), plain);
+        programs.learn(run, timed.cost_ns, limits);
+        let entrants = programs.enter_arms(arms, Outputs::Free);
+        session::race(&mut programs, run, since, self.goal, entrants)
     }
 
     /// An untimed run of one of them, of which nothing is known yet that would limit it.
@@ -103,10 +90,7 @@ pub(crate) fn filled(
     fill: impl FnOnce(&mut Run, &mut dyn World) -> Result<(), Stop>,
 ) -> (Run, Option<Stop>) {
     let start = world.now();
-    let stop = fill(&mut run, world).err();
-    if matches!(stop, Some(Stop::Interrupted)) {
-        run.outcome = Some(Outcome::Interrupted);
-    }
+    let done = fill(&mut run, world);
     run.took_ns = Nanos(world.now().0.saturating_sub(start.0));
-    (run, stop)
+    session::ended(run, done)
 }

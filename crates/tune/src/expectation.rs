@@ -28,7 +28,7 @@ const WORK_SHARE: f64 = 0.10;
 const WORK_SLACK: Bytes = Bytes::mib(4);
 
 /// What a plain run's faults and system time are expected to be.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Expectation {
     minor_faults: u64,
     major_faults: u64,

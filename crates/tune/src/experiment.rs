@@ -8,49 +8,21 @@ use crate::choose;
 use crate::expectation::{Expectation, Work};
 use crate::look;
 use crate::output::{Baseline, Captured, NoBaseline};
-use crate::race::{self, Clock, Goal, Lab, Plan, Progress, RunFailure, WeatherMark};
+use crate::race::{Arms, Clock, Lab, Programs, Progress, RunFailure, WeatherMark};
 use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
+use pagewise_judge::race::Entrant;
 use pagewise_model::Nanos;
-use pagewise_model::look::Look;
 use pagewise_model::plan::Dose;
-use pagewise_model::price::Prices;
-use pagewise_model::run::{Outcome, OutputCheck};
+use pagewise_model::run::{Outcome, OutputCheck, Run};
 use pagewise_model::trial::{Experiment, Point, Quantity, Verdict, Word};
 use pagewise_model::usage::Usage;
 use std::collections::{BTreeSet, HashMap};
 
-/// What an experiment starts from.
-#[derive(Debug)]
-pub struct Setup<'a> {
-    /// What the user asked for.
-    pub request: &'a Request,
-    /// When it has its answer.
-    pub goal: Goal,
-    /// The control.
-    pub plain: Arm,
-    /// The arms.
-    pub arms: Vec<Arm>,
-    /// Plain runs made before.
-    pub look: &'a Look,
-    /// Time from one of them to the next.
-    pub cost_ns: Nanos,
-    /// What a run may take.
-    pub limits: Limits,
-    /// Prices of the session.
-    pub prices: Option<&'a Prices>,
-    /// Whether an arm's output has to be the control's.
-    pub outputs: Outputs,
-    /// What an earlier session found that this one continues.
-    pub earlier: Option<Experiment>,
-    /// When the session began, by the clock of the world: the budget is the whole session's.
-    pub since: Nanos,
-}
-
 /// How outputs are dealt with.
 #[derive(Debug)]
-pub enum Outputs {
+pub(crate) enum Outputs {
     /// They may differ.
     Free,
     /// An arm that is likely to gain is held against plain runs, which are made when the first one is.
@@ -70,29 +42,29 @@ impl Outputs {
         }
     }
 
+    fn add(&mut self, check: OutputCheck) {
+        if let Self::Equal { checks, .. } = self {
+            checks.push(check);
+        }
+    }
+
+    fn take_base(&mut self) -> Option<Baseline> {
+        match self {
+            Self::Free => None,
+            Self::Equal { base, .. } => base.take(),
+        }
+    }
+
+    fn set_base(&mut self, plain: Baseline) {
+        if let Self::Equal { base, .. } = self {
+            *base = Some(plain);
+        }
+    }
+
     /// Why an arm is rejected by a comparison made before, if it is.
     fn bars(&self, arm: &Arm) -> Option<String> {
         self.check_of(&arm.name).and_then(differs)
     }
-}
-
-/// What an experiment leaves.
-#[derive(Debug)]
-pub struct Tried {
-    /// The experiment.
-    pub experiment: Experiment,
-    /// Arms by name with their doses, combinations included.
-    pub doses: Vec<(String, Vec<Dose>)>,
-    /// All output checks.
-    pub checks: Vec<OutputCheck>,
-    /// Why the outputs of plain runs could not be compared, where that was tried.
-    pub incomparable: Option<NoBaseline>,
-}
-
-/// The budget of a session whose runs cost this.
-#[must_use]
-pub fn budget(request: &Request, cost: Nanos) -> Nanos {
-    request.spec.budget_ns.unwrap_or_else(|| race::default_budget(cost))
 }
 
 /// Files that arms bring into huge folios.
@@ -107,76 +79,6 @@ fn beside(arm: Arm, all: &BTreeSet<String>) -> Arm {
     Arm { natural_files: all.difference(&own).cloned().collect(), ..arm }
 }
 
-/// Runs the experiment.
-pub fn experiment(mut setup: Setup<'_>, world: &mut dyn World) -> Tried {
-    let all = huge_files(&setup.arms);
-    setup.plain = beside(setup.plain, &all);
-    setup.arms = setup.arms.into_iter().map(|arm| beside(arm, &all)).collect();
-    let earlier = setup.earlier.take();
-    let guest = world.machine().hypervisor.is_some();
-    let plan = plan(&mut setup, earlier, world.now());
-    let mut lab = WorldLab {
-        expectation: Expectation::of(setup.look, setup.prices, guest),
-        others: HashMap::new(),
-        work: Work::of(&setup.look.runs),
-        setup,
-        world,
-        cold: 0,
-        unconditioned: 0,
-        incomparable: None,
-    };
-    let (mut experiment, arms) = race::run(&mut lab, plan);
-    experiment.warnings.extend(lab.warnings());
-    let incomparable = lab.incomparable.take();
-    let checks = match lab.setup.outputs {
-        Outputs::Free => Vec::new(),
-        Outputs::Equal { checks, .. } => checks,
-    };
-    let dosed = arms.into_iter().filter(|arm| !arm.doses.is_empty());
-    let doses = dosed.map(|arm| (arm.name, arm.doses)).collect();
-    Tried { experiment, doses, checks, incomparable }
-}
-
-fn plan(setup: &mut Setup<'_>, earlier: Option<Experiment>, now: Nanos) -> Plan {
-    let budget = budget(setup.request, setup.cost_ns);
-    let spent = now.0.saturating_sub(setup.since.0);
-    let (blocks, verdicts) = earlier.map_or_else(Default::default, |e| (e.blocks, e.verdicts));
-    let rejected = |arm: &Arm| {
-        verdicts.iter().find(|v| v.arm == arm.name && v.word == Word::Reject).map(|v| v.why.clone())
-    };
-    let mut arms = std::mem::take(&mut setup.arms);
-    for arm in &mut arms {
-        arm.barred = setup.outputs.bars(arm).or_else(|| rejected(arm));
-    }
-    Plan {
-        quantity: setup.request.spec.quantity,
-        guards: setup.request.spec.guards.clone(),
-        goal: setup.goal,
-        control: setup.plain.clone(),
-        arms,
-        budget,
-        left: match setup.goal {
-            Goal::Pairs(pairs) => room_for(pairs, setup.cost_ns),
-            _ => Nanos(budget.0.saturating_sub(spent)),
-        },
-        run_ns: setup.cost_ns,
-        compare_runs: if matches!(setup.outputs, Outputs::Equal { base: None, .. }) {
-            2
-        } else {
-            0
-        },
-        seed: setup.request.spec.seed,
-        earlier: blocks,
-    }
-}
-
-/// More time than so many pairs take when runs take `cost`: in each three runs and two that read files
-/// back, and twice that.
-fn room_for(pairs: u32, cost: Nanos) -> Nanos {
-    const RUNS: u64 = 10;
-    Nanos(cost.0.saturating_mul(RUNS * u64::from(pairs))) + Nanos::secs(60)
-}
-
 /// Why an arm with this check is rejected, if it is.
 fn differs(check: &OutputCheck) -> Option<String> {
     (!check.equal)
@@ -188,40 +90,72 @@ fn limits_of(arm: &Arm, limits: &Limits) -> Limits {
     Limits { memory: limits.memory.filter(|_| !arm.mechanism.is_empty()), ..*limits }
 }
 
-/// What an arm puts out in an untimed run. An arm that cannot run is unequal; the check says why.
-///
-/// # Errors
-/// What is not the arm's own failure.
-pub(crate) fn put_out(
-    world: &mut dyn World,
-    arm: &Arm,
-    limits: &Limits,
-) -> Result<Result<Captured, OutputCheck>, Stop> {
-    world.captured(arm, &limits_of(arm, limits)).map(Ok).or_else(|stop| match stop.into_failure() {
-        RunFailure::Interrupted => Err(Stop::Interrupted),
-        RunFailure::Broken(why) => Err(Stop::Broken(why)),
-        RunFailure::Failed(why) => Ok(Err(OutputCheck {
-            arm: arm.name.clone(),
-            equal: false,
-            notes: vec![format!("there is none ({why})")],
-        })),
-    })
+/// What plain runs showed: arms are held against it.
+#[derive(Debug, Default)]
+struct Known {
+    runs: Vec<Usage>,
+    /// What a run may take.
+    limits: Limits,
+    expectation: Expectation,
+    work: Work,
 }
 
-struct WorldLab<'a, 'w> {
-    setup: Setup<'a>,
-    expectation: Expectation,
+/// Runs programs in a [`World`].
+pub(crate) struct WorldLab<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) world: &'a mut dyn World,
+    /// Whether an arm's output has to be the control's.
+    pub(crate) outputs: Outputs,
+    /// Why outputs could not be compared, where that was tried.
+    pub(crate) incomparable: Option<NoBaseline>,
+    known: Known,
     /// Runs so far of arms that are other programs, by name.
     others: HashMap<String, Vec<Usage>>,
-    work: Work,
-    world: &'w mut dyn World,
     cold: u32,
     unconditioned: u32,
-    incomparable: Option<NoBaseline>,
 }
 
-impl WorldLab<'_, '_> {
-    fn warnings(&self) -> Vec<String> {
+impl Programs<WorldLab<'_>> {
+    /// Takes over what the look of `run` showed: a plain run takes so long from one to the next, and no run may
+    /// take more than `limits`.
+    pub(crate) fn learn(&mut self, run: &Run, run_ns: Nanos, limits: Limits) {
+        self.run_ns = run_ns;
+        let Some(look) = &run.look else { return };
+        let guest = run.machine.as_ref().is_some_and(|machine| machine.hypervisor.is_some());
+        self.lab.known = Known {
+            runs: look.runs.clone(),
+            limits,
+            expectation: Expectation::of(look, run.prices.as_ref(), guest),
+            work: Work::of(&look.runs),
+        };
+    }
+
+    /// Lets these arms enter.
+    pub(crate) fn enter_arms(&mut self, arms: Vec<Arm>, outputs: Outputs) -> Vec<Entrant> {
+        let all = huge_files(&arms);
+        self.arms.control.natural_files = all.iter().cloned().collect();
+        let barred = |arm: Arm| Arm { barred: outputs.bars(&arm), ..beside(arm, &all) };
+        self.arms.tried = arms.into_iter().map(barred).collect();
+        self.lab.outputs = outputs;
+        self.entrants()
+    }
+}
+
+impl<'a> WorldLab<'a> {
+    pub(crate) fn new(request: &'a Request, world: &'a mut dyn World) -> Self {
+        Self {
+            request,
+            world,
+            outputs: Outputs::Free,
+            incomparable: None,
+            known: Known::default(),
+            others: HashMap::new(),
+            cold: 0,
+            unconditioned: 0,
+        }
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let told = [
             (self.cold, "run(s) read from disk what had been in the page cache"),
             (self.unconditioned, "run(s) started before the host had supplied their memory"),
@@ -232,43 +166,105 @@ impl WorldLab<'_, '_> {
 
     /// Limits of an arm. What a program of the user's own needs is not known from the plain one.
     fn limits(&self, arm: &Arm) -> Limits {
-        limits_of(arm, &self.setup.limits)
+        limits_of(arm, &self.known.limits)
     }
 
     fn timed(&mut self, arm: &Arm) -> Result<Timed, RunFailure> {
-        let fresh = look::conditioned(&self.setup.look.runs);
-        let memory = self.setup.request.spec.quantity == Quantity::Memory;
+        let fresh = look::conditioned(&self.known.runs);
+        let memory = self.request.spec.quantity == Quantity::Memory;
         let timing = Timing { fresh, watch: Watch::Speeds, memory, limits: self.limits(arm) };
         let run = self.world.timed(arm, &timing).map_err(|stop| match stop {
             Stop::TooLong(limit) => RunFailure::Failed(self.too_long(limit)),
             other => other.into_failure(),
         })?;
-        self.cold += u32::from(self.expectation.is_cold(&run.done.usage));
+        self.cold += u32::from(self.known.expectation.is_cold(&run.done.usage));
         self.unconditioned += u32::from(!run.conditioned);
         Ok(run)
     }
 
+    /// What an arm puts out in an untimed run. An arm that cannot run is unequal; the check says why.
+    ///
+    /// # Errors
+    /// What is not the arm's own failure.
+    pub(crate) fn put_out(&mut self, arm: &Arm) -> Result<Result<Captured, OutputCheck>, Stop> {
+        let limits = self.limits(arm);
+        self.world.captured(arm, &limits).map(Ok).or_else(|stop| match stop.into_failure() {
+            RunFailure::Interrupted => Err(Stop::Interrupted),
+            RunFailure::Broken(why) => Err(Stop::Broken(why)),
+            RunFailure::Failed(why) => Ok(Err(OutputCheck {
+                arm: arm.name.clone(),
+                equal: false,
+                notes: vec![format!("there is none ({why})")],
+            })),
+        })
+    }
+
+    /// What a plain run put out, kept whole.
+    fn kept(&mut self, plain: &Arm) -> Result<Captured, NoBaseline> {
+        let run = self.world.captured(plain, &self.known.limits)?;
+        match look::not_kept(&run, &self.known.runs) {
+            Some(why) => Err(NoBaseline::NotKept(why)),
+            None => Ok(run),
+        }
+    }
+
+    /// What two plain runs put out, and in what they differ.
+    ///
+    /// # Errors
+    /// Why nothing can be held against them.
+    pub(crate) fn baseline(&mut self, plain: &Arm) -> Result<(Baseline, OutputCheck), NoBaseline> {
+        let first = self.kept(plain)?;
+        let base = Baseline::of(&first, &self.kept(plain)?)?;
+        let check = by_itself(&base, plain);
+        Ok((base, check))
+    }
+
+    /// Compares what an arm put out with one plain run. Where they differ, it is compared with what two plain
+    /// runs have in common.
+    fn against_plain(
+        &mut self,
+        arm: &str,
+        run: &Captured,
+        plain: &Arm,
+    ) -> Result<OutputCheck, NoBaseline> {
+        let base = match self.outputs.take_base() {
+            Some(base) => base,
+            None => Baseline::of_one(self.kept(plain)?)?,
+        };
+        let found = base.check(arm, run);
+        let Some(first) = base.only_run().filter(|_| !found.equal) else {
+            self.outputs.set_base(base);
+            return Ok(found);
+        };
+        let base = Baseline::of(first, &self.kept(plain)?)?;
+        self.outputs.add(by_itself(&base, plain));
+        let found = base.check(arm, run);
+        self.outputs.set_base(base);
+        Ok(found)
+    }
+
     fn too_long(&self, limit: Nanos) -> String {
-        let slowest = self.setup.look.runs.iter().map(|u| u.wall_ns.0).max().unwrap_or(1).max(1);
+        let slowest = self.known.runs.iter().map(|u| u.wall_ns.0).max().unwrap_or(1).max(1);
         let times = limit.0 / slowest;
         format!("it took more than {times} times the slowest plain run ({limit}) and was stopped")
     }
 
     /// Another amount of work than that of the plain program makes a time worthless. An arm of the
     /// user's own may do its work in another way.
-    fn check_work(&mut self, arm: &Arm, run: &Timed) -> Result<(), RunFailure> {
-        if arm.name == self.setup.plain.name {
-            self.work = self.work.with(&run.done.usage);
+    fn check_work(&mut self, arm: &Arm, arms: &Arms, run: &Timed) -> Result<(), RunFailure> {
+        let work = &mut self.known.work;
+        if arm.name == arms.control.name {
+            *work = work.with(&run.done.usage);
         }
         if arm.mechanism.is_empty() || run.done.leftovers_killed > 0 {
             return Ok(());
         }
-        let unequal = self.work.unequal(&run.done.usage, &arm.settings.tools);
+        let unequal = work.unequal(&run.done.usage, &arm.settings.tools);
         unequal.map_or(Ok(()), |why| Err(RunFailure::Failed(why)))
     }
 }
 
-impl Clock for WorldLab<'_, '_> {
+impl Clock for WorldLab<'_> {
     fn now(&self) -> Nanos {
         self.world.now()
     }
@@ -278,22 +274,22 @@ impl Clock for WorldLab<'_, '_> {
     }
 }
 
-impl Lab for WorldLab<'_, '_> {
-    fn run(&mut self, arm: &Arm, arms: &[Arm]) -> Result<Point, RunFailure> {
+impl Lab for WorldLab<'_> {
+    fn run(&mut self, arm: &Arm, arms: &Arms) -> Result<Point, RunFailure> {
         let run = self.timed(arm)?;
-        self.check_work(arm, &run)?;
-        if arm.command != self.setup.plain.command {
+        self.check_work(arm, arms, &run)?;
+        if arm.command != arms.control.command {
             self.others.entry(arm.name.clone()).or_default().push(run.done.usage.clone());
         }
-        let control = arm.name == self.setup.plain.name;
+        let control = arm.name == arms.control.name;
         let idle = |other: &Arm| {
-            self.expectation.counter(other, &run).map(|reading| (other.name.clone(), reading))
+            self.known.expectation.counter(other, &run).map(|reading| (other.name.clone(), reading))
         };
         let idle_mechanisms =
-            if control { arms.iter().filter_map(idle).collect() } else { Vec::new() };
+            if control { arms.tried.iter().filter_map(idle).collect() } else { Vec::new() };
         Ok(Point {
             arm: arm.name.clone(),
-            mechanism: self.expectation.counter(arm, &run),
+            mechanism: self.known.expectation.counter(arm, &run),
             idle_mechanisms,
             huge_faults: run.huge_pages(),
             supervisor_ns: run.done.supervisor_ns,
@@ -311,34 +307,30 @@ impl Lab for WorldLab<'_, '_> {
 
     fn host_ns(&mut self, point: &Point) -> Nanos {
         match self.others.get(&point.arm) {
-            Some(runs) => self.expectation.host_ns_of_other(&point.usage, runs),
-            None => self.expectation.host_ns(&point.usage, point.huge_faults),
+            Some(runs) => self.known.expectation.host_ns_of_other(&point.usage, runs),
+            None => self.known.expectation.host_ns(&point.usage, point.huge_faults),
         }
     }
 
-    fn combine(&mut self, apart: &[&Arm], arms: &[Arm]) -> Result<Option<Arm>, RunFailure> {
+    fn combine(&mut self, apart: &[&Arm], arms: &Arms) -> Result<Option<Arm>, RunFailure> {
         let doses: Vec<&[Dose]> = apart.iter().map(|arm| arm.doses.as_slice()).collect();
         let Some(together) = choose::combine(&doses) else { return Ok(None) };
-        let arm = beside(choose::arm(self.setup.request, &together), &huge_files(arms));
-        Ok(Some(Arm { barred: self.setup.outputs.bars(&arm), ..arm }))
+        let arm = beside(choose::arm(self.request, &together), &huge_files(&arms.tried));
+        Ok(Some(Arm { barred: self.outputs.bars(&arm), ..arm }))
     }
 
-    fn compare_output(&mut self, arm: &Arm) -> Result<Option<String>, RunFailure> {
-        if let Some(check) = self.setup.outputs.check_of(&arm.name) {
+    fn compare_output(&mut self, arm: &Arm, arms: &Arms) -> Result<Option<String>, RunFailure> {
+        if let Some(check) = self.outputs.check_of(&arm.name) {
             return Ok(differs(check));
         }
-        let (limits, plain) = (self.setup.limits, self.setup.plain.clone());
-        let Outputs::Equal { base, checks } = &mut self.setup.outputs else { return Ok(None) };
-        let run = put_out(self.world, arm, &limits).map_err(Stop::into_failure)?;
-        let held = run.map_or_else(Ok, |run| {
-            against_plain(self.world, base, checks, &plain, &limits, self.setup.look, |base| {
-                base.check(&arm.name, &run)
-            })
-        });
-        match held {
+        if matches!(self.outputs, Outputs::Free) {
+            return Ok(None);
+        }
+        let run = self.put_out(arm).map_err(Stop::into_failure)?;
+        match run.map_or_else(Ok, |run| self.against_plain(&arm.name, &run, &arms.control)) {
             Ok(check) => {
                 let why = differs(&check);
-                checks.push(check);
+                self.outputs.add(check);
                 Ok(why)
             }
             Err(NoBaseline::Run(Stop::Interrupted)) => Err(RunFailure::Interrupted),
@@ -351,62 +343,10 @@ impl Lab for WorldLab<'_, '_> {
     }
 }
 
-/// Compares an arm's output, by `check`, with one plain run. Where they differ, it is compared with what
-/// two plain runs have in common.
-fn against_plain(
-    world: &mut dyn World,
-    base: &mut Option<Baseline>,
-    checks: &mut Vec<OutputCheck>,
-    plain: &Arm,
-    limits: &Limits,
-    look: &Look,
-    check: impl Fn(&Baseline) -> OutputCheck,
-) -> Result<OutputCheck, NoBaseline> {
-    let base = match base {
-        Some(base) => base,
-        None => base.insert(Baseline::of_one(kept(world, plain, limits, look)?)?),
-    };
-    let found = check(base);
-    let Some(first) = base.only_run().filter(|_| !found.equal) else { return Ok(found) };
-    *base = Baseline::of(first, &kept(world, plain, limits, look)?)?;
-    checks.push(by_itself(base, plain));
-    Ok(check(base))
-}
-
-/// What a plain run put out, kept whole.
-fn kept(
-    world: &mut dyn World,
-    plain: &Arm,
-    limits: &Limits,
-    look: &Look,
-) -> Result<Captured, NoBaseline> {
-    let run = world.captured(plain, limits)?;
-    match look::not_kept(&run, &look.runs) {
-        Some(why) => Err(NoBaseline::NotKept(why)),
-        None => Ok(run),
-    }
-}
-
 /// In what plain runs differ.
 fn by_itself(base: &Baseline, plain: &Arm) -> OutputCheck {
     let notes = base.exceptions();
     OutputCheck { arm: plain.name.clone(), equal: notes.is_empty(), notes }
-}
-
-/// What two plain runs put out, and in what they differ.
-///
-/// # Errors
-/// Why nothing can be held against them.
-pub(crate) fn baseline(
-    world: &mut dyn World,
-    plain: &Arm,
-    limits: &Limits,
-    look: &Look,
-) -> Result<(Baseline, OutputCheck), NoBaseline> {
-    let first = kept(world, plain, limits, look)?;
-    let base = Baseline::of(&first, &kept(world, plain, limits, look)?)?;
-    let check = by_itself(&base, plain);
-    Ok((base, check))
 }
 
 /// The verdicts of one word, the largest gain first.

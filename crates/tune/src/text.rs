@@ -10,10 +10,11 @@
 
 use crate::ab;
 use crate::choose;
-use crate::experiment::{self, Outputs, Setup};
+use crate::experiment::{Outputs, WorldLab};
 use crate::look;
-use crate::race::Goal;
+use crate::race::{Goal, Programs};
 use crate::request::Request;
+use crate::session;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Timing, Watch, World};
 use pagewise_judge::text::Sizes;
@@ -24,7 +25,6 @@ use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Dose, FileKind, HugeFile, Settings};
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::text_trial::{FileInArms, LeftFile, OFF, ON, TextTrial};
-use pagewise_model::trial::Experiment;
 use pagewise_remedy::code_files;
 use pagewise_remedy::warmth::TextNow;
 
@@ -109,57 +109,41 @@ impl Subject<'_> {
         let fresh = look::conditioned(&timed.runs);
         let timing = Timing { fresh, watch: Watch::Kernel, limits, ..Timing::default() };
         let faults = Fact::missing("not part of a trial of code on huge pages");
-        let look::Plain { runs, samples, user, walks: off_walks, .. } = timed;
+        let look::Plain { runs, samples, user, walks: off_walks, cost_ns, .. } = timed;
         let look = Look { runs, traced, samples, user, walks: off_walks.clone(), faults };
         let limits = look::limits(&look);
-        world.tell(&Event::Stage("comparing outputs"));
-        let (base, _) = match experiment::baseline(world, &arms.off, &limits, &look) {
+        let since = world.now();
+        run.look = Some(look);
+        let mut programs = Programs::new(WorldLab::new(self.request, world), arms.off.clone());
+        programs.learn(run, cost_ns, limits);
+        let lab = &mut programs.lab;
+        lab.world.tell(&Event::Stage("comparing outputs"));
+        let (base, _) = match lab.baseline(&arms.off) {
             Ok(base) => base,
             Err(why) => {
                 run.outcome = Some(why.outcome()?);
                 return Ok(());
             }
         };
-        let check = experiment::put_out(world, &arms.on, &limits)?
-            .map_or_else(|none| none, |run| base.check(&arms.on.name, &run));
-        let on_text = world.text_on_huge_pages(&arms.files);
+        let put_out = lab.put_out(&arms.on)?;
+        let check = put_out.map_or_else(|none| none, |run| base.check(&arms.on.name, &run));
+        let on_text = lab.world.text_on_huge_pages(&arms.files);
         let on_walks = match &off_walks {
-            Fact::Known(_) if check.equal => world.timed(&arms.on, &timing)?.done.walks,
+            Fact::Known(_) if check.equal => lab.world.timed(&arms.on, &timing)?.done.walks,
             Fact::Known(_) => Fact::missing("the arm could not be run as intended"),
             Fact::Missing(why) => Fact::missing(why.as_str()),
         };
         let files = in_arms(&arms.files, &off_text, &on_text);
         let (pairs, left) = (self.pairs, arms.left.clone());
         run.body = Some(Body::TextTrial(TextTrial { pairs, files, left, off_walks, on_walks }));
-        let setup = Setup {
-            request: self.request,
-            goal: Goal::Pairs(self.pairs),
-            plain: arms.off.clone(),
-            arms: vec![arms.on.clone()],
-            look: &look,
-            cost_ns: timed.cost_ns,
-            limits,
-            prices: run.prices.as_ref(),
-            outputs: Outputs::Equal { base: Some(base), checks: vec![check] },
-            earlier: None,
-            since: world.now(),
-        };
-        let tried = experiment::experiment(setup, world);
-        run.output_checks = tried.checks;
-        run.look = Some(look);
-        self.conclude(run, tried.experiment, &arms.dose);
-        Ok(())
-    }
-
-    /// What the experiment says, with the receipt of what it proves.
-    fn conclude(&self, run: &mut Run, experiment: Experiment, dose: &Dose) {
-        let outcome = experiment::outcome(&experiment);
-        if matches!(outcome, Outcome::Proven { .. }) {
-            let doses = std::slice::from_ref(dose);
+        let outputs = Outputs::Equal { base: Some(base), checks: vec![check] };
+        let entrants = programs.enter_arms(vec![arms.on.clone()], outputs);
+        session::race(&mut programs, run, since, Goal::Pairs(self.pairs), entrants)?;
+        if matches!(run.outcome, Some(Outcome::Proven { .. })) {
+            let doses = std::slice::from_ref(&arms.dose);
             run.receipt = Some(pagewise_remedy::receipt::write(doses, &self.request.start()));
         }
-        run.outcome = Some(outcome);
-        run.experiment = Some(experiment);
+        Ok(())
     }
 }
 

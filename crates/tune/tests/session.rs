@@ -11,12 +11,12 @@ use pagewise_model::spec::{Input, OwnArm, Spec, StdoutTo};
 use pagewise_model::trial::{Block, Quantity, Word};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_tune::session::Session;
+use pagewise_tune::session;
 use pagewise_tune::{Request, Stop};
 use support::{Fake, request, spec};
 
 fn run(request: &Request, world: &mut Fake) -> (pagewise_model::run::Run, Option<Stop>) {
-    Session::new(request).run(world)
+    session::run(request, None, world)
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn a_session_goes_on_where_it_stopped() {
         world.all_runs() - world.captured - points
     };
     let looked = looks(&world, &blocks);
-    let (second, stop) = Session::continued(&more, first).run(&mut world);
+    let (second, stop) = session::run(&more, Some(first), &mut world);
     assert!(stop.is_none() && second.id == "second", "{stop:?}");
     let experiment = second.experiment.as_ref().unwrap();
     assert_eq!(experiment.blocks[..blocks.len()], blocks[..]);

@@ -11,36 +11,17 @@ mod machine;
 mod recorded;
 
 use machine::Machine;
+use machine::plan::{Plan, plan, run};
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
 use pagewise_model::guard::Guard;
 use pagewise_model::trial::{Experiment, Quantity, Verdict, Word};
 use pagewise_remedy::Mechanism;
-use pagewise_tune::race::{self, Goal, Plan, RunFailure};
+use pagewise_tune::race::{Goal, RunFailure};
 use pagewise_tune::world::Arm;
 
 fn arm(name: &str) -> Arm {
     Arm::unchanged(name, &[])
-}
-
-fn plan(arms: &[&str], seed: u64) -> Plan {
-    Plan {
-        quantity: Quantity::Time,
-        guards: Vec::new(),
-        goal: Goal::Gain,
-        control: arm("A"),
-        arms: arms.iter().map(|name| arm(name)).collect(),
-        budget: Nanos::secs(60),
-        left: Nanos::secs(60),
-        run_ns: Nanos::millis(200),
-        compare_runs: 3,
-        seed,
-        earlier: vec![],
-    }
-}
-
-fn run(machine: &mut Machine, plan: &Plan) -> Experiment {
-    race::run(machine, plan.clone()).0
 }
 
 fn of<'a>(experiment: &'a Experiment, arm: &str) -> &'a Verdict {

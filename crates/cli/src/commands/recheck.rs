@@ -17,7 +17,6 @@ use pagewise_remedy::receipt::Here;
 use pagewise_remedy::unit;
 use pagewise_tracee::launch::Launch;
 use pagewise_tune::conditions;
-use pagewise_tune::session::Session;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -156,7 +155,7 @@ fn session(saved: &Run, args: &args::Recheck, one: &mut Recheck) -> Result<Run, 
             }
         }
     }
-    let (mut run, end) = tune::race(&request, Session::new(&request), args.quiet)?;
+    let (mut run, end) = tune::race(&request, None, args.quiet)?;
     if let Some(stop) = end {
         return Err(experiment::failure(&stop));
     }

@@ -19,7 +19,7 @@ use pagewise_remedy::derived;
 use pagewise_remedy::reservation::Permit;
 use pagewise_tracee::launch::{Input, Launch};
 use pagewise_tune::live::Live;
-use pagewise_tune::session::Session;
+use pagewise_tune::session;
 use pagewise_tune::{Request, Stop, conditions};
 use std::process::ExitCode;
 
@@ -50,18 +50,14 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
             |why| Failure::unfit(why).with_help("leave out --system to change no settings");
         request.system = Some(Permit::obtain().map_err(refused)?);
     }
-    let session = match earlier {
-        Some(saved) => Session::continued(&request, saved),
-        None => Session::new(&request),
-    };
-    let (run, end) = race(&request, session, args.experiment.quiet)?;
+    let (run, end) = race(&request, earlier, args.experiment.quiet)?;
     experiment::conclude(run, end, &args.experiment)
 }
 
-/// Runs a session in the real world; what is known, and why it ended early.
+/// Runs a session in the real world, or goes on with a saved one; what is known, and why it ended early.
 pub(super) fn race(
     request: &Request,
-    session: Session<'_>,
+    saved: Option<Run>,
     quiet: bool,
 ) -> Result<(Run, Option<Stop>), Failure> {
     let stop = signals::stop_flag()?;
@@ -72,7 +68,7 @@ pub(super) fn race(
     let words = helper::words(Part::Supervise);
     let world = Live::start(request, &exe, &words, recording, stop, &mut listener);
     let raced = match world {
-        Ok(mut world) => session.run(&mut world),
+        Ok(mut world) => session::run(request, saved, &mut world),
         Err(stop) => return Err(experiment::failure(&stop)),
     };
     display.finish();

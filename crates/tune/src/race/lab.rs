@@ -51,16 +51,24 @@ impl std::fmt::Debug for Progress<'_> {
     }
 }
 
+/// The program as it is and with what is tried.
+#[derive(Debug, Clone)]
+pub struct Arms {
+    pub control: Arm,
+    /// The most promising first.
+    pub tried: Vec<Arm>,
+}
+
 /// Runs arms. Everything the engine sees of the world comes through here, so that an experiment
 /// can be simulated.
 pub trait Lab: Clock {
     /// Prepares the machine (memory that the host has ready), runs `arm` once in a fresh process
-    /// and reports what it used, with the counters of all `arms` in a run of the control. The race names the
+    /// and reports what it used, with the counters of all arms in a run of the control. The race names the
     /// point.
     ///
     /// # Errors
     /// [`RunFailure`]; a program that ran and failed is a point with its exit status instead.
-    fn run(&mut self, arm: &Arm, arms: &[Arm]) -> Result<Point, RunFailure>;
+    fn run(&mut self, arm: &Arm, arms: &Arms) -> Result<Point, RunFailure>;
 
     /// Reads the totals.
     fn weather(&mut self) -> WeatherMark;
@@ -72,16 +80,16 @@ pub trait Lab: Clock {
     /// host took to give memory back.
     fn host_ns(&mut self, point: &Point) -> Nanos;
 
-    /// The arm that does what all of `apart` do, if they go together. `arms` are all that race.
+    /// The arm that does what all of `apart` do, if they go together.
     ///
     /// # Errors
     /// [`RunFailure`] when what was tried for it could not be; `Failed` leaves the combination out.
-    fn combine(&mut self, apart: &[&Arm], arms: &[Arm]) -> Result<Option<Arm>, RunFailure>;
+    fn combine(&mut self, apart: &[&Arm], arms: &Arms) -> Result<Option<Arm>, RunFailure>;
 
     /// Holds what an arm puts out against the control's, before its gain is reported; why it is
     /// rejected, if it differs.
     ///
     /// # Errors
     /// [`RunFailure`] when it could not be compared.
-    fn compare_output(&mut self, arm: &Arm) -> Result<Option<String>, RunFailure>;
+    fn compare_output(&mut self, arm: &Arm, arms: &Arms) -> Result<Option<String>, RunFailure>;
 }

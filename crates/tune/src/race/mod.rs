@@ -1,28 +1,44 @@
 //! Controlled experiments: which of several arms is faster than the control, and how sure is that?
 //!
 //! There is one race for programs, services and running processes. The [`Policy`] plans a block; a [`Subject`]
-//! runs it and gives back what it saw; [`drive`] repeats that until the policy has its answer or the time is
+//! runs it and gives back what it saw; [`run`] repeats that until the policy has its answer or the time is
 //! over. A race may be stopped at any moment and continued from its blocks.
 //!
-//! The race itself runs nothing and reads no clock. Of programs, a [`Lab`] runs an arm once ([`run`]).
+//! The race itself runs nothing and reads no clock. Of programs ([`Programs`]), a [`Lab`] runs an arm once.
 //!
 //! Not seen: an effect that lasts beyond the run that caused it (the next run of another arm
 //! pays for it); the random order turns that into noise, not into bias.
 
 mod lab;
-mod plan;
 mod programs;
 
-pub use lab::{Lab, Progress, RunFailure, WeatherMark};
-pub use pagewise_judge::race::{Goal, Terms};
-pub use plan::{Plan, default_budget};
-pub use programs::run;
+pub use lab::{Arms, Lab, Progress, RunFailure, WeatherMark};
+pub use pagewise_judge::race::{Block, Goal, Terms, Unit};
+pub use programs::Programs;
 
-use pagewise_judge::race::{Block, Entrant, Halt, Policy, Room};
+use crate::stop::Stop;
+use pagewise_judge::race::{Entrant, Halt, Policy, Room};
 use pagewise_model::Nanos;
+use pagewise_model::service::Pair;
+use pagewise_model::trial::Experiment;
 
 /// The time may be overrun by this part of the whole budget, where a block is to be finished.
 const OVERRUN: u64 = 10;
+
+/// A race before it begins.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub terms: Terms,
+    /// The arms, the most promising first: where time is short the last are left out.
+    pub entrants: Vec<Entrant>,
+    /// Blocks of an earlier session that this one continues.
+    pub earlier: Vec<Block>,
+    /// Arms that it rejected, and why.
+    pub rejected: Vec<(String, String)>,
+    pub time: Time,
+    /// Runs that comparing the output of a first arm takes.
+    pub compare_runs: u32,
+}
 
 /// The time of a race, by the clock of its subject.
 #[derive(Debug, Clone, Copy)]
@@ -92,8 +108,23 @@ pub trait Subject: Clock {
     }
 }
 
-/// Races until the answer is clear; what halts it before. `compare_runs` is what comparing a first output takes.
-pub fn drive(
+/// Runs the whole race; what halted it, if its answer did not. Whatever goes wrong on the way becomes a verdict
+/// or a warning: what was measured is never lost. Pairs of servers are apart from the experiment.
+pub fn run(subject: &mut dyn Subject, plan: Plan) -> (Experiment, Vec<Pair>, Option<Halt>) {
+    let mut policy = Policy::new(plan.terms, plan.entrants, plan.earlier);
+    for (name, why) in plan.rejected {
+        // A guard is judged anew by all blocks.
+        if let Some(arm) = policy.number(&name).filter(|arm| policy.broken(*arm).is_none()) {
+            policy.fail(arm, why);
+        }
+    }
+    let halt = drive(subject, &mut policy, &plan.time, plan.compare_runs).err();
+    let (experiment, pairs) = policy.conclude(halt.as_ref(), &|arm| subject.cost_ns(arm));
+    (experiment, pairs, halt)
+}
+
+/// Races until the answer is clear; what halts it before.
+fn drive(
     subject: &mut dyn Subject,
     policy: &mut Policy,
     time: &Time,
@@ -163,6 +194,14 @@ fn combine(subject: &mut dyn Subject, policy: &mut Policy) -> Result<(), Halt> {
         }
     }
     Ok(())
+}
+
+/// How a stop of the session ends its race.
+pub(crate) const fn halt(stop: &Stop) -> Halt {
+    match stop {
+        Stop::Interrupted => Halt::Interrupted,
+        _ => Halt::Session,
+    }
 }
 
 /// What a failure that is not the arm's makes of the experiment.

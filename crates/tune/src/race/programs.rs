@@ -1,60 +1,30 @@
 //! Programs that end as the subject of a race: one fresh run at a time, in the order of the block. Watches for
 //! what ends an experiment or an arm: failures, other exit statuses, the user, the end of the time.
 
-use super::lab::{Lab, Progress, RunFailure, WeatherMark};
-use super::plan::Plan;
-use super::{BlockRun, Clock, Subject, Time, drive, ours};
+use super::lab::{Arms, Lab, Progress, RunFailure, WeatherMark};
+use super::{BlockRun, Clock, Subject, Time, ours};
 use crate::world::Arm;
-use pagewise_judge::race::{Block, Counter, Entrant, Halt, Policy, Terms, Unit};
+use pagewise_judge::race::{Block, Counter, Entrant, Halt, Policy};
 use pagewise_model::Nanos;
-use pagewise_model::trial::{self, Experiment, Point, Weather};
+use pagewise_model::trial::{self, Point, Weather};
 use pagewise_model::usage::Ended;
 use std::collections::BTreeMap;
 
 /// The reason of a block that was not finished.
 const NOT_FINISHED: &str = "not finished";
 
-/// Runs the whole experiment. Whatever goes wrong on the way becomes a verdict or a warning: what was measured is
-/// never lost. With the arms, combinations included.
-pub fn run<L: Lab>(lab: &mut L, plan: Plan) -> (Experiment, Vec<Arm>) {
-    let time = Time { started: lab.now(), budget: plan.budget, left: plan.left };
-    let terms = Terms {
-        quantity: plan.quantity,
-        guards: plan.guards,
-        goal: plan.goal,
-        unit: Unit::Runs,
-        control: plan.control.name.clone(),
-        seed: plan.seed,
-        budget: plan.budget,
-    };
-    let entrants = plan.arms.iter().map(entrant).collect();
-    let earlier = plan.earlier.into_iter().map(Block::Runs).collect();
-    let mut policy = Policy::new(terms, entrants, earlier);
-    let mut programs = Programs {
-        lab,
-        control: plan.control,
-        arms: plan.arms,
-        run_ns: plan.run_ns.0,
-        runs: 0,
-        clock: BTreeMap::new(),
-        endings: Endings::default(),
-    };
-    let halt = drive(&mut programs, &mut policy, &time, plan.compare_runs).err();
-    let (experiment, _) = policy.conclude(halt.as_ref(), &|arm| programs.cost_ns(arm));
-    (experiment, programs.arms)
-}
-
 fn entrant(arm: &Arm) -> Entrant {
     let counter = if arm.mechanism.is_empty() { Counter::None } else { Counter::OfRun };
     Entrant { name: arm.name.clone(), counter, barred: arm.barred.clone() }
 }
 
-struct Programs<'a, L: Lab> {
-    lab: &'a mut L,
-    control: Arm,
-    arms: Vec<Arm>,
+/// A program and its arms, which `L` runs.
+#[allow(missing_debug_implementations, reason = "what runs them may reach anywhere")]
+pub struct Programs<L> {
+    pub lab: L,
+    pub arms: Arms,
     /// Usual time from one run to the next, before any.
-    run_ns: u64,
+    pub run_ns: Nanos,
     runs: u32,
     /// Clock time of the runs of each arm, start and reaping included: sum and number.
     clock: BTreeMap<Option<usize>, (u64, u64)>,
@@ -98,7 +68,28 @@ impl Endings {
     }
 }
 
-impl<L: Lab> Programs<'_, L> {
+impl<L> Programs<L> {
+    /// Without arms, and before any run.
+    #[must_use]
+    pub fn new(lab: L, control: Arm) -> Self {
+        Self {
+            lab,
+            arms: Arms { control, tried: Vec::new() },
+            run_ns: Nanos(0),
+            runs: 0,
+            clock: BTreeMap::new(),
+            endings: Endings::default(),
+        }
+    }
+
+    /// The arms as the policy knows them.
+    #[must_use]
+    pub fn entrants(&self) -> Vec<Entrant> {
+        self.arms.tried.iter().map(entrant).collect()
+    }
+}
+
+impl<L: Lab> Programs<L> {
     /// One run; `None` when the arm failed, now or earlier.
     fn point(
         &mut self,
@@ -110,7 +101,7 @@ impl<L: Lab> Programs<'_, L> {
             return Ok(None);
         }
         super::check(self, time)?;
-        let own = arm.map_or(&self.control, |arm| &self.arms[arm]);
+        let own = arm.map_or(&self.arms.control, |arm| &self.arms.tried[arm]);
         let before = self.lab.now();
         let left_ns = Nanos(time.left_ns(before));
         let standings = || policy.standings();
@@ -142,7 +133,7 @@ impl<L: Lab> Programs<'_, L> {
     }
 }
 
-impl<L: Lab> Clock for Programs<'_, L> {
+impl<L: Lab> Clock for Programs<L> {
     fn now(&self) -> Nanos {
         self.lab.now()
     }
@@ -152,7 +143,7 @@ impl<L: Lab> Clock for Programs<'_, L> {
     }
 }
 
-impl<L: Lab> Subject for Programs<'_, L> {
+impl<L: Lab> Subject for Programs<L> {
     fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun {
         let mut block = trial::Block { points: vec![], weather: Weather::default(), dropped: None };
         let mark = self.lab.weather();
@@ -181,18 +172,18 @@ impl<L: Lab> Subject for Programs<'_, L> {
 
     fn cost_ns(&self, arm: Option<usize>) -> u64 {
         let known = self.clock.get(&arm).or_else(|| self.clock.get(&None));
-        known.map_or(self.run_ns, |(sum, runs)| sum / runs)
+        known.map_or(self.run_ns.0, |(sum, runs)| sum / runs)
     }
 
     fn compare_output(&mut self, arm: usize) -> Result<Option<String>, RunFailure> {
-        self.lab.compare_output(&self.arms[arm])
+        self.lab.compare_output(&self.arms.tried[arm], &self.arms)
     }
 
     fn combine(&mut self, arms: &[usize]) -> Result<Option<Entrant>, RunFailure> {
-        let apart: Vec<&Arm> = arms.iter().map(|arm| &self.arms[*arm]).collect();
+        let apart: Vec<&Arm> = arms.iter().map(|arm| &self.arms.tried[*arm]).collect();
         let Some(together) = self.lab.combine(&apart, &self.arms)? else { return Ok(None) };
         let entrant = entrant(&together);
-        self.arms.push(together);
+        self.arms.tried.push(together);
         Ok(Some(entrant))
     }
 }

@@ -1,17 +1,19 @@
 //! What sessions on servers share: what has to hold of a plain server, and the answer.
 
 use super::Terms;
+use crate::request::Request;
 use crate::stop::Stop;
+use pagewise_judge::race::Block;
 use pagewise_judge::service::{failed, value};
 use pagewise_model::Nanos;
 use pagewise_model::plan::{Dose, Receipt};
-use pagewise_model::run::Run;
-use pagewise_model::service::{Side, Window};
+use pagewise_model::run::{Outcome, Run};
+use pagewise_model::service::{Pair, Side, Window};
 use pagewise_model::trial::Quantity;
 use pagewise_remedy::receipt::Start;
 
 /// The budget unless the user gives one.
-pub(super) const BUDGET: Nanos = Nanos::secs(300);
+const BUDGET: Nanos = Nanos::secs(300);
 /// The generator may use so many times the CPU time of the server before that is reported.
 const GENERATOR: f64 = 2.0;
 /// A server that answers uses more than this for a request, in nanoseconds, or more than this share of what the
@@ -19,8 +21,17 @@ const GENERATOR: f64 = 2.0;
 const LEAST_FOR_REQUEST: f64 = 1_000.0;
 const LEAST_OF_GENERATOR: f64 = 0.05;
 
+/// Time for the whole session.
+pub(super) fn budget(base: &Request) -> Nanos {
+    base.spec.budget_ns.unwrap_or(BUDGET)
+}
+
 /// What has to hold of the plain server before anything is compared with it; what to know besides.
-pub(super) fn check(terms: &Terms, side: &Side) -> Result<Option<String>, Stop> {
+pub(super) fn check(
+    terms: &Terms,
+    quantity: Quantity,
+    side: &Side,
+) -> Result<Option<String>, Stop> {
     let failed = failed(side);
     let requests: f64 = side.windows.iter().map(|window| window.load.requests).sum();
     if failed > 0.0 {
@@ -32,15 +43,15 @@ pub(super) fn check(terms: &Terms, side: &Side) -> Result<Option<String>, Stop> 
         )));
     }
     let is_open = |window: &Window| window.load.open_loop == Some(true);
-    if terms.goal == Quantity::P99 && !side.windows.iter().all(is_open) {
+    if quantity == Quantity::P99 && !side.windows.iter().all(is_open) {
         return Err(Stop::Service(
             "p99 can be the goal only of a load at a fixed rate (wrk2 --rate, k6 arrival rate): \
              a generator that waits for each answer hides slow ones"
                 .to_owned(),
         ));
     }
-    if value(terms.goal, side).is_none() {
-        let name = terms.goal.into_str();
+    if value(quantity, side).is_none() {
+        let name = quantity.into_str();
         return Err(Stop::Service(format!(
             "the load's output has no figure for {name}: \
              select one with --metric regex:PATTERN or json:PATH"
@@ -70,9 +81,23 @@ fn doubts(side: &Side) -> Option<String> {
 }
 
 /// Page costs are all there is to gain, and nothing can be tried.
-pub(super) fn nothing_fits(run: &Run) -> String {
+pub(super) fn nothing_fits(run: &Run) -> Outcome {
     let ceiling = run.diagnosis.as_ref().map_or(0.0, |all| all.ceiling_share);
-    format!("page costs are at most {:.0}% of its CPU time, and no remedy fits", ceiling * 100.0)
+    let ceiling = ceiling * 100.0;
+    let why = format!("page costs are at most {ceiling:.0}% of its CPU time, and no remedy fits");
+    Outcome::NothingToGain { why }
+}
+
+/// The pairs of a saved session.
+pub(super) fn blocks(run: &Run) -> Vec<Block> {
+    run.service.iter().flat_map(|service| service.pairs.iter().cloned().map(Block::Pair)).collect()
+}
+
+/// Saves the pairs of a race.
+pub(super) fn leave(run: &mut Run, pairs: Vec<Pair>) {
+    if let Some(service) = &mut run.service {
+        service.pairs = pairs;
+    }
 }
 
 /// The lines that keep these doses, those for containers among them.

@@ -10,13 +10,14 @@
 
 use super::Terms;
 use super::answer;
-use super::session::{self, Kind};
+use super::look::{self, UnderLoad};
 use super::stage::Seen;
 use super::subject::{Helpers, Subject, cpus_used};
 use crate::choose;
 use crate::live::Listener;
 use crate::race::{self, BlockRun, Clock, Time};
 use crate::request::Request as Base;
+use crate::session::{self, Tunable};
 use crate::stop::Stop;
 use crate::world::{Event, Surroundings};
 use pagewise_judge::race::{Block, Counter, Entrant, Policy, Unit};
@@ -59,7 +60,7 @@ pub fn run(
     let run = request.base.empty_run(RunKind::Tune, &request.base.spec.command);
     let subject = Subject::new(request, helpers, stop, listener);
     let switched = subject.map(|world| Switched::new(&request.base, &request.terms, world));
-    session::run(run, since, switched)
+    session::tune(run, since, switched)
 }
 
 /// A process that runs already, its load, and what switches it.
@@ -154,7 +155,7 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
             offers: Vec::new(),
             arms: Vec::new(),
             runs: 1,
-            watch: Watch::new(&terms.guards, Vec::new()),
+            watch: Watch::new(&base.spec.guards, Vec::new()),
             cost: Nanos(0),
             stop: None,
             notes: Vec::new(),
@@ -250,13 +251,8 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
     }
 }
 
-impl<W: ProcessWorld> Kind for Switched<'_, W> {
-    const UNIT: Unit = Unit::WatchedPair;
+impl<W: ProcessWorld> UnderLoad for Switched<'_, W> {
     const LOOK: &'static str = "the process as it is under its load";
-
-    fn base(&self) -> &Base {
-        self.base
-    }
 
     fn terms(&self) -> &Terms {
         self.terms
@@ -271,7 +267,7 @@ impl<W: ProcessWorld> Kind for Switched<'_, W> {
         })
     }
 
-    fn look(&mut self) -> Result<Seen, Stop> {
+    fn see(&mut self) -> Result<Seen, Stop> {
         self.world.look(&mut self.notes)
     }
 
@@ -284,14 +280,38 @@ impl<W: ProcessWorld> Kind for Switched<'_, W> {
         self.offers.iter().map(|offer| offer.candidate.clone()).collect()
     }
 
-    fn enter(&mut self, run: &Run, _: Nanos) -> Result<Vec<Entrant>, Stop> {
+    fn note(&mut self, note: String) {
+        self.notes.push(note);
+    }
+}
+
+impl<W: ProcessWorld> Tunable for Switched<'_, W> {
+    const UNIT: Unit = Unit::WatchedPair;
+
+    fn base(&self) -> &Base {
+        self.base
+    }
+
+    fn budget(&self) -> Nanos {
+        answer::budget(self.base)
+    }
+
+    fn look(&mut self, run: &mut Run, _: Nanos) -> Result<(), Stop> {
+        look::look(self, run)
+    }
+
+    fn resume(&mut self, run: &Run) -> bool {
+        run.service.is_some()
+    }
+
+    fn enter(&mut self, run: &mut Run, _: Nanos) -> Result<Vec<Entrant>, Stop> {
         self.arms = arms(std::mem::take(&mut self.offers), self.base.spec.only.as_deref())?;
         let first = run.service.as_ref().and_then(|service| service.first.as_ref());
         let first = first.map(|side| side.windows.clone()).unwrap_or_default();
         let usual =
             first.iter().map(|window| window.wall_ns.0).sum::<u64>() / first.len().max(1) as u64;
         self.runs = (PART.0 / usual.max(1)).clamp(1, u64::from(MOST)) as u32;
-        self.watch = Watch::new(&self.terms.guards, first);
+        self.watch = Watch::new(&self.base.spec.guards, first);
         // Four parts, and three runs that do not count.
         self.cost = Nanos(usual * u64::from(4 * self.runs + 3));
         let entrant = |arm: &Arm| Entrant {
@@ -302,7 +322,19 @@ impl<W: ProcessWorld> Kind for Switched<'_, W> {
             },
             barred: None,
         };
-        Ok(self.arms.iter().map(entrant).collect())
+        let entrants: Vec<Entrant> = self.arms.iter().map(entrant).collect();
+        if entrants.is_empty() {
+            run.outcome = Some(answer::nothing_fits(run));
+        }
+        Ok(entrants)
+    }
+
+    fn blocks(run: &Run) -> Vec<Block> {
+        answer::blocks(run)
+    }
+
+    fn leave(&mut self, run: &mut Run, pairs: Vec<Pair>) {
+        answer::leave(run, pairs);
     }
 
     fn doses(&self) -> Vec<(String, Vec<Dose>)> {
@@ -326,10 +358,6 @@ impl<W: ProcessWorld> Kind for Switched<'_, W> {
 
     fn take_stop(&mut self) -> Option<Stop> {
         self.stop.take()
-    }
-
-    fn note(&mut self, note: String) {
-        self.notes.push(note);
     }
 
     fn finish(&mut self, run: &mut Run, done: Result<(), Stop>) -> Result<(), Stop> {
@@ -385,7 +413,7 @@ impl<W: ProcessWorld> race::Subject for Switched<'_, W> {
                 done.block = Some(Block::Pair(pair));
             }
             Err(stop) => {
-                done.end = Err(session::halt(&stop));
+                done.end = Err(race::halt(&stop));
                 self.stop = Some(stop);
             }
         }

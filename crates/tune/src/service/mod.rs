@@ -1,7 +1,7 @@
 //! A service under its own load: start, diagnose, race the remedies, receipt.
 //!
 //! A server is started for each pair of the race ([`servers`]), or a process runs already and is switched
-//! ([`live`]). The session is the same ([`session`]).
+//! ([`live`]). The session is the same ([`crate::session`]).
 //!
 //! Not covered: remedies that need a tracer beside the server for each start (`place` moves processes
 //! between CPUs, which the race does itself), and machines of their own for the generator.
@@ -9,12 +9,12 @@
 mod answer;
 mod live;
 mod load;
+mod look;
 mod place;
 mod reach;
 mod ready;
 mod server;
 mod servers;
-mod session;
 mod shell;
 mod stage;
 mod subject;
@@ -29,16 +29,15 @@ pub use subject::Helpers;
 
 use crate::live::Listener;
 use crate::request::Request as Base;
+use crate::session;
 use crate::stop::Stop;
 use pagewise_judge::service::load::Metric;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
-use pagewise_model::guard::Guard;
 use pagewise_model::plan::{Dose, FileKind};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::service::Mode;
 use pagewise_model::spec::{ServerSpec, Spec};
-use pagewise_model::trial::Quantity;
 use servers::Servers;
 use stage::Stage;
 use std::path::PathBuf;
@@ -97,7 +96,7 @@ impl Request {
     }
 }
 
-/// The load on a service, and what decides.
+/// The load on a service.
 #[derive(Debug, Clone)]
 pub struct Terms {
     /// Shell command that loads it and ends.
@@ -108,10 +107,6 @@ pub struct Terms {
     pub metric: Metric,
     /// How long a server is warmed up at most.
     pub warm_up: Nanos,
-    /// What decides.
-    pub goal: Quantity,
-    /// What an arm may not pass.
-    pub guards: Vec<Guard>,
 }
 
 impl Terms {
@@ -126,8 +121,6 @@ impl Terms {
             load_within: asked.load_within_ns,
             metric: asked.metric.parse().map_err(|why| format!("--metric: {why}"))?,
             warm_up: asked.warm_up_ns,
-            goal: spec.quantity,
-            guards: spec.guards.clone(),
         })
     }
 }
@@ -176,22 +169,10 @@ pub fn run(
     let since = clock::now();
     let mut run = request.base.empty_run(RunKind::Tune, &request.base.spec.command);
     if let Some(saved) = saved {
-        run = resumed(run, saved);
+        run = session::resumed(run, saved);
     }
     let stage = Stage::new(request, exe, words, stop, listener);
-    session::run(run, since, stage.map(|stage| Servers::new(request, stage)))
-}
-
-/// The saved run as one that begins now. What was concluded is concluded again at the end.
-pub(crate) fn resumed(fresh: Run, saved: Run) -> Run {
-    Run {
-        id: fresh.id,
-        started_unix_ns: fresh.started_unix_ns,
-        outcome: None,
-        receipt: None,
-        warnings: Vec::new(),
-        ..saved
-    }
+    session::tune(run, since, stage.map(|stage| Servers::new(request, stage)))
 }
 
 #[cfg(test)]

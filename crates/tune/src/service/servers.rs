@@ -5,13 +5,14 @@
 //! one pair run at once where they can (`duet`), else one after the other (`restart`).
 
 use super::answer;
-use super::session::{self, Kind};
+use super::look::{self, UnderLoad};
 use super::stage::{Failure, Seen};
 use super::{FIT, Pairing, Request, Shape, Terms, place};
 use crate::choose;
 use crate::conditions;
 use crate::race::{self, BlockRun, Clock, Time};
 use crate::request::Request as Base;
+use crate::session::{self, Tunable};
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Surroundings};
 use pagewise_judge::race::{Block, Counter, Entrant, Policy, Unit};
@@ -145,13 +146,8 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
     }
 }
 
-impl<W: ServerWorld> Kind for Servers<'_, W> {
-    const UNIT: Unit = Unit::Pair;
+impl<W: ServerWorld> UnderLoad for Servers<'_, W> {
     const LOOK: &'static str = "the plain server under its load";
-
-    fn base(&self) -> &Base {
-        &self.request.base
-    }
 
     fn terms(&self) -> &Terms {
         &self.request.terms
@@ -162,17 +158,41 @@ impl<W: ServerWorld> Kind for Servers<'_, W> {
         Ok(Service { mode, mode_why, first: None, pairs: Vec::new() })
     }
 
-    fn look(&mut self) -> Result<Seen, Stop> {
+    fn see(&mut self) -> Result<Seen, Stop> {
         self.world.look(&self.plain)
     }
 
     fn candidates(&mut self, evidence: &Evidence<'_>, _: &Side) -> Vec<Candidate> {
-        let mut candidates = choose::candidates(evidence, self.request.terms.goal);
+        let mut candidates = choose::candidates(evidence, self.request.base.spec.quantity);
         candidates.retain(|candidate| FIT.contains(&candidate.remedy.as_str()));
         candidates
     }
 
-    fn enter(&mut self, run: &Run, left: Nanos) -> Result<Vec<Entrant>, Stop> {
+    fn note(&mut self, note: String) {
+        self.world.note(note);
+    }
+}
+
+impl<W: ServerWorld> Tunable for Servers<'_, W> {
+    const UNIT: Unit = Unit::Pair;
+
+    fn base(&self) -> &Base {
+        &self.request.base
+    }
+
+    fn budget(&self) -> Nanos {
+        answer::budget(self.base())
+    }
+
+    fn look(&mut self, run: &mut Run, _: Nanos) -> Result<(), Stop> {
+        look::look(self, run)
+    }
+
+    fn resume(&mut self, run: &Run) -> bool {
+        run.service.is_some()
+    }
+
+    fn enter(&mut self, run: &mut Run, left: Nanos) -> Result<Vec<Entrant>, Stop> {
         let Some(service) = &run.service else { return Ok(Vec::new()) };
         self.expect(service);
         self.entries = self.entries(run, service.mode);
@@ -185,7 +205,19 @@ impl<W: ServerWorld> Kind for Servers<'_, W> {
             counter: entry.counter,
             barred: None,
         };
-        Ok(self.entries.iter().map(entrant).collect())
+        let entrants: Vec<Entrant> = self.entries.iter().map(entrant).collect();
+        if entrants.is_empty() {
+            run.outcome = Some(answer::nothing_fits(run));
+        }
+        Ok(entrants)
+    }
+
+    fn blocks(run: &Run) -> Vec<Block> {
+        answer::blocks(run)
+    }
+
+    fn leave(&mut self, run: &mut Run, pairs: Vec<Pair>) {
+        answer::leave(run, pairs);
     }
 
     fn doses(&self) -> Vec<(String, Vec<Dose>)> {
@@ -204,10 +236,6 @@ impl<W: ServerWorld> Kind for Servers<'_, W> {
 
     fn take_stop(&mut self) -> Option<Stop> {
         self.stop.take()
-    }
-
-    fn note(&mut self, note: String) {
-        self.world.note(note);
     }
 
     fn finish(&mut self, run: &mut Run, done: Result<(), Stop>) -> Result<(), Stop> {
@@ -260,7 +288,7 @@ impl<W: ServerWorld> race::Subject for Servers<'_, W> {
                 done.block = Some(Block::Pair(pair));
             }
             Err(Failure::Session(stop)) => {
-                done.end = Err(session::halt(&stop));
+                done.end = Err(race::halt(&stop));
                 self.stop = Some(stop);
             }
             Err(Failure::Arm(why)) => done.failed.push((at, why)),

@@ -4,9 +4,10 @@
 use super::live::{ProcessWorld, Switched};
 use super::servers::{ServerWorld, Servers};
 use super::stage::{Failure, Seen};
-use super::{Pairing, Ready, Request, Terms, Ways, session};
+use super::{Pairing, Ready, Request, Terms, Ways};
 use crate::race::Clock;
 use crate::request::Request as Base;
+use crate::session;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Surroundings};
 use pagewise_judge::service::USUAL_GUARDS;
@@ -181,11 +182,12 @@ impl ProcessWorld for Simulated {
     }
 }
 
-fn base(budget: Nanos, seed: u64) -> Base {
+fn base(budget: Nanos, seed: u64, guards: &[Guard]) -> Base {
     Base {
         spec: Spec {
             own_arms: vec![OwnArm { name: "arm".to_owned(), command: vec!["server".into()] }],
             quantity: Quantity::CpuPerRequest,
+            guards: guards.to_vec(),
             budget_ns: Some(budget),
             ..Spec::new(vec!["server".into()], PathBuf::new(), seed)
         },
@@ -196,14 +198,12 @@ fn base(budget: Nanos, seed: u64) -> Base {
     }
 }
 
-fn terms(guards: &[Guard]) -> Terms {
+fn terms() -> Terms {
     Terms {
         load: "wrk".to_owned(),
         load_within: Nanos::secs(60),
         metric: "wrk".parse().unwrap(),
         warm_up: Nanos::secs(60),
-        goal: Quantity::CpuPerRequest,
-        guards: guards.to_vec(),
     }
 }
 
@@ -227,7 +227,7 @@ fn judged((run, end): (Run, Option<Stop>)) -> (Verdict, usize) {
 
 fn request(pairs: u64, seed: u64, guards: &[Guard]) -> Request {
     Request {
-        base: base(Nanos(PAIR.0 * pairs), seed),
+        base: base(Nanos(PAIR.0 * pairs), seed, guards),
         serve: "server {port}".to_owned(),
         ways: Ways {
             ready: Ready::parse("tcp:{port}").unwrap(),
@@ -236,7 +236,7 @@ fn request(pairs: u64, seed: u64, guards: &[Guard]) -> Request {
             stop_within: PAIR,
         },
         mode: None,
-        terms: terms(guards),
+        terms: terms(),
     }
 }
 
@@ -247,7 +247,7 @@ fn started(seed: u64, effect: (f64, f64), noise: Noise, pairs: u64, guards: &[Gu
     let request = request(pairs, seed, guards);
     let run = looked(Mode::Duet, world.side(false));
     let since = world.clock;
-    judged(session::run(run, since, Ok(Servers::new(&request, world)))).0
+    judged(session::tune(run, since, Ok(Servers::new(&request, world)))).0
 }
 
 /// A session on a process that is switched, with time for this many blocks.
@@ -255,7 +255,7 @@ fn switched(seed: u64, effect: (f64, f64), blocks: u64) -> (Verdict, usize) {
     let noise = Noise { start: 0.03, window: 0.1, p99: 0.4, spikes: 0.0 };
     let mut world = Simulated::new(seed, effect, noise, 4);
     // Four parts of two windows, and three that do not count.
-    let (base, terms) = (base(Nanos(WINDOW.0 * 11 * blocks), seed), terms(&USUAL_GUARDS));
+    let (base, terms) = (base(Nanos(WINDOW.0 * 11 * blocks), seed, &USUAL_GUARDS), terms());
     let mut first = world.side(false);
     first.windows = (0..4).map(|_| world.window().unwrap()).collect();
     let since = world.clock;
@@ -273,7 +273,7 @@ fn switched(seed: u64, effect: (f64, f64), blocks: u64) -> (Verdict, usize) {
     };
     let mut kind = Switched::new(&base, &terms, world);
     kind.offers.push(Offer { candidate, change: Some(Change::HeapHuge) });
-    judged(session::run(looked(Mode::Toggle, first), since, Ok(kind)))
+    judged(session::tune(looked(Mode::Toggle, first), since, Ok(kind)))
 }
 
 /// As probed: the two starts of a pair differ by 3%, their p99 by 20%.
@@ -352,7 +352,7 @@ fn a_session_goes_on_from_its_pairs_and_keeps_its_budget() {
     let run = looked(Mode::Duet, world.side(false));
     let (short, long) = (request(3, 3, &USUAL_GUARDS), request(60, 4, &USUAL_GUARDS));
     let since = world.clock;
-    let (run, end) = session::run(run, since, Ok(Servers::new(&short, world)));
+    let (run, end) = session::tune(run, since, Ok(Servers::new(&short, world)));
     assert!(end.is_none() && run.took_ns <= Nanos(PAIR.0 * 4), "{}", run.took_ns);
     let pairs = run.service.as_ref().unwrap().pairs.clone();
     assert!((2..=4).contains(&pairs.len()), "{}", pairs.len());
@@ -360,8 +360,8 @@ fn a_session_goes_on_from_its_pairs_and_keeps_its_budget() {
     let world = Simulated::new(4, (0.97, 1.0), noise, 2);
     let since = world.clock;
     let fresh = Run::new(RunKind::Tune, "later".to_owned(), 0, vec!["server".to_owned()]);
-    let later = super::resumed(fresh, run);
-    let (later, end) = session::run(later, since, Ok(Servers::new(&long, world)));
+    let later = session::resumed(fresh, run);
+    let (later, end) = session::tune(later, since, Ok(Servers::new(&long, world)));
     assert!(end.is_none());
     let all = later.service.as_ref().unwrap().pairs.clone();
     assert!(all.len() > pairs.len() && all[..pairs.len()] == pairs[..]);
@@ -374,7 +374,7 @@ fn a_session_that_has_its_answer_takes_more_pairs() {
     let session = |run: Run| {
         let world = Simulated::new(3, (0.8, 1.0), PROBED, 2);
         let since = world.clock;
-        let (run, end) = session::run(run, since, Ok(Servers::new(&request, world)));
+        let (run, end) = session::tune(run, since, Ok(Servers::new(&request, world)));
         assert!(end.is_none() && verdict(&run).word == Word::Keep, "{:?}", verdict(&run));
         run
     };
@@ -382,6 +382,6 @@ fn a_session_that_has_its_answer_takes_more_pairs() {
     let done = session(looked(Mode::Duet, first));
     let pairs = done.service.as_ref().unwrap().pairs.len();
     let fresh = Run::new(RunKind::Tune, "later".to_owned(), 0, vec!["server".to_owned()]);
-    let later = session(super::resumed(fresh, done));
+    let later = session(session::resumed(fresh, done));
     assert!(later.service.unwrap().pairs.len() > pairs);
 }

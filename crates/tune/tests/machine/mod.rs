@@ -1,12 +1,14 @@
 //! A simulated machine: heavy-tailed noise, drift, stolen time, a host, a user who interrupts.
 
+pub(crate) mod plan;
+
 use crate::arm;
 use pagewise_judge::stats::Rng;
 use pagewise_model::constructed;
 use pagewise_model::trial::Point;
 use pagewise_model::usage::{Ended, Speed, Usage};
 use pagewise_model::{Bytes, Nanos};
-use pagewise_tune::race::{Clock, Lab, Progress, RunFailure, WeatherMark};
+use pagewise_tune::race::{Arms, Clock, Lab, Progress, RunFailure, WeatherMark};
 use pagewise_tune::world::Arm;
 
 /// A machine and a program of which everything is known.
@@ -118,7 +120,7 @@ fn usage(wall_ns: Nanos, status: i32) -> Usage {
     Usage { wall_ns, user_ns: wall_ns, ended: Ended::Exited(status), ..constructed::usage() }
 }
 
-impl Clock for Machine {
+impl Clock for &mut Machine {
     fn now(&self) -> Nanos {
         Nanos(self.clock_ns)
     }
@@ -127,8 +129,8 @@ impl Clock for Machine {
     }
 }
 
-impl Lab for Machine {
-    fn run(&mut self, arm: &Arm, _: &[Arm]) -> Result<Point, RunFailure> {
+impl Lab for &mut Machine {
+    fn run(&mut self, arm: &Arm, _: &Arms) -> Result<Point, RunFailure> {
         let name = arm.name.as_str();
         self.order.push(name.to_owned());
         if self.order.len() > self.breaks_at {
@@ -191,7 +193,7 @@ impl Lab for Machine {
     fn host_ns(&mut self, _: &Point) -> Nanos {
         self.hit
     }
-    fn combine(&mut self, arms: &[&Arm], _: &[Arm]) -> Result<Option<Arm>, RunFailure> {
+    fn combine(&mut self, arms: &[&Arm], _: &Arms) -> Result<Option<Arm>, RunFailure> {
         let mut names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         names.sort_unstable();
         if names != ["b", "c"] {
@@ -199,7 +201,7 @@ impl Lab for Machine {
         }
         self.together.clone().map(|()| Some(arm("b+c")))
     }
-    fn compare_output(&mut self, arm: &Arm) -> Result<Option<String>, RunFailure> {
+    fn compare_output(&mut self, arm: &Arm, _: &Arms) -> Result<Option<String>, RunFailure> {
         assert!(!self.compared.contains(&arm.name), "compared twice");
         self.compared.push(arm.name.clone());
         let differs = self.differing.contains(&arm.name.as_str());

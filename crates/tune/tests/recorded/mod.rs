@@ -4,13 +4,14 @@
 //! `cargo test --release -p pagewise-tune --test simulation recorded -- --ignored --nocapture`.
 
 use crate::machine::Machine;
-use crate::{SEVEN, has, plan, run};
+use crate::machine::plan::{Plan, plan, run};
+use crate::{SEVEN, has};
 use pagewise_judge::race::RULED_OUT;
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
 use pagewise_model::trial::{Experiment, Verdict, Word};
 use pagewise_model::usage::Speed;
-use pagewise_tune::race::{Goal, Plan, RunFailure};
+use pagewise_tune::race::{Goal, RunFailure};
 use std::path::{Path, PathBuf};
 
 const KINDS: [&str; 5] = ["count", "objects", "compiler", "pipes", "neighbour"];

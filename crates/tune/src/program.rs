@@ -1,0 +1,428 @@
+//! A program that ends, as what a session tunes: its traced and timed looks, the arms, the receipt.
+
+use crate::choose;
+use crate::conditions;
+use crate::experiment::{self, Outputs, WorldLab};
+use crate::look;
+use crate::output::{Baseline, NoBaseline};
+use crate::race::Programs;
+use crate::request::Request;
+use crate::session::{self, Tunable};
+use crate::stop::Stop;
+use crate::world::{Arm, Event, Limits, Surroundings, Timing, Watch, World};
+use pagewise_judge::diagnosis::diagnose;
+use pagewise_judge::race::{Block, Entrant, Unit};
+use pagewise_model::diagnosis::Diagnosis;
+use pagewise_model::look::{Look, TimedFaults, Traced};
+use pagewise_model::machine::Machine;
+use pagewise_model::plan::{Dose, Receipt};
+use pagewise_model::price::Prices;
+use pagewise_model::run::{Outcome, Run};
+use pagewise_model::service::Pair;
+use pagewise_model::trial::{Quantity, Verdict, Word};
+use pagewise_model::usage::Usage;
+use pagewise_model::{Fact, Nanos};
+use pagewise_remedy::Evidence;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Make a further run only for the look where the budget still holds this many runs.
+const CHEAP_RUNS: u64 = 20;
+/// Account for the memory only where the budget holds this many runs: it may spare whole arms.
+const ACCOUNT_RUNS: u64 = 8;
+/// The account may take this part of the time left: calls that map memory are slow meanwhile.
+const ACCOUNT_PART: u64 = 4;
+/// The default budget is this or [`DEFAULT_RUNS`], whichever is longer.
+const DEFAULT_BUDGET: Nanos = Nanos::secs(60);
+/// The runs that a default budget holds at least.
+const DEFAULT_RUNS: u64 = 40;
+
+/// Time for the whole session where a run takes `run`.
+fn budget(request: &Request, run: Nanos) -> Nanos {
+    let usual = || DEFAULT_BUDGET.max(Nanos(run.0.saturating_mul(DEFAULT_RUNS)));
+    request.spec.budget_ns.unwrap_or_else(usual)
+}
+
+impl Surroundings for Programs<WorldLab<'_>> {
+    fn machine(&mut self) -> Machine {
+        self.lab.world.machine()
+    }
+
+    fn prices(&mut self) -> Result<Prices, Stop> {
+        self.lab.world.prices()
+    }
+
+    fn tell(&mut self, event: &Event<'_>) {
+        self.lab.world.tell(event);
+    }
+}
+
+impl Tunable for Programs<WorldLab<'_>> {
+    const UNIT: Unit = Unit::Runs;
+
+    fn base(&self) -> &Request {
+        self.lab.request
+    }
+
+    fn budget(&self) -> Nanos {
+        budget(self.lab.request, self.run_ns)
+    }
+
+    fn control(&self) -> &str {
+        &self.arms.control.name
+    }
+
+    fn look(&mut self, run: &mut Run, since: Nanos) -> Result<(), Stop> {
+        let request = self.lab.request;
+        let (run_ns, limits) =
+            Looking { request, world: &mut *self.lab.world, run: &mut *run, since }.look()?;
+        self.learn(run, run_ns, limits);
+        Ok(())
+    }
+
+    fn resume(&mut self, run: &Run) -> bool {
+        let (Some(look), Some(_)) = (&run.look, &run.experiment) else { return false };
+        self.lab.world.seen(&look.traced);
+        let run_ns = look.runs.last().map_or(Nanos(0), |run| run.wall_ns);
+        self.learn(run, run_ns, look::limits(look));
+        true
+    }
+
+    fn enter(&mut self, run: &mut Run, _: Nanos) -> Result<Vec<Entrant>, Stop> {
+        let request = self.lab.request;
+        let doses: Vec<Vec<Dose>> = match &run.experiment {
+            Some(_) => run.doses.iter().map(|(_, doses)| doses.clone()).collect(),
+            None => doses(request, run).into_iter().map(|dose| vec![dose]).collect(),
+        };
+        let own = request.spec.own_arms.iter().map(Arm::own);
+        let arms: Vec<Arm> =
+            doses.iter().map(|doses| choose::arm(request, doses)).chain(own).collect();
+        if arms.is_empty() {
+            run.outcome = Some(nothing(request, run));
+            return Ok(Vec::new());
+        }
+        let base = match self.named_outputs(run)? {
+            Ok(base) => base,
+            Err(why) => {
+                run.outcome = Some(why);
+                return Ok(Vec::new());
+            }
+        };
+        run.warnings.extend(refilled(&arms));
+        let checks = std::mem::take(&mut run.output_checks);
+        Ok(self.enter_arms(arms, Outputs::Equal { base, checks }))
+    }
+
+    fn compare_runs(&self) -> u32 {
+        if matches!(self.lab.outputs, Outputs::Equal { base: None, .. }) { 2 } else { 0 }
+    }
+
+    fn blocks(run: &Run) -> Vec<Block> {
+        let blocks = run.experiment.iter().flat_map(|experiment| &experiment.blocks);
+        blocks.cloned().map(Block::Runs).collect()
+    }
+
+    fn leave(&mut self, run: &mut Run, _: Vec<Pair>) {
+        if let Some(experiment) = &mut run.experiment {
+            experiment.warnings.extend(self.lab.warnings());
+        }
+        if let Outputs::Equal { checks, .. } = &mut self.lab.outputs {
+            run.output_checks = std::mem::take(checks);
+        }
+    }
+
+    fn doses(&self) -> Vec<(String, Vec<Dose>)> {
+        let dosed = self.arms.tried.iter().filter(|arm| !arm.doses.is_empty());
+        dosed.map(|arm| (arm.name.clone(), arm.doses.clone())).collect()
+    }
+
+    fn incomparable(&mut self) -> Result<Option<Outcome>, Stop> {
+        self.lab.incomparable.take().map(NoBaseline::outcome).transpose()
+    }
+
+    /// The remedies on the program, or the user's own command.
+    fn receipt(&self, run: &Run, arm: &str) -> Option<Receipt> {
+        let request = self.lab.request;
+        if let Some(doses) = run.doses_of(arm) {
+            return Some(pagewise_remedy::receipt::write(doses, &request.start()));
+        }
+        let own = request.spec.own_arms.iter().find(|own| own.name == arm)?;
+        let quoted = |word: &OsStr| (request.quote)(word.as_bytes());
+        let mut command = own.command.iter().map(|w| quoted(w)).collect::<Vec<_>>().join(" ");
+        if let Some(input) = request.spec.input.path() {
+            command.push_str(&format!(" < {}", quoted(input.as_os_str())));
+        }
+        let undo = "start it with the command it had before".to_owned();
+        Some(Receipt { command, undo, ..Receipt::default() })
+    }
+
+    fn doubts(&self, run: &Run) -> Vec<String> {
+        let request = self.lab.request;
+        beyond_ceiling(request, run).into_iter().chain(not_compared(request, run)).collect()
+    }
+
+    fn finish(&mut self, run: &mut Run, done: Result<(), Stop>) -> Result<(), Stop> {
+        if run.experiment.is_some() {
+            run.files = conditions::files(self.lab.request, run);
+        }
+        done
+    }
+}
+
+impl Programs<WorldLab<'_>> {
+    /// Compares the outputs of two plain runs where the user named files: a wrong name is reported before
+    /// anything is tried. Otherwise that waits for the first arm that is likely to gain.
+    fn named_outputs(&mut self, run: &mut Run) -> Result<Result<Option<Baseline>, Outcome>, Stop> {
+        if run.experiment.is_some() || self.lab.request.spec.outputs.is_empty() {
+            return Ok(Ok(None));
+        }
+        self.tell(&Event::Stage("comparing outputs"));
+        match self.lab.baseline(&self.arms.control) {
+            Ok((base, check)) => {
+                run.output_checks.push(check);
+                Ok(Ok(Some(base)))
+            }
+            Err(why) => why.outcome().map(Err),
+        }
+    }
+}
+
+/// The doses to try: none where page costs are too little to gain anything.
+fn doses(request: &Request, run: &Run) -> Vec<Dose> {
+    let is_little = ceiling(request, run) < choose::LEAST_CEILING;
+    if is_little && request.spec.only.is_none() {
+        return Vec::new();
+    }
+    choose::doses(request, &run.candidates)
+}
+
+/// The share of its time that can be gained at most.
+fn ceiling(request: &Request, run: &Run) -> f64 {
+    let is_memory = request.spec.quantity == Quantity::Memory;
+    let diagnosis = run.diagnosis.as_ref().filter(|_| !is_memory);
+    diagnosis.map_or(1.0, |diagnosis| diagnosis.ceiling_share)
+}
+
+/// Why no arm is tried.
+fn nothing(request: &Request, run: &Run) -> Outcome {
+    if request.spec.quantity == Quantity::Memory {
+        let why = "no remedy saves memory of this program".to_owned();
+        return Outcome::NothingToGain { why };
+    }
+    let ceiling = ceiling(request, run);
+    let bounded = run.diagnosis.as_ref().map_or("page costs and wake-ups", Diagnosis::bounded);
+    let why = if ceiling < choose::LEAST_CEILING {
+        format!("{bounded} are at most {:.1}% of its time", ceiling * 100.0)
+    } else {
+        format!("{bounded} are at most {:.0}% of its time, and no remedy fits", ceiling * 100.0)
+    };
+    let unseen = run.diagnosis.as_ref().map_or(&[][..], |diagnosis| &diagnosis.not_in_ceiling);
+    if unseen.is_empty() {
+        return Outcome::NothingToGain { why };
+    }
+    let costs = unseen.join(" and ");
+    Outcome::CannotTell { why: format!("{why}, but {costs} could not be seen") }
+}
+
+/// The files whose page cache is changed between runs, if there are any.
+fn refilled(arms: &[Arm]) -> Option<String> {
+    let all = arms.iter().flat_map(|arm| &arm.settings.huge_files);
+    let paths: BTreeSet<&str> = all.map(|file| file.path.as_str()).collect();
+    let paths: Vec<&str> = paths.into_iter().collect();
+    (!paths.is_empty()).then(|| {
+        format!("dropped from the page cache and read back between runs: {}", paths.join(", "))
+    })
+}
+
+/// The files that the program wrote and the user did not name: an arm may have written something else there.
+fn not_compared(request: &Request, run: &Run) -> Option<String> {
+    const SHOWN: usize = 3;
+    let traced = run.look.as_ref()?.traced.known()?;
+    let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let named: Vec<PathBuf> = request.spec.outputs.iter().map(|path| resolved(path)).collect();
+    let is_named = |path: &&String| named.contains(&resolved(Path::new(path)));
+    let left: Vec<&String> = traced.written.iter().filter(|path| !is_named(path)).collect();
+    let shown: Vec<String> = left.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
+    let more = match left.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!left.is_empty()).then(|| {
+        format!(
+            "not compared: {}{more}; to compare what the program writes there, name it with --output",
+            shown.join(", ")
+        )
+    })
+}
+
+/// The first of the remedies' arms that saves more than the ceiling said, beyond doubt.
+fn beyond_ceiling(request: &Request, run: &Run) -> Option<String> {
+    if request.spec.quantity == Quantity::Memory {
+        return None;
+    }
+    let ceiling = run.diagnosis.as_ref()?.ceiling_share;
+    let kept = experiment::ranked(run.experiment.as_ref()?, Word::Keep);
+    let is_remedy = |verdict: &&&Verdict| run.doses_of(&verdict.arm).is_some();
+    kept.iter().filter(is_remedy).find_map(|verdict| {
+        let least = 1.0 - verdict.effect.as_ref()?.ratio_high;
+        (least > ceiling).then(|| {
+            format!(
+                "{} saves at least {:.0}% though the ceiling is {:.1}%: the ceiling does not include losses after a fault (caches, branch predictors)",
+                verdict.arm,
+                least * 100.0,
+                ceiling * 100.0
+            )
+        })
+    })
+}
+
+/// The look of a session in progress.
+struct Looking<'a> {
+    request: &'a Request,
+    world: &'a mut dyn World,
+    run: &'a mut Run,
+    since: Nanos,
+}
+
+impl Looking<'_> {
+    /// What the program does, what that costs, and the remedies that fit. The time from one plain run to the
+    /// next, and what a run may take.
+    fn look(&mut self) -> Result<(Nanos, Limits), Stop> {
+        session::check(&*self.world)?;
+        let traced = self.trace()?;
+        session::check(&*self.world)?;
+        // After the trace: a program that may not run again is refused before seconds are spent here.
+        self.price()?;
+        session::check(&*self.world)?;
+        let known = self.time(traced)?;
+        session::check(&*self.world)?;
+        self.diagnose();
+        Ok(known)
+    }
+
+    fn trace(&mut self) -> Result<Fact<Traced>, Stop> {
+        self.world.tell(&Event::Stage("tracing one run"));
+        let (traced, said) = self.world.traced()?;
+        self.run.warnings.extend(look::rerun(self.request, &traced, said)?);
+        Ok(traced)
+    }
+
+    fn price(&mut self) -> Result<(), Stop> {
+        self.world.tell(&Event::Stage("measuring this machine's unit prices"));
+        self.run.machine = Some(self.world.machine());
+        self.run.prices = Some(self.world.prices()?);
+        Ok(())
+    }
+
+    /// What is left of the budget where a run costs so much.
+    fn left(&self, cost: Nanos) -> u64 {
+        let spent = self.world.now().0.saturating_sub(self.since.0);
+        budget(self.request, cost).0.saturating_sub(spent)
+    }
+
+    fn time(&mut self, traced: Fact<Traced>) -> Result<(Nanos, Limits), Stop> {
+        self.world.tell(&Event::Stage("timing the plain program"));
+        let plain = Arm::plain(self.request);
+        let limits = look::first_limits(&traced);
+        let (request, since) = (self.request, self.since);
+        let enough = |cost: Nanos, now: Nanos| {
+            let spent = now.0.saturating_sub(since.0);
+            cost.0.saturating_mul(CHEAP_RUNS) <= budget(request, cost).0.saturating_sub(spent)
+        };
+        let timed = look::time(self.world, &plain, request.spec.ignore_failure, limits, enough)?;
+        if timed.leftovers > 0 {
+            self.run.warnings.push(format!(
+                "it left up to {} process(es) behind, which were killed at its end: these figures do not include their work",
+                timed.leftovers
+            ));
+        }
+        let fresh = look::conditioned(&timed.runs);
+        let timing = Timing { fresh, watch: Watch::Nothing, limits, ..Timing::default() };
+        let faults = if enough(timed.cost_ns, self.world.now()) {
+            self.record(&timed.runs, &timing)?
+        } else {
+            Fact::missing("the budget has no room for a separate run")
+        };
+        let look::Plain { runs, samples, user, walks, cost_ns, leftovers } = timed;
+        let look = Look { runs, traced, samples, user, walks, faults };
+        let limits = look::limits(&look);
+        self.run.look = Some(look);
+        if request.spec.quantity == Quantity::Memory && leftovers == 0 {
+            self.account(cost_ns, limits)?;
+        }
+        Ok((cost_ns, limits))
+    }
+
+    /// One more plain run whose memory is accounted for, where the budget has room for it.
+    fn account(&mut self, cost: Nanos, limits: Limits) -> Result<(), Stop> {
+        let left = self.left(cost);
+        if cost.0.saturating_mul(ACCOUNT_RUNS) > left {
+            return Ok(());
+        }
+        self.world.tell(&Event::Stage("measuring its memory"));
+        let limits = Limits { time: Some(Nanos(left / ACCOUNT_PART)), ..limits };
+        match self.world.accounted(&Arm::plain(self.request), &limits)? {
+            Fact::Known(account) => self.run.memory = Some(account),
+            Fact::Missing(why) => {
+                self.run.warnings.push(format!("no account of its memory: {why}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// One more plain run with each fault timed, where its faults cost enough.
+    fn record(&mut self, runs: &[Usage], timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {
+        let price = self.run.prices.as_ref().map(|prices| prices.anon_fault_ns.median);
+        if !price.is_some_and(|price| look::is_worth_recording(runs, price)) {
+            return Ok(Fact::missing("its faults cost too little for a separate run"));
+        }
+        self.world.tell(&Event::Stage("recording page faults"));
+        self.world.recorded(&Arm::plain(self.request), timing)
+    }
+
+    /// Costs, ceiling, and the remedies that fit.
+    fn diagnose(&mut self) {
+        let (run, pool) = (&mut *self.run, self.world.pool());
+        if let (Some(look), Some(prices), Some(machine)) = (&run.look, &run.prices, &run.machine) {
+            let diagnosis = diagnose(look, prices, machine);
+            let memory = run.memory.as_ref();
+            let evidence = Evidence {
+                look,
+                diagnosis: &diagnosis,
+                machine,
+                prices,
+                pool: &pool,
+                memory,
+                has_log: false,
+            };
+            run.candidates = choose::candidates(&evidence, self.request.spec.quantity);
+            run.diagnosis = Some(diagnosis);
+        }
+        run.pool = Some(pool);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::spec::Spec;
+
+    #[test]
+    fn budgets_are_sixty_seconds_or_forty_runs() {
+        let spec = Spec::new(vec!["prog".into()], PathBuf::new(), 1);
+        let request = Request {
+            spec,
+            system: None,
+            quote: |word| String::from_utf8_lossy(word).into_owned(),
+            here: pagewise_remedy::receipt::Here::default(),
+            id: String::new(),
+        };
+        assert_eq!(budget(&request, Nanos::millis(200)), Nanos::secs(60));
+        assert_eq!(budget(&request, Nanos::secs(2)), Nanos::secs(80));
+        assert_eq!(budget(&request, Nanos(u64::MAX)), Nanos(u64::MAX));
+        let own = Spec { budget_ns: Some(Nanos::secs(5)), ..request.spec.clone() };
+        assert_eq!(budget(&Request { spec: own, ..request }, Nanos::secs(2)), Nanos::secs(5));
+    }
+}
