@@ -4,7 +4,7 @@
 //! whose estimate has passed a bound without that proof is not kept either. Memory counts from
 //! [`LEAST_MEMORY`] on: a small program that takes one huge page more has not become a large one.
 
-use crate::race::{BlockTimes, Claim, PROVEN, Race};
+use crate::race::{BlockTimes, Claim, Noise, PROVEN, Race};
 use pagewise_model::Bytes;
 use pagewise_model::guard::{Guard, Guarded};
 use pagewise_model::trial::{Quantity, Verdict, Word};
@@ -101,7 +101,7 @@ impl Guards {
     /// One more arm.
     pub fn join(&mut self) {
         for (_, race) in &mut self.all {
-            race.join();
+            race.join(Noise::IN_TURN);
         }
     }
 

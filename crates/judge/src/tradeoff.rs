@@ -17,17 +17,20 @@ pub const SAME: f64 = 0.01;
 /// Each arm that ran, the control first; empty without runs of the control.
 #[must_use]
 pub fn side_by_side(experiment: &Experiment) -> Vec<TimeAndMemory> {
-    let figures = |arm: &str| {
-        let runs: Vec<Usage> = experiment.points_of(arm).map(|p| p.usage.clone()).collect();
-        let time = typical(&runs, |usage| usage.wall_ns.0)?;
-        Some((time, typical(&runs, |usage| usage.peak_memory().0)?))
+    let figures = |arm: &str, at_once: bool| {
+        let points = experiment.points_in(arm, at_once);
+        let runs: Vec<Usage> = points.map(|point| point.usage.clone()).collect();
+        // Runs at once share a CPU: only their CPU time is their own.
+        let time = |usage: &Usage| if at_once { usage.cpu_ns().0 } else { usage.wall_ns.0 };
+        Some((typical(&runs, time)?, typical(&runs, |usage| usage.peak_memory().0)?))
     };
     let control = &experiment.design.control;
-    let Some((plain_time, plain_memory)) = figures(control) else { return Vec::new() };
     let names = std::iter::once(control).chain(&experiment.design.arms);
     let mut all: Vec<TimeAndMemory> = names
         .filter_map(|arm| {
-            let (time, memory) = figures(arm)?;
+            let at_once = experiment.is_at_once(arm);
+            let (plain_time, plain_memory) = figures(control, at_once)?;
+            let (time, memory) = figures(arm, at_once)?;
             let (time_ratio, memory_ratio) =
                 (time / plain_time.max(1.0), memory / plain_memory.max(1.0));
             Some(TimeAndMemory {
@@ -70,7 +73,7 @@ fn beats(one: &TimeAndMemory, other: &TimeAndMemory) -> bool {
 mod tests {
     use super::*;
     use pagewise_model::constructed::usage;
-    use pagewise_model::trial::{Block, Design, Point, Quantity, Weather};
+    use pagewise_model::trial::{Block, Design, Point, Quantity};
 
     /// An experiment of arms with these milliseconds and MiB, the first the control.
     fn experiment(arms: &[(&str, u64, u64)]) -> Experiment {
@@ -93,12 +96,13 @@ mod tests {
                 control: control.0.to_owned(),
                 arms: others.iter().map(|arm| arm.0.to_owned()).collect(),
             },
-            blocks: vec![Block { points, weather: Weather::default(), dropped: None }],
+            blocks: vec![Block { points, ..Block::default() }],
             verdicts: Vec::new(),
             guarded: Vec::new(),
             time_and_memory: Vec::new(),
             warnings: Vec::new(),
             interrupted: false,
+            in_turn_because: None,
             halted: None,
         }
     }

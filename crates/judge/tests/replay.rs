@@ -52,11 +52,13 @@ fn replayed(run: &Run, experiment: &Experiment) -> Policy {
         control: design.control.clone(),
         seed: design.seed,
         budget: design.budget_ns,
+        most_at_once: experiment.blocks.iter().any(|block| block.at_once).then_some(Ok(4)),
     };
     let entrant = |name: &String| Entrant {
         name: name.clone(),
         counter: counter(run, experiment, name),
         barred: None,
+        at_once: experiment.is_at_once(name),
     };
     let runs = experiment.blocks.iter().cloned().map(Block::Runs);
     let pairs = run.service.iter().flat_map(|service| service.pairs.iter().cloned());

@@ -122,8 +122,7 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
         self.receive()?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Sends `request` and waits for the answer; none when the other side has ended. `interrupted` is asked after
-    /// each signal and four times a second: once it says true, `stop` is sent. The answer says whether it was.
+    /// Sends `request` and waits for the answer ([`Self::wait`]).
     ///
     /// # Errors
     /// As [`Self::send`] and [`Self::receive`].
@@ -133,11 +132,31 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
         stop: &Out,
         interrupted: &dyn Fn() -> bool,
     ) -> io::Result<Option<(In, bool)>> {
+        self.begin(request)?;
+        self.wait(stop, interrupted)
+    }
+
+    /// Sends `request`. Where the other side has ended, its last word is the answer.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn begin(&self, request: &Out) -> io::Result<()> {
         match self.send(request) {
-            // The other side's last word may be there to be read.
-            Err(error) if !is_end(&error) => return Err(error),
-            _ => {}
+            Err(error) if !is_end(&error) => Err(error),
+            _ => Ok(()),
         }
+    }
+
+    /// Waits for the answer; none when the other side has ended. `interrupted` is asked after each signal and four
+    /// times a second: once it says true, `stop` is sent. The answer says whether it was.
+    ///
+    /// # Errors
+    /// As [`Self::send`] and [`Self::receive`].
+    pub fn wait(
+        &self,
+        stop: &Out,
+        interrupted: &dyn Fn() -> bool,
+    ) -> io::Result<Option<(In, bool)>> {
         let mut is_stopping = false;
         loop {
             if !is_stopping && interrupted() {

@@ -7,7 +7,7 @@ use crate::bench::file::{
 use crate::cache::FolioClass;
 use crate::choice::{Calibration, CalibrationKey, Phase, Price, PriceList, Term};
 use crate::comparison::{COMPARISON_SCHEMA, ComparedMachine, ComparedRun, Comparison};
-use crate::look::{Allocator, MapChurn, ProcessSeen};
+use crate::look::{Allocator, MapChurn, ProcessSeen, Traced};
 use crate::machine::Machine;
 use crate::measured::Fact;
 use crate::pool::HugePool;
@@ -16,6 +16,7 @@ use crate::run::Run;
 use crate::trial::Ratio;
 use crate::units::{Bytes, Nanos, PageSize};
 use crate::usage::{Ended, Usage};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A machine of two CPUs that is no guest and gives huge pages on request, seen by no root.
 #[must_use]
@@ -80,6 +81,24 @@ pub fn process() -> ProcessSeen {
         forked_bytes: Bytes(0),
         inherited_bytes: Bytes(0),
         incomplete: None,
+    }
+}
+
+/// A look that saw one process and nothing reach the outside.
+#[must_use]
+pub fn traced() -> Traced {
+    Traced {
+        processes: vec![process()],
+        pipes: Vec::new(),
+        pipe_calls: BTreeSet::new(),
+        most_processes: 1,
+        effects: Vec::new(),
+        written: Vec::new(),
+        files: Vec::new(),
+        pattern: Fact::missing("not stepped"),
+        footprint: Fact::missing("not followed"),
+        descriptor_kinds: BTreeMap::new(),
+        ended: Ended::Exited(0),
     }
 }
 

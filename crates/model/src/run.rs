@@ -225,13 +225,17 @@ impl Run {
         }
     }
 
-    /// Runs of the program as it is: those of the experiment where there was one, else those of the look.
+    /// Runs of the program as it is, one at a time: those of the experiment where there were enough, else those of
+    /// the look too.
     #[must_use]
     pub fn plain_runs(&self) -> Vec<Usage> {
-        let raced = self.experiment.iter().flat_map(|e| e.points_of(&e.design.control));
+        let raced = self.experiment.iter().flat_map(|e| e.points_in(&e.design.control, false));
         let raced: Vec<Usage> = raced.map(|point| point.usage.clone()).collect();
+        let is_at_once = self.experiment.iter().any(|e| e.is_at_once(&e.design.control));
         match &self.look {
-            Some(look) if raced.is_empty() => look.runs.clone(),
+            Some(look) if raced.is_empty() || is_at_once => {
+                look.runs.iter().cloned().chain(raced).collect()
+            }
             _ => raced,
         }
     }

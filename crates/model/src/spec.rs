@@ -49,6 +49,9 @@ pub struct Spec {
     pub quantity: Quantity,
     /// What an arm may not pass, whatever it gains.
     pub guards: Vec<Guard>,
+    /// One run at a time, also where runs at once would answer sooner.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_turn: bool,
     /// Time for the experiment; the default depends on the program.
     pub budget_ns: Option<Nanos>,
     /// Seed of the random orders.
@@ -76,6 +79,7 @@ impl Spec {
             own_arms: Vec::new(),
             quantity: Quantity::Time,
             guards: Vec::new(),
+            in_turn: false,
             budget_ns: None,
             seed,
             service: None,

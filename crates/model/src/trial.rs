@@ -28,8 +28,11 @@ pub struct Point {
 }
 
 /// One block: each arm that still raced, equally often, and the control, in random order.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Block {
+    /// Its runs shared one CPU, started together: their CPU times are compared, and their wall times mean nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_once: bool,
     /// Points in the order they were run.
     pub points: Vec<Point>,
     /// What the machine did meanwhile.
@@ -112,6 +115,12 @@ pub struct Effect {
     /// each run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncorrected: Option<Ratio>,
+    /// It is of CPU time, by runs that shared one CPU with the control's.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_once: bool,
+    /// What a few runs of such an arm showed that were made one at a time, by wall time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<Ratio>,
 }
 
 /// The verdict on one arm.
@@ -231,12 +240,28 @@ pub struct Experiment {
     pub warnings: Vec<String>,
     /// Ended by the user.
     pub interrupted: bool,
+    /// Why no runs were made at once, or none any more, where that could have been.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_turn_because: Option<String>,
     /// Why the control could not be measured to the end, if so: nothing is decided then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
 }
 
 impl Experiment {
+    /// Points of one arm in the blocks that count, of runs at once or one at a time.
+    pub fn points_in<'a>(&'a self, arm: &'a str, at_once: bool) -> impl Iterator<Item = &'a Point> {
+        let counts = move |block: &&Block| block.dropped.is_none() && block.at_once == at_once;
+        let points = self.blocks.iter().filter(counts).flat_map(|block| &block.points);
+        points.filter(move |point| point.arm == arm)
+    }
+
+    /// The arm was compared by runs at once.
+    #[must_use]
+    pub fn is_at_once(&self, arm: &str) -> bool {
+        self.points_in(arm, true).next().is_some()
+    }
+
     /// Points of one arm in the blocks that count.
     pub fn points_of<'a>(&'a self, arm: &'a str) -> impl Iterator<Item = &'a Point> {
         let counting = self.blocks.iter().filter(|block| block.dropped.is_none());

@@ -46,7 +46,10 @@ pub(crate) fn short_word(verdict: &Verdict, quantity: Quantity, ab: bool) -> (St
 
 /// What an arm's runs showed: `48% less time (46..50%)`.
 pub(crate) fn effect_phrase(effect: &Effect, quantity: Quantity) -> String {
-    let noun = quantity.noun();
+    let noun = match quantity {
+        Quantity::Time if effect.at_once => Quantity::Cpu.noun(),
+        other => other.noun(),
+    };
     let change = match change(effect.ratio) {
         none if none == "no change" => format!("no change in {noun}"),
         some => format!("{some} {noun}"),
@@ -239,6 +242,7 @@ pub(crate) fn reason(verdict: &Verdict) -> String {
         text.push_str(&format!("; about {settled} more would settle it"));
     }
     let others = [
+        ("one at a time, by wall time", &effect.alone),
         ("without the host's time", &effect.without_host),
         ("not corrected for the speed of the machine", &effect.uncorrected),
     ];
@@ -257,7 +261,7 @@ fn aside(experiment: &Experiment, verdict: &Verdict, what: Quantity) -> String {
         Quantity::Memory => verdict.peak_rss_change_bytes.map(signed_bytes),
         Quantity::Cpu => verdict.cpu_ratio.map(change),
         _ => {
-            let wall = |name: &str| median_of(experiment, name, |usage| usage.wall_ns.0);
+            let wall = |name: &str| median_of(experiment, name, false, |usage| usage.wall_ns.0);
             let ratio = wall(&verdict.arm).zip(wall(&experiment.design.control));
             ratio.map(|(arm, control)| change(arm as f64 / control.max(1) as f64))
         }
@@ -265,18 +269,26 @@ fn aside(experiment: &Experiment, verdict: &Verdict, what: Quantity) -> String {
     shown.unwrap_or_else(|| "no data".to_owned())
 }
 
-/// The median of a figure over the runs of an arm.
-fn median_of(experiment: &Experiment, arm: &str, figure: fn(&Usage) -> u64) -> Option<u64> {
-    let runs: Vec<Usage> = experiment.points_of(arm).map(|point| point.usage.clone()).collect();
+/// The median of a figure over the runs of an arm, at once or one at a time.
+fn median_of(
+    experiment: &Experiment,
+    arm: &str,
+    at_once: bool,
+    figure: fn(&Usage) -> u64,
+) -> Option<u64> {
+    let points = experiment.points_in(arm, at_once);
+    let runs: Vec<Usage> = points.map(|point| point.usage.clone()).collect();
     crate::look::median(&runs, figure)
 }
 
 /// The same of what decides, or is shown beside it, as text.
 fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<String> {
-    let median = |figure| median_of(experiment, arm, figure);
+    let at_once = experiment.is_at_once(arm);
+    let median = |figure| median_of(experiment, arm, at_once, figure);
     Some(match what {
         Quantity::Memory => Bytes(median(|usage| usage.peak_memory().0)?).to_string(),
         Quantity::Cpu => Nanos(median(|usage| usage.cpu_ns().0)?).to_string(),
+        _ if at_once => Nanos(median(|usage| usage.cpu_ns().0)?).to_string(),
         _ => Nanos(median(|usage| usage.wall_ns.0)?).to_string(),
     })
 }
@@ -297,7 +309,10 @@ fn control_row(experiment: &Experiment, roomy: bool) -> Option<Vec<Cell>> {
 fn runs_text(experiment: &Experiment) -> String {
     let design = &experiment.design;
     let runs: usize = experiment.blocks.iter().map(|block| block.points.len()).sum();
-    let unfinished = experiment.blocks.iter().filter(|block| block.dropped.is_some());
+    let unfinished = experiment.blocks.last().is_some_and(|block| block.dropped.is_some());
+    let counting = experiment.blocks.iter().filter(|block| block.dropped.is_none());
+    let at_once: usize =
+        counting.filter(|block| block.at_once).map(|block| block.points.len()).sum();
     let mut text = format!(
         "{} in {}, in random order (seed {}); budget of the session {}",
         counted(runs as u64, "run", "runs"),
@@ -305,7 +320,15 @@ fn runs_text(experiment: &Experiment) -> String {
         design.seed,
         design.budget_ns
     );
-    if unfinished.count() > 0 {
+    if at_once > 0 {
+        text.push_str(&format!(
+            "; {at_once} of them shared one CPU with others of their block, and are compared by CPU time"
+        ));
+    }
+    if let Some(why) = &experiment.in_turn_because {
+        text.push_str(&format!("; one run at a time: {why}"));
+    }
+    if unfinished {
         text.push_str("; the last block was not finished and does not count");
     }
     text

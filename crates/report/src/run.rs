@@ -216,7 +216,8 @@ pub fn csv(run: &Run) -> String {
     for (n, block) in experiment.blocks.iter().enumerate() {
         let dropped = block.dropped.as_deref().unwrap_or("");
         for (i, point) in block.points.iter().enumerate() {
-            let lead = ["race", &n.to_string(), &i.to_string(), &point.arm, dropped];
+            let stage = if block.at_once { "at-once" } else { "race" };
+            let lead = [stage, &n.to_string(), &i.to_string(), &point.arm, dropped];
             push(&mut out, lead, &point.usage, Some(point));
         }
     }

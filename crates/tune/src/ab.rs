@@ -1,5 +1,6 @@
 //! `ab`: commands against the first of them, through the same engine.
 
+use crate::at_once::Seen;
 use crate::experiment::{Outputs, WorldLab};
 use crate::look;
 use crate::output::{Baseline, Captured};
@@ -12,6 +13,9 @@ use pagewise_model::look::Look;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Fact, Nanos};
 use std::ffi::OsString;
+
+/// A command that takes longer is not traced.
+const LONG: Nanos = Nanos::secs(10);
 
 /// Commands to set against each other.
 #[derive(Debug)]
@@ -47,6 +51,7 @@ impl Comparison<'_> {
         let plain = Arm::unchanged(&self.first_name, &request.spec.command);
         let first = self.captured(&plain, world)?;
         let (mut slowest, mut arms) = (first.wall_ns, Vec::new());
+        let mut seen = vec![self.seen(&plain, &first, world)?];
         // Two commands may well put out different things: the report says so, and no arm is rejected for it.
         let base = Baseline::of_one(first).map_err(|why| Stop::Output(why.to_string()))?;
         for other in &request.spec.own_arms {
@@ -54,6 +59,7 @@ impl Comparison<'_> {
             let captured = self.captured(&arm, world)?;
             run.output_checks.push(base.check(&arm.name, &captured));
             slowest = slowest.max(captured.wall_ns);
+            seen.push(self.seen(&arm, &captured, world)?);
             arms.push(arm);
         }
         let limits = Limits { time: Some(look::longest(slowest.0)), memory: None };
@@ -69,8 +75,20 @@ impl Comparison<'_> {
         });
         let mut programs = Programs::new(WorldLab::new(request, world), plain);
         programs.learn(run, timed.cost_ns, limits);
+        programs.run_at_once(&seen);
         let entrants = programs.enter_arms(arms, Outputs::Free);
         session::race(&mut programs, run, since, self.goal, entrants)
+    }
+
+    /// What one of them does to the world outside, where that is soon seen.
+    fn seen(&self, arm: &Arm, first: &Captured, world: &mut dyn World) -> Result<Seen, Stop> {
+        let traced = if self.request.spec.in_turn || first.wall_ns > LONG {
+            Fact::missing("it runs too long to be traced")
+        } else {
+            world.traced(arm)?.0
+        };
+        let (cpu_ns, wall_ns) = (first.cpu_ns, first.wall_ns);
+        Ok(Seen { traced, cpu_ns, wall_ns, peak_rss: first.peak_rss_bytes })
     }
 
     /// An untimed run of one of them, of which nothing is known yet that would limit it.

@@ -4,6 +4,7 @@
 //! each remedy's mechanism is read from what the kernel accounted ([`crate::expectation`]), for
 //! the arm and, in the control's runs, for every arm.
 
+use crate::at_once::{self, Room, Seen, Width};
 use crate::choose;
 use crate::expectation::{Expectation, Work};
 use crate::look;
@@ -13,11 +14,12 @@ use crate::request::Request;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
 use pagewise_judge::race::Entrant;
-use pagewise_model::Nanos;
+use pagewise_kernel::{affinity, limits};
 use pagewise_model::plan::Dose;
 use pagewise_model::run::{Outcome, OutputCheck, Run};
 use pagewise_model::trial::{Experiment, Point, Quantity, Verdict, Word};
 use pagewise_model::usage::Usage;
+use pagewise_model::{Bytes, Nanos};
 use std::collections::{BTreeSet, HashMap};
 
 /// How outputs are dealt with.
@@ -111,6 +113,8 @@ pub(crate) struct WorldLab<'a> {
     known: Known,
     /// Runs so far of arms that are other programs, by name.
     others: HashMap<String, Vec<Usage>>,
+    /// How many runs may be there at once, or why they are made one at a time.
+    pub(crate) width: Result<Width, String>,
     cold: u32,
     unconditioned: u32,
 }
@@ -128,6 +132,14 @@ impl Programs<WorldLab<'_>> {
             expectation: Expectation::of(look, run.prices.as_ref(), guest),
             work: Work::of(&look.runs),
         };
+        self.run_at_once(&Seen::by(look).into_iter().collect::<Vec<_>>());
+    }
+
+    /// Lets runs of programs that were seen to be like this be at once, where they may.
+    pub(crate) fn run_at_once(&mut self, seen: &[Seen]) {
+        let memory = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
+        let cpus = affinity::get(0).map_or(1, |cpus| u32::try_from(cpus.len()).unwrap_or(1));
+        self.lab.width = at_once::width(self.lab.request, seen, &Room { memory, cpus });
     }
 
     /// Lets these arms enter.
@@ -150,6 +162,7 @@ impl<'a> WorldLab<'a> {
             incomparable: None,
             known: Known::default(),
             others: HashMap::new(),
+            width: Err(String::new()),
             cold: 0,
             unconditioned: 0,
         }
@@ -173,13 +186,35 @@ impl<'a> WorldLab<'a> {
         let fresh = look::conditioned(&self.known.runs);
         let memory = self.request.spec.quantity == Quantity::Memory;
         let timing = Timing { fresh, watch: Watch::Speeds, memory, limits: self.limits(arm) };
-        let run = self.world.timed(arm, &timing).map_err(|stop| match stop {
+        self.world.timed(arm, &timing).map_err(|stop| match stop {
             Stop::TooLong(limit) => RunFailure::Failed(self.too_long(limit)),
             other => other.into_failure(),
-        })?;
+        })
+    }
+
+    /// What a run shows.
+    fn point(&mut self, arm: &Arm, arms: &Arms, run: Timed) -> Result<Point, RunFailure> {
         self.cold += u32::from(self.known.expectation.is_cold(&run.done.usage));
         self.unconditioned += u32::from(!run.conditioned);
-        Ok(run)
+        self.check_work(arm, arms, &run)?;
+        if arm.command != arms.control.command {
+            self.others.entry(arm.name.clone()).or_default().push(run.done.usage.clone());
+        }
+        let control = arm.name == arms.control.name;
+        let expectation = &self.known.expectation;
+        let idle = |other: &Arm| {
+            expectation.counter(other, &run).map(|reading| (other.name.clone(), reading))
+        };
+        let idle_mechanisms =
+            if control { arms.tried.iter().filter_map(idle).collect() } else { Vec::new() };
+        Ok(Point {
+            arm: arm.name.clone(),
+            mechanism: expectation.counter(arm, &run),
+            idle_mechanisms,
+            huge_faults: run.huge_pages(),
+            supervisor_ns: run.done.supervisor_ns,
+            usage: run.done.usage,
+        })
     }
 
     /// What an arm puts out in an untimed run. An arm that cannot run is unequal; the check says why.
@@ -191,7 +226,7 @@ impl<'a> WorldLab<'a> {
         self.world.captured(arm, &limits).map(Ok).or_else(|stop| match stop.into_failure() {
             RunFailure::Interrupted => Err(Stop::Interrupted),
             RunFailure::Broken(why) => Err(Stop::Broken(why)),
-            RunFailure::Failed(why) => Ok(Err(OutputCheck {
+            RunFailure::Failed(why) | RunFailure::NotAtOnce(why) => Ok(Err(OutputCheck {
                 arm: arm.name.clone(),
                 equal: false,
                 notes: vec![format!("there is none ({why})")],
@@ -249,6 +284,33 @@ impl<'a> WorldLab<'a> {
         format!("it took more than {times} times the slowest plain run ({limit}) and was stopped")
     }
 
+    /// What a run beside others shows. An arm is blamed only for what it does alone, too.
+    fn point_at_once(
+        &mut self,
+        arm: &Arm,
+        all: &Arms,
+        run: Result<Timed, Stop>,
+    ) -> Result<Point, RunFailure> {
+        let run = run.map_err(|stop| {
+            let is_start = matches!(stop, Stop::Launch(_));
+            match stop.into_failure() {
+                RunFailure::Failed(why) if !is_start => RunFailure::NotAtOnce(why),
+                other => other,
+            }
+        })?;
+        // Nothing is known of another program alone.
+        let is_other = arm.command != all.control.command;
+        let alone = if is_other { &[] } else { &self.known.runs[..] };
+        let done = &run.done;
+        if let Some(why) = at_once::differs(&done.usage, &done.cpus_at_end, alone) {
+            return Err(RunFailure::NotAtOnce(why));
+        }
+        self.point(arm, all, run).map_err(|failure| match failure {
+            RunFailure::Failed(why) => RunFailure::NotAtOnce(why),
+            other => other,
+        })
+    }
+
     /// Another amount of work than that of the plain program makes a time worthless. An arm of the
     /// user's own may do its work in another way.
     fn check_work(&mut self, arm: &Arm, arms: &Arms, run: &Timed) -> Result<(), RunFailure> {
@@ -277,24 +339,39 @@ impl Clock for WorldLab<'_> {
 impl Lab for WorldLab<'_> {
     fn run(&mut self, arm: &Arm, arms: &Arms) -> Result<Point, RunFailure> {
         let run = self.timed(arm)?;
-        self.check_work(arm, arms, &run)?;
-        if arm.command != arms.control.command {
-            self.others.entry(arm.name.clone()).or_default().push(run.done.usage.clone());
+        self.point(arm, arms, run)
+    }
+
+    fn run_at_once(
+        &mut self,
+        blocks: &[Vec<&Arm>],
+        all: &Arms,
+    ) -> Result<Vec<Vec<Result<Point, RunFailure>>>, RunFailure> {
+        let peak = self.known.runs.iter().map(|run| run.peak_rss_bytes.0).max().unwrap_or(0);
+        let others = blocks.iter().map(Vec::len).sum::<usize>().saturating_sub(1) as u64;
+        let fresh = look::conditioned(&self.known.runs) + Bytes(peak.saturating_mul(others));
+        let mut limited = Vec::new();
+        for block in blocks {
+            let limits = |arm| {
+                let limits = self.limits(arm);
+                // They share a CPU.
+                let times = block.len() as u64;
+                let time = limits.time.map(|time| Nanos(time.0.saturating_mul(times)));
+                Limits { time, ..limits }
+            };
+            limited.push(block.iter().map(|arm| (*arm, limits(arm))).collect::<Vec<_>>());
         }
-        let control = arm.name == arms.control.name;
-        let idle = |other: &Arm| {
-            self.known.expectation.counter(other, &run).map(|reading| (other.name.clone(), reading))
-        };
-        let idle_mechanisms =
-            if control { arms.tried.iter().filter_map(idle).collect() } else { Vec::new() };
-        Ok(Point {
-            arm: arm.name.clone(),
-            mechanism: self.known.expectation.counter(arm, &run),
-            idle_mechanisms,
-            huge_faults: run.huge_pages(),
-            supervisor_ns: run.done.supervisor_ns,
-            usage: run.done.usage,
-        })
+        let done = self.world.timed_at_once(&limited, fresh).map_err(Stop::into_failure)?;
+        let mut points = Vec::new();
+        for (block, done) in blocks.iter().zip(done) {
+            let runs = block.iter().zip(done);
+            points.push(runs.map(|(arm, run)| self.point_at_once(arm, all, run)).collect());
+        }
+        Ok(points)
+    }
+
+    fn most_side_by_side(&self) -> usize {
+        self.width.as_ref().map_or(1, |width| width.blocks as usize)
     }
 
     fn weather(&mut self) -> WeatherMark {

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ab;
+mod at_once;
 pub mod choose;
 pub mod conditions;
 mod expectation;

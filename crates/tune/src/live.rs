@@ -16,7 +16,7 @@ use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Surroundings, Timed, Timing, Watch, World};
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
-use pagewise_kernel::{clock, limits};
+use pagewise_kernel::{affinity, clock, limits};
 use pagewise_measure::{Options, PriceError, Speeds};
 use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::{Machine, SmallFolios};
@@ -35,7 +35,7 @@ use pagewise_tracee::supervise::{Accounted, SuperviseError, Supervisor};
 use runs::Runs;
 use std::cell::OnceCell;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,6 +55,11 @@ pub type Listener<'a> = &'a mut dyn FnMut(&Event<'_>);
 pub struct Live<'a> {
     request: &'a Request,
     runs: Box<dyn Runs>,
+    /// What runs beside it at once, started when first needed by what `helper` says.
+    beside: Vec<Box<dyn Runs>>,
+    helper: Option<Helper>,
+    /// Blocks of runs at once so far.
+    shared: usize,
     recording: faults::Commands,
     scratch: Scratch,
     keeper: Keeper,
@@ -88,13 +93,16 @@ impl<'a> Live<'a> {
     ) -> Result<Self, Stop> {
         let scratch = Scratch::create(&std::env::temp_dir())
             .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
-        let supervisor = Supervisor::start(exe, args).map_err(stopped)?;
-        Ok(Self::with(request, Box::new(supervisor), recording, scratch, stop, listener))
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        let helper = Helper { exe: exe.to_owned(), args };
+        let runs = helper.start()?;
+        Ok(Self::with(request, runs, Some(helper), recording, scratch, stop, listener))
     }
 
     fn with(
         request: &'a Request,
         runs: Box<dyn Runs>,
+        helper: Option<Helper>,
         recording: faults::Commands,
         scratch: Scratch,
         stop: Arc<AtomicBool>,
@@ -104,6 +112,9 @@ impl<'a> Live<'a> {
         Self {
             request,
             runs,
+            beside: Vec::new(),
+            helper,
+            shared: 0,
             recording,
             scratch,
             keeper: Keeper::new(room),
@@ -134,13 +145,28 @@ impl<'a> Live<'a> {
     /// A run to its end. One that broke a limit was stopped and is no run.
     fn bounded(&mut self, launch: &Launch) -> Result<Finished, Stop> {
         let finished = self.runs.run(launch, &raised(&self.stop)).map_err(stopped)?;
-        if finished.over_memory {
-            return Err(Stop::TooLarge(launch.memory_limit_bytes.unwrap_or_default()));
+        within_limits(launch, finished)
+    }
+
+    /// Runs to their ends, all at once. Each ends, whatever becomes of the others.
+    fn bounded_at_once(
+        &mut self,
+        launches: &[Launch],
+    ) -> Result<Vec<Result<Finished, Stop>>, Stop> {
+        while self.beside.len() + 1 < launches.len() {
+            let helper = self.helper.as_ref();
+            let none = || Stop::Broken("nothing can run beside another".to_owned());
+            self.beside.push(helper.ok_or_else(none)?.start()?);
         }
-        if finished.timed_out {
-            return Err(Stop::TooLong(launch.timeout_ns.unwrap_or_default()));
-        }
-        Ok(finished)
+        let interrupted = raised(&self.stop);
+        let mut runs: Vec<&mut Box<dyn Runs>> =
+            std::iter::once(&mut self.runs).chain(&mut self.beside).take(launches.len()).collect();
+        let begun: Vec<_> = runs.iter_mut().zip(launches).map(|(one, it)| one.begin(it)).collect();
+        let ended = |((one, launch), begun): ((&mut &mut Box<dyn Runs>, _), Result<(), _>)| {
+            let finished = begun.and_then(|()| one.end(&interrupted)).map_err(stopped)?;
+            within_limits(launch, finished)
+        };
+        Ok(runs.iter_mut().zip(launches).zip(begun).map(ended).collect())
     }
 
     /// What samples the speed of CPUs and memory, where `watch` asks for it. Starting it takes time and
@@ -274,6 +300,30 @@ impl<'a> Live<'a> {
     }
 }
 
+/// A run to its end; one that broke a limit is none.
+fn within_limits(launch: &Launch, finished: Finished) -> Result<Finished, Stop> {
+    if finished.over_memory {
+        return Err(Stop::TooLarge(launch.memory_limit_bytes.unwrap_or_default()));
+    }
+    if finished.timed_out {
+        return Err(Stop::TooLong(launch.timeout_ns.unwrap_or_default()));
+    }
+    Ok(finished)
+}
+
+/// How a supervising process is started.
+struct Helper {
+    exe: PathBuf,
+    args: Vec<String>,
+}
+
+impl Helper {
+    fn start(&self) -> Result<Box<dyn Runs>, Stop> {
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        Ok(Box::new(Supervisor::start(&self.exe, &args).map_err(stopped)?))
+    }
+}
+
 /// Puts settings of folios back.
 fn give_up(folios: Option<Switched>) -> Result<(), Stop> {
     folios.map_or(Ok(()), Switched::put_back).map_err(Stop::Broken)
@@ -350,9 +400,9 @@ impl World for Live<'_> {
         reservation::facts(self.request.system.as_ref())
     }
 
-    fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop> {
+    fn traced(&mut self, arm: &Arm) -> Result<(Fact<Traced>, String), Stop> {
         let stderr = self.scratch.file("look-stderr");
-        let plain = self.launch(&Arm::plain(self.request), &Limits::default());
+        let plain = self.launch(arm, &Limits::default());
         let launch = Launch { stderr: Sink::File(stderr.clone()), ..plain };
         let traced = self.around(|live| live.look(&launch))?;
         Ok((traced, files::last_line(&stderr)))
@@ -388,6 +438,40 @@ impl World for Live<'_> {
         // The kernel counts the pool's pages apart from what is resident.
         done.usage.peak_rss_bytes += on_pool(&done, arm);
         Ok(Timed { done, huge_slots, conditioned })
+    }
+
+    fn timed_at_once(
+        &mut self,
+        blocks: &[Vec<(&Arm, Limits)>],
+        fresh: Bytes,
+    ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
+        let cpus = affinity::get(0).map_err(|error| Stop::Broken(error.to_string()))?;
+        for (arm, limits) in blocks.iter().flatten() {
+            self.settle(arm, limits)?;
+        }
+        let conditioned = self.condition(fresh)?;
+        let room = limits::experiment_memory().ok().map(|room| room.bytes);
+        let count = blocks.iter().map(Vec::len).sum::<usize>().max(1) as u64;
+        let mut launches = Vec::new();
+        for block in blocks {
+            let cpu = cpus.get(self.shared % cpus.len().max(1)).copied();
+            self.shared += 1;
+            for (arm, limits) in block {
+                let mut launch = self.launch(arm, limits);
+                launch.settings.cpus = cpu.map(|cpu| vec![cpu]);
+                let share = room.map(|bytes| Bytes(bytes.0 / count));
+                launch.memory_limit_bytes =
+                    launch.memory_limit_bytes.into_iter().chain(share).min();
+                if let Sink::File(_) = launch.stdout {
+                    let name = format!("timed-stdout-{}", launches.len());
+                    launch.stdout = Sink::File(self.scratch.file(&name));
+                }
+                launches.push(launch);
+            }
+        }
+        let timed = |done| Timed { done, huge_slots: Vec::new(), conditioned };
+        let mut done = self.bounded_at_once(&launches)?.into_iter().map(|run| run.map(timed));
+        Ok(blocks.iter().map(|block| done.by_ref().take(block.len()).collect()).collect())
     }
 
     fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {
@@ -450,6 +534,8 @@ impl World for Live<'_> {
                 said: files::last_line(&stderr),
                 written: usage.written_bytes,
                 wall_ns: usage.wall_ns,
+                cpu_ns: usage.cpu_ns(),
+                peak_rss_bytes: usage.peak_rss_bytes,
             })
         })
     }

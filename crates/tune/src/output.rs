@@ -41,6 +41,9 @@ pub struct Captured {
     pub written: Option<Bytes>,
     /// How long it took.
     pub wall_ns: Nanos,
+    pub cpu_ns: Nanos,
+    /// Of its largest process.
+    pub peak_rss_bytes: Bytes,
 }
 
 impl Captured {
@@ -308,6 +311,8 @@ mod tests {
             said: String::new(),
             written: None,
             wall_ns: Nanos::secs(1),
+            cpu_ns: Nanos::secs(1),
+            peak_rss_bytes: Bytes(0),
         }
     }
 

@@ -115,6 +115,10 @@ impl Tunable for Programs<WorldLab<'_>> {
         Ok(self.enter_arms(arms, Outputs::Equal { base, checks }))
     }
 
+    fn most_at_once(&self) -> Option<Result<u32, String>> {
+        Some(self.lab.width.clone().map(|width| width.runs))
+    }
+
     fn compare_runs(&self) -> u32 {
         if matches!(self.lab.outputs, Outputs::Equal { base: None, .. }) { 2 } else { 0 }
     }
@@ -304,7 +308,7 @@ impl Looking<'_> {
 
     fn trace(&mut self) -> Result<Fact<Traced>, Stop> {
         self.world.tell(&Event::Stage("tracing one run"));
-        let (traced, said) = self.world.traced()?;
+        let (traced, said) = self.world.traced(&Arm::plain(self.request))?;
         self.run.warnings.extend(look::rerun(self.request, &traced, said)?);
         Ok(traced)
     }

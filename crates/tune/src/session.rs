@@ -38,6 +38,10 @@ pub(crate) trait Tunable: Surroundings + race::Subject {
     /// # Errors
     /// When one that the user asks for cannot be tried.
     fn enter(&mut self, run: &mut Run, left: Nanos) -> Result<Vec<Entrant>, Stop>;
+    /// Most runs that may share a CPU at once, or why they are made one at a time; none where that is no question.
+    fn most_at_once(&self) -> Option<Result<u32, String>> {
+        None
+    }
     /// Runs that comparing the output of a first arm takes.
     fn compare_runs(&self) -> u32 {
         0
@@ -169,6 +173,7 @@ pub(crate) fn race<T: Tunable>(
         control: subject.control().to_owned(),
         seed: spec.seed,
         budget,
+        most_at_once: subject.most_at_once(),
     };
     let left = match goal {
         Goal::Pairs(pairs) => room_for(pairs, subject.cost_ns(None)),

@@ -64,7 +64,7 @@ impl Subject<'_> {
         world.tell(&Event::Stage("measuring this machine's unit prices"));
         run.prices = Some(world.prices()?);
         world.tell(&Event::Stage("tracing one run"));
-        let (traced, said) = world.traced()?;
+        let (traced, said) = world.traced(&Arm::plain(self.request))?;
         let notes = look::rerun(self.request, &traced, said)?;
         run.warnings.extend(notes);
         let arms = match self.arms(&traced, &machine) {

@@ -155,11 +155,11 @@ pub trait Surroundings: Clock {
 pub trait World: Surroundings {
     /// The pool of reserved huge pages, with what this session may add to it.
     fn pool(&mut self) -> Fact<HugePool>;
-    /// The traced look, with the last line of standard error.
+    /// The traced look at an arm, with the last line of standard error.
     ///
     /// # Errors
     /// When the program cannot be started or the user interrupts.
-    fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop>;
+    fn traced(&mut self, arm: &Arm) -> Result<(Fact<Traced>, String), Stop>;
     /// A session is continued that had this look.
     fn seen(&mut self, traced: &Fact<Traced>);
     /// One timed run, right after `--prepare` and the conditioning of memory.
@@ -167,6 +167,17 @@ pub trait World: Surroundings {
     /// # Errors
     /// When the program cannot be started, breaks a limit, or the user interrupts.
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop>;
+    /// One timed run of each of these arms, with what each may take: those of one block at once on one CPU, started
+    /// in this order, and blocks side by side on CPUs of their own. `fresh` is touched and freed before. A run is an
+    /// error when it cannot be started or breaks a limit.
+    ///
+    /// # Errors
+    /// When none of them can be made.
+    fn timed_at_once(
+        &mut self,
+        blocks: &[Vec<(&Arm, Limits)>],
+        fresh: Bytes,
+    ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop>;
     /// One run with each of its page faults timed, made like a timed one; missing where they cannot
     /// be recorded.
     ///

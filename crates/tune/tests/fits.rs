@@ -49,7 +49,9 @@ fn judged(
     let runs =
         (0..2).map(|_| world.timed(&plain, &Timing::default()).unwrap().done.usage).collect();
     assert_eq!(world.timed_runs("plain"), 2);
-    let (Fact::Known(mut traced), _) = world.traced().unwrap() else { panic!("no look") };
+    let (Fact::Known(mut traced), _) = world.traced(&Arm::unchanged("plain", &[])).unwrap() else {
+        panic!("no look")
+    };
     let missing = || "not here".to_owned();
     let mut look = Look {
         runs,

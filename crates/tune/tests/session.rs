@@ -38,7 +38,10 @@ fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
     assert_eq!(run.look.unwrap().faults.reason(), Some("no recorder here"));
     let verdict = &run.experiment.unwrap().verdicts[0];
     let effect = verdict.effect.as_ref().unwrap();
-    assert!(effect.ratio_low < 0.6 && 0.6 < effect.ratio_high, "{effect:?}");
+    // All of its CPU time at once, of which faults are a part; 40% of its wall time alone.
+    assert!(effect.at_once && effect.ratio < 0.5, "{effect:?}");
+    let alone = effect.alone.as_ref().unwrap();
+    assert!(alone.ratio_low < 0.6 && 0.6 < alone.ratio_high, "{alone:?}");
 }
 
 #[test]
@@ -143,10 +146,16 @@ fn huge_pages_that_are_gone_at_the_end_count_at_the_peak() {
 
 #[test]
 fn a_heap_that_loses_is_not_kept() {
-    let mut world = Fake { huge_factor: 1.1, ..Fake::default() };
-    let (run, _) = run(&request(spec()), &mut world);
-    assert_eq!(run.outcome, Some(Outcome::NothingKept));
-    assert!(run.receipt.is_none() && world.captured == 0, "no output had to be compared");
+    let losing = || Fake { huge_factor: 1.1, ..Fake::default() };
+    let mut world = losing();
+    let (in_turn, _) = run(&request(Spec { in_turn: true, ..spec() }), &mut world);
+    assert_eq!(in_turn.outcome, Some(Outcome::NothingKept));
+    assert!(in_turn.receipt.is_none() && world.captured == 0, "no output had to be compared");
+    // It takes less CPU time: runs one at a time deny that this is a gain.
+    let (at_once, _) = run(&request(spec()), &mut losing());
+    assert!(at_once.receipt.is_none(), "{:?}", at_once.outcome);
+    let why = &at_once.experiment.unwrap().verdicts[0].why;
+    assert!(why.contains("runs one at a time do not"), "{why}");
 }
 
 #[test]
@@ -287,7 +296,7 @@ fn an_arm_that_cannot_run_is_told_and_the_others_go_on() {
     let verdicts = run.experiment.unwrap().verdicts;
     let mine = verdicts.iter().find(|v| v.arm == "mine").unwrap();
     assert!(mine.word == Word::Reject && mine.why.contains("./nosuch"), "{mine:?}");
-    assert_eq!(world.timed_runs("mine"), 1);
+    assert!(world.timed_runs("mine") <= 2, "once in each block that began before");
 }
 
 #[test]
@@ -371,7 +380,7 @@ fn names_of_own_arms_are_told_apart() {
 
 #[test]
 fn the_receipt_of_an_own_arm_is_its_command() {
-    let mut world = Fake { huge_factor: 0.6, ..Fake::default() };
+    let mut world = Fake { huge_factor: 0.9, ..Fake::default() };
     let (run, _) =
         run(&request(Spec { own_arms: vec![own("mine", "fast")], ..spec() }), &mut world);
     let keep = vec!["mine".to_owned()];
@@ -383,8 +392,8 @@ fn the_receipt_of_an_own_arm_is_its_command() {
 
 #[test]
 fn a_session_goes_on_where_it_stopped() {
-    let request = request(Spec { budget_ns: Some(Nanos::secs(7)), ..spec() });
-    let mut world = Fake { huge_factor: 0.98, ..Fake::default() };
+    let request = request(Spec { budget_ns: Some(Nanos::secs(4)), ..spec() });
+    let mut world = Fake { huge_factor: 0.96, ..Fake::default() };
     let (first, _) = run(&request, &mut world);
     let blocks = first.experiment.as_ref().unwrap().blocks.clone();
     assert!(!blocks.is_empty() && !matches!(first.outcome, Some(Outcome::Proven { .. })));

@@ -7,6 +7,7 @@
     reason = "a simulation shows its figures, and a missing verdict is a failure"
 )]
 
+mod at_once;
 mod machine;
 mod recorded;
 

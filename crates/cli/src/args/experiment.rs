@@ -39,6 +39,9 @@ pub(crate) struct ExperimentArgs {
     /// Run this shell command after each run (not timed)
     #[arg(long, value_name = "CMD")]
     pub(crate) cleanup: Option<String>,
+    /// Make one run at a time, also where runs at once on one CPU would answer sooner
+    #[arg(long)]
+    pub(crate) in_turn: bool,
     /// Accept a program that fails, if it always fails in the same way
     #[arg(long)]
     pub(crate) ignore_failure: bool,

@@ -100,6 +100,7 @@ pub(super) fn request_of_running(
         prepare: args.prepare.clone(),
         cleanup: args.cleanup.clone(),
         ignore_failure: args.ignore_failure,
+        in_turn: args.in_turn,
         budget_ns: args.budget,
         ..Spec::new(command, here.directory.clone(), seed)
     };

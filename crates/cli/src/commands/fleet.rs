@@ -121,6 +121,7 @@ fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
             option("--output", Some(file.as_os_str()));
         }
         words.extend(spec.ignore_failure.then(|| "--ignore-failure".to_owned()));
+        words.extend(spec.in_turn.then(|| "--in-turn".to_owned()));
     }
     words.extend(changes_machine(run, doses).then(|| "--system".to_owned()));
     words.join(" ")

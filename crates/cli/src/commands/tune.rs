@@ -158,6 +158,7 @@ pub(super) fn repeated(spec: Spec, args: &ExperimentArgs) -> Result<Request, Fai
     let spec = Spec {
         input: new.spec.input,
         rerun_safe: spec.rerun_safe || new.spec.rerun_safe,
+        in_turn: spec.in_turn || new.spec.in_turn,
         advise: false,
         only: None,
         budget_ns: new.spec.budget_ns,

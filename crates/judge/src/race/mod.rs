@@ -46,9 +46,37 @@ pub const OUT: f64 = 20.0;
 const REACH: f64 = 1.1;
 /// Share of the evidence that takes noise for normal.
 const NORMAL_SHARE: f64 = 0.75;
-/// Noise before any run was seen: variance of the logarithm of a time, and the runs it counts for.
-const USUAL_VARIANCE: f64 = 0.02 * 0.02;
+/// The runs that the usual noise counts for.
 const USUAL_RUNS: f64 = 2.0;
+
+/// What is known of the noise before any run was seen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Noise {
+    /// Usual variance of the logarithm of a run's time.
+    variance: f64,
+    /// Deviation of what favours an arm in every block alike.
+    bias: f64,
+    /// Effects beyond a limit that are held against it, as shares of time, each with the same weight.
+    effects: &'static [f64],
+}
+
+impl Noise {
+    /// Runs one after the other. What favours an arm in every block is less than their noise.
+    pub const IN_TURN: Self =
+        Self { variance: 0.02 * 0.02, bias: 0.0, effects: &[0.02, 0.05, 0.10, 0.20, 0.40] };
+    /// Runs that share one CPU (docs/decisions/055).
+    pub const AT_ONCE: Self = Self {
+        variance: 0.01 * 0.01,
+        bias: 0.0025,
+        effects: &[0.01, 0.02, 0.05, 0.10, 0.20, 0.40],
+    };
+}
+
+impl Default for Noise {
+    fn default() -> Self {
+        Self::IN_TURN
+    }
+}
 
 /// What is held against an arm: its gain as a share of the control's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -115,9 +143,14 @@ struct Totals {
     second: f64,
     /// Squares within arm and control, block by block.
     within: f64,
+    noise: Noise,
 }
 
 impl Totals {
+    fn new(noise: Noise) -> Self {
+        Self { noise, ..Self::default() }
+    }
+
     fn add(&mut self, runs: &Runs) {
         let (arm, control) = (runs.arm.len() as f64, runs.control.len() as f64);
         let weight = arm * control / (arm + control);
@@ -150,17 +183,23 @@ impl Totals {
 
     /// Variance of a run, drawn towards the usual one.
     fn variance(&self) -> f64 {
-        shrunk(self.residual(), self.freedom())
+        shrunk(self.residual(), self.freedom(), self.noise)
     }
 
     fn standard_error(&self) -> f64 {
         (self.variance() / self.weight).sqrt()
     }
+
+    /// The weight that the difference has with what favours an arm in every block.
+    fn unbiased_weight(&self) -> f64 {
+        let bias = self.noise.bias * self.noise.bias / self.variance();
+        if bias > 0.0 { 1.0 / (1.0 / self.weight + bias) } else { self.weight }
+    }
 }
 
 /// Variance of a run from squares of so much freedom, drawn towards the usual one.
-fn shrunk(squares: f64, freedom: f64) -> f64 {
-    (USUAL_RUNS * USUAL_VARIANCE + squares) / (USUAL_RUNS + freedom)
+fn shrunk(squares: f64, freedom: f64, noise: Noise) -> f64 {
+    (USUAL_RUNS * noise.variance + squares) / (USUAL_RUNS + freedom)
 }
 
 fn mean_and_squares(values: &[f64]) -> (f64, f64) {
@@ -178,9 +217,21 @@ struct ArmRuns {
 }
 
 impl ArmRuns {
+    fn new(noise: Noise) -> Self {
+        Self { totals: Totals::new(noise), ..Self::default() }
+    }
+
+    /// The limit for evidence that does not know of bias: as far beyond as bias may reach.
+    fn beyond_bias(&self, limit: Limit) -> Limit {
+        const REACH: f64 = 2.0;
+        let log_ratio = limit.log_ratio + limit.sign * REACH * self.totals.noise.bias;
+        Limit { log_ratio, ..limit }
+    }
+
     fn add(&mut self, runs: Runs) {
-        for (sum, claim) in self.randomised.iter_mut().zip(Claim::WATCHED) {
-            *sum += randomised::of_block(&runs, claim.limit(), &self.totals).ln();
+        for (at, claim) in Claim::WATCHED.into_iter().enumerate() {
+            let limit = self.beyond_bias(claim.limit());
+            self.randomised[at] += randomised::of_block(&runs, limit, &self.totals).ln();
         }
         self.totals.add(&runs);
         self.runs.push(runs);
@@ -195,10 +246,11 @@ impl ArmRuns {
 
     /// Evidence against any limit, from the first block on.
     fn against(&self, limit: Limit) -> f64 {
-        let mut before = Totals::default();
+        let mut before = Totals::new(self.totals.noise);
         let mut log = 0.0;
+        let beyond = self.beyond_bias(limit);
         for runs in &self.runs {
-            log += randomised::of_block(runs, limit, &before).ln();
+            log += randomised::of_block(runs, beyond, &before).ln();
             before.add(runs);
         }
         self.evidence_with(limit, log)
@@ -238,9 +290,9 @@ impl Race {
         Self { arms: vec![ArmRuns::default(); arms] }
     }
 
-    /// One more arm; its number.
-    pub fn join(&mut self) -> usize {
-        self.arms.push(ArmRuns::default());
+    /// One more arm, whose runs have such noise; its number.
+    pub fn join(&mut self, noise: Noise) -> usize {
+        self.arms.push(ArmRuns::new(noise));
         self.arms.len() - 1
     }
 

@@ -6,10 +6,8 @@
 //! runs two speeds can pose as an effect: the evidence is capped at a multiple of the ways to deal the
 //! names of the runs, which no effect can exceed by chance alone.
 
-use super::{Limit, Totals, USUAL_RUNS, USUAL_VARIANCE};
+use super::{Limit, Totals, USUAL_RUNS};
 
-/// Effects beyond the limit that are held against it, as shares of time, each with the same weight.
-const EFFECTS: [f64; 5] = [0.02, 0.05, 0.10, 0.20, 0.40];
 /// Where the limit is not 0: weight of no effect at all, which is the usual truth.
 const NO_EFFECT: f64 = 0.5;
 /// The cap, as a multiple of the ways to deal the names.
@@ -17,15 +15,16 @@ const CAP: f64 = 4.0;
 
 pub(super) fn evidence(totals: &Totals, limit: Limit) -> f64 {
     let beyond = limit.sign * (totals.difference() - limit.log_ratio);
-    let squares = USUAL_RUNS * USUAL_VARIANCE + totals.residual();
+    let squares = USUAL_RUNS * totals.noise.variance + totals.residual();
     let power = f64::midpoint(USUAL_RUNS + totals.freedom(), 1.0);
-    let spread = |difference: f64| (squares + totals.weight * difference * difference).ln();
+    let weight = totals.unbiased_weight();
+    let spread = |difference: f64| (squares + weight * difference * difference).ln();
     let none = spread(beyond);
     let factor = |effect: f64| (power * (none - spread(beyond - effect))).exp();
-    let effects = EFFECTS
-        .iter()
-        .map(|share| if limit.sign < 0.0 { -(-share).ln_1p() } else { share.ln_1p() });
-    let some = effects.map(factor).sum::<f64>() / EFFECTS.len() as f64;
+    let all = totals.noise.effects;
+    let effects =
+        all.iter().map(|share| if limit.sign < 0.0 { -(-share).ln_1p() } else { share.ln_1p() });
+    let some = effects.map(factor).sum::<f64>() / all.len() as f64;
     let no_effect = -limit.sign * limit.log_ratio;
     let mean = if no_effect > 0.0 {
         NO_EFFECT * factor(no_effect) + (1.0 - NO_EFFECT) * some

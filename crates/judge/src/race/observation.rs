@@ -5,13 +5,14 @@
 //! service, for each request where the quantity says so. Less is better. A service has no host time of its
 //! own and no speeds beside it: its windows last longer than the disturbances that these show.
 
+use super::verdict::of_few_runs;
 use super::{BlockTimes, Costs, Slopes, Speeds};
 use crate::mechanism::Mechanism;
 use crate::service;
 use crate::stats::find_two_modes;
 use pagewise_model::measured::median;
 use pagewise_model::service::{Holding, Pair, Side};
-use pagewise_model::trial::{self, Point, Quantity};
+use pagewise_model::trial::{self, Point, Quantity, Ratio};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::BTreeMap;
 
@@ -55,13 +56,42 @@ pub enum Block {
 /// What one subject did.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Observation<'a> {
-    /// A run, with the host's time in it in nanoseconds.
-    Run(&'a Point, f64),
+    /// A run.
+    Run(Run<'a>),
     /// A server's windows.
     Side(&'a Side),
 }
 
+/// A run of a program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run<'a> {
+    point: &'a Point,
+    /// The host's time in it.
+    host_ns: f64,
+    /// Others shared its CPU.
+    at_once: bool,
+}
+
+impl Run<'_> {
+    /// What decides: nanoseconds or bytes. Of runs at once only CPU time means anything.
+    fn amount(&self, quantity: Quantity) -> f64 {
+        let usage = &self.point.usage;
+        let amount = match quantity {
+            Quantity::Memory => usage.peak_memory().0,
+            Quantity::Cpu => usage.cpu_ns().0,
+            _ if self.at_once => usage.cpu_ns().0,
+            _ => usage.wall_ns.0,
+        };
+        amount.max(1) as f64
+    }
+}
+
 impl Block {
+    /// Its runs shared one CPU.
+    pub(crate) fn is_at_once(&self) -> bool {
+        matches!(self, Self::Runs(block) if block.at_once)
+    }
+
     /// It was finished, and counts.
     pub(crate) fn counts(&self) -> bool {
         match self {
@@ -74,7 +104,8 @@ impl Block {
     pub(crate) fn of<'a>(&'a self, name: &str, control: &str) -> Vec<Observation<'a>> {
         match self {
             Self::Runs(block) => {
-                hosted(block).filter(|(point, _)| point.arm == name).map(run).collect()
+                let own = runs(block).filter(|run| run.point.arm == name);
+                own.map(Observation::Run).collect()
             }
             Self::Pair(pair) if name == control => vec![Observation::Side(&pair.plain)],
             Self::Pair(pair) if name == pair.arm => vec![Observation::Side(&pair.other)],
@@ -114,30 +145,27 @@ impl Block {
     /// Learns how runs go with the speeds meanwhile, arm by arm.
     pub(crate) fn teach(&self, slopes: &mut Slopes, quantity: Quantity) {
         let Self::Runs(block) = self else { return };
-        let mut runs: BTreeMap<&str, Vec<(Speeds, f64)>> = BTreeMap::new();
-        for point in &block.points {
-            let speeds = Observation::Run(point, 0.0).log_speeds();
-            runs.entry(&point.arm).or_default().push((speeds, amount(quantity, point).ln()));
+        let mut by_arm: BTreeMap<&str, Vec<(Speeds, f64)>> = BTreeMap::new();
+        for run in runs(block) {
+            let speeds = Observation::Run(run).log_speeds();
+            by_arm.entry(&run.point.arm).or_default().push((speeds, run.amount(quantity).ln()));
         }
-        runs.values().for_each(|runs| slopes.learn(runs));
+        by_arm.values().for_each(|runs| slopes.learn(runs));
     }
 }
 
-/// The points of a block with the host's time of each.
-fn hosted(block: &trial::Block) -> impl Iterator<Item = (&Point, f64)> {
+/// The runs of a block.
+fn runs(block: &trial::Block) -> impl Iterator<Item = Run<'_>> {
     let host = |at: usize| block.weather.host_by_point_ns.get(at).map_or(0.0, |ns| ns.0 as f64);
-    block.points.iter().enumerate().map(move |(at, point)| (point, host(at)))
-}
-
-const fn run<'a>((point, host_ns): (&'a Point, f64)) -> Observation<'a> {
-    Observation::Run(point, host_ns)
+    let run = move |(at, point)| Run { point, host_ns: host(at), at_once: block.at_once };
+    block.points.iter().enumerate().map(run)
 }
 
 impl Observation<'_> {
     /// The value as a guard reads it.
     pub(crate) fn log(&self, quantity: Quantity) -> Option<f64> {
         match self {
-            Self::Run(point, _) => Some(amount(quantity, point).ln()),
+            Self::Run(run) => Some(run.amount(quantity).ln()),
             Self::Side(side) => service::value(quantity, side),
         }
     }
@@ -153,9 +181,9 @@ impl Observation<'_> {
     /// The same with the host's time taken off.
     pub(crate) fn log_without_host(&self, quantity: Quantity) -> Option<f64> {
         match self {
-            Self::Run(point, host_ns) if quantity != Quantity::Memory => {
-                let amount = amount(quantity, point);
-                Some((amount - host_ns).max(amount * LEAST_LEFT).ln())
+            Self::Run(run) if quantity != Quantity::Memory => {
+                let amount = run.amount(quantity);
+                Some((amount - run.host_ns).max(amount * LEAST_LEFT).ln())
             }
             _ => self.decisive_log(quantity),
         }
@@ -165,7 +193,8 @@ impl Observation<'_> {
     pub(crate) fn log_speeds(&self) -> Speeds {
         let log = |ns: f64| ns.max(f64::MIN_POSITIVE).ln();
         match self {
-            Self::Run(point, _) => point
+            Self::Run(run) => run
+                .point
                 .usage
                 .speed
                 .map_or([0.0; 2], |speed| [log(speed.round_ns), log(speed.load_ns)]),
@@ -175,28 +204,28 @@ impl Observation<'_> {
 
     fn host_ns(&self) -> f64 {
         match self {
-            Self::Run(_, host_ns) => *host_ns,
+            Self::Run(run) => run.host_ns,
             Self::Side(_) => 0.0,
         }
     }
 
     fn cpu_ns(&self) -> Option<f64> {
         match self {
-            Self::Run(point, _) => Some(point.usage.cpu_ns().0 as f64),
+            Self::Run(run) => Some(run.point.usage.cpu_ns().0 as f64),
             Self::Side(_) => None,
         }
     }
 
     fn memory_bytes(&self) -> f64 {
         match self {
-            Self::Run(point, _) => point.usage.peak_memory().0 as f64,
+            Self::Run(run) => run.point.usage.peak_memory().0 as f64,
             Self::Side(side) => side.at_last.pss_bytes.0 as f64,
         }
     }
 
     fn supervisor_ns(&self) -> f64 {
         match self {
-            Self::Run(point, _) => point.supervisor_ns.0 as f64,
+            Self::Run(run) => run.point.supervisor_ns.0 as f64,
             Self::Side(_) => 0.0,
         }
     }
@@ -204,7 +233,7 @@ impl Observation<'_> {
     /// The arm's counter in a run of its own.
     fn counted(&self, counter: Counter) -> u64 {
         match self {
-            Self::Run(point, _) => point.mechanism.unwrap_or(0),
+            Self::Run(run) => run.point.mechanism.unwrap_or(0),
             // What a server loses between the first window and the last does not count.
             Self::Side(side) => counter.held(&side.at_first).min(counter.held(&side.at_last)),
         }
@@ -213,22 +242,13 @@ impl Observation<'_> {
     /// The counter of the arm of this name in a run of the control; none where it was not read.
     fn idle(&self, counter: Counter, arm: &str) -> Option<u64> {
         match self {
-            Self::Run(point, _) => {
-                point.idle_mechanisms.iter().find(|(name, _)| name == arm).map(|(_, read)| *read)
+            Self::Run(run) => {
+                let mut idle = run.point.idle_mechanisms.iter();
+                idle.find(|(name, _)| name == arm).map(|(_, read)| *read)
             }
             Self::Side(_) => Some(self.counted(counter)),
         }
     }
-}
-
-/// What decides, of a run: nanoseconds or bytes.
-fn amount(quantity: Quantity, point: &Point) -> f64 {
-    let amount = match quantity {
-        Quantity::Memory => point.usage.peak_memory().0,
-        Quantity::Cpu => point.usage.cpu_ns().0,
-        _ => point.usage.wall_ns.0,
-    };
-    amount.max(1) as f64
 }
 
 /// What one arm did in the blocks that count, and the control in the same blocks.
@@ -239,9 +259,11 @@ pub(crate) struct Beside<'a> {
 }
 
 impl<'a> Beside<'a> {
-    pub(crate) fn new(blocks: &'a [Block], arm: &str, control: &str) -> Self {
+    /// In blocks that are at once or not.
+    pub(crate) fn new(blocks: &'a [Block], arm: &str, control: &str, at_once: bool) -> Self {
         let mut all = Self::default();
-        for block in blocks.iter().filter(|block| block.counts()) {
+        let counts = |block: &&Block| block.counts() && block.is_at_once() == at_once;
+        for block in blocks.iter().filter(counts) {
             let own = block.of(arm, control);
             if !own.is_empty() {
                 all.arm.extend(own);
@@ -255,7 +277,7 @@ impl<'a> Beside<'a> {
     /// from three runs in ten takes from the comparison. As shares of the control's median wall time.
     pub(crate) fn host_shares(&self) -> (f64, f64) {
         let wall = |one: &Observation<'_>| match one {
-            Observation::Run(point, _) => point.usage.wall_ns.0 as f64,
+            Observation::Run(run) => run.amount(Quantity::Time),
             Observation::Side(_) => 1.0,
         };
         let walls: Vec<f64> = self.control.iter().map(wall).collect();
@@ -264,6 +286,14 @@ impl<'a> Beside<'a> {
             runs.iter().map(Observation::host_ns).sum::<f64>() / runs.len().max(1) as f64 / wall
         };
         (share(&self.arm), share(&self.control))
+    }
+
+    /// The arm's time as a share of the control's, with its interval; none without two runs of each.
+    pub(crate) fn ratio(&self) -> Option<Ratio> {
+        let logs = |runs: &[Observation<'_>]| -> Option<Vec<f64>> {
+            runs.iter().map(|run| run.log(Quantity::Time)).collect()
+        };
+        of_few_runs(&logs(&self.control)?, &logs(&self.arm)?)
     }
 
     /// How much more the arm needs in all its windows, as a sum of logarithms over its pairs.
@@ -316,7 +346,7 @@ pub(crate) fn mode_warnings<'a>(
     names: impl IntoIterator<Item = &'a str>,
 ) -> Vec<String> {
     let warn = |name: &str| {
-        let counting = blocks.iter().filter(|block| block.counts());
+        let counting = blocks.iter().filter(|block| block.counts() && !block.is_at_once());
         let all = counting.flat_map(|block| match block {
             Block::Runs(_) => block.of(name, name),
             Block::Pair(_) => Vec::new(),

@@ -8,30 +8,29 @@
 //! runs. A pair of servers, or a block of switches, is dear: it has one arm, each side counts as one value, and
 //! a gain is kept only once each guard's bound lies a standard error above what was found.
 
+mod plan;
 mod verdicts;
+
+pub use plan::Order;
 
 use super::observation::{Beside, Block, Counter};
 use super::readings::Readings;
-use super::{Claim, LEAST_GAIN, PROVEN, RULED_OUT, Race};
+use super::{LEAST_GAIN, PROVEN, RULED_OUT, Race};
 use crate::guards;
 use crate::stats::Rng;
 use pagewise_model::Nanos;
 use pagewise_model::guard::{Guard, Guarded};
 use pagewise_model::measured::median;
-use pagewise_model::trial::{Quantity, Ratio, Word};
+use pagewise_model::trial::{self, Quantity, Ratio, Word};
 
 /// Runs of each arm in a block while several race.
 const FEW: u32 = 2;
-/// Runs of each in a block with one arm: more runs in a block show more.
-const MANY: u32 = 4;
-/// An arm is admitted where the time holds this many runs of it and as many of the control.
-const LEAST_RUNS: u64 = 4;
 /// Pairs of each arm before it may fall behind: one pair of starts shows a noisy arm far ahead.
 const LEAST_PAIRS: u32 = 2;
 /// Combine only the best arms, this many.
 const COMBINED: usize = 3;
-/// Evidence of a gain worth having from which time for comparing outputs is kept.
-const NEAR: f64 = 2.0;
+/// Runs one at a time, of an arm whose gain is proven at once and of the control, before it is kept.
+const ALONE: u32 = 3;
 
 /// When an experiment has its answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,6 +79,8 @@ pub struct Terms {
     pub seed: u64,
     /// Time for the whole session, as the report gives it.
     pub budget: Nanos,
+    /// Most runs that may share a CPU at once, or why they are made one at a time; none where that is no question.
+    pub most_at_once: Option<Result<u32, String>>,
 }
 
 /// An arm as the policy knows it.
@@ -90,6 +91,8 @@ pub struct Entrant {
     pub counter: Counter,
     /// Why it is rejected without being measured: its output differs from the control's.
     pub barred: Option<String>,
+    /// Its runs may share a CPU with others.
+    pub at_once: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -127,24 +130,6 @@ pub struct Room<'a> {
     pub compare_runs: u32,
 }
 
-/// A block to be run: the numbers of arms in their order, none for the control.
-pub type Order = Vec<Option<usize>>;
-
-/// Which arms run together, each this often, and the control.
-struct Next {
-    arms: Vec<usize>,
-    each: u32,
-    control: u32,
-}
-
-impl Next {
-    fn new(arms: Vec<usize>, each: u32) -> Self {
-        // The control stands in every comparison: the square root of the number of arms is best.
-        let control = (f64::from(each) * (arms.len() as f64).sqrt()).round() as u32;
-        Self { arms, each, control }
-    }
-}
-
 /// A race in progress.
 #[derive(Debug, Clone)]
 pub struct Policy {
@@ -155,7 +140,7 @@ pub struct Policy {
     rng: Rng,
     /// Arms that set out; those above are combinations.
     first: usize,
-    /// Arms that have yet to run in this round of pairs.
+    /// Arms that have yet to run in this round of pairs, or of runs at once.
     turn: Vec<usize>,
     has_combined: bool,
 }
@@ -164,9 +149,8 @@ impl Policy {
     /// Before any block, or after those of the session that this one continues.
     #[must_use]
     pub fn new(terms: Terms, arms: Vec<Entrant>, earlier: Vec<Block>) -> Self {
-        let breaking = if terms.unit == Unit::WatchedPair { 3.0 * PROVEN } else { PROVEN };
         let mut policy = Self {
-            readings: Readings::new(terms.quantity, &terms.guards, breaking),
+            readings: Readings::new(terms.quantity, &terms.guards, breaking(terms.unit)),
             // A session that is continued gets other orders than it had, with the same seed too.
             rng: Rng::new(terms.seed.wrapping_add(earlier.len() as u64)),
             has_combined: terms.unit.is_pair() || !earlier.is_empty(),
@@ -185,8 +169,36 @@ impl Policy {
     pub fn join(&mut self, entrant: Entrant) {
         // Nothing compares what servers put out.
         let is_compared = self.terms.unit.is_pair();
+        let at_once = matches!(self.terms.most_at_once, Some(Ok(_))) && entrant.at_once;
+        self.readings.join(at_once);
         self.arms.push(Racer { entrant, failed: None, is_compared });
-        self.readings.join();
+    }
+
+    /// Runs at once do not work with this program: what they showed does not count, and one runs at a time from now
+    /// on.
+    pub fn run_in_turn(&mut self, why: String) {
+        self.terms.most_at_once = Some(Err(why.clone()));
+        let readings = Readings::new(self.terms.quantity, &self.terms.guards, self.breaking());
+        self.readings = readings;
+        self.arms.iter().for_each(|_| self.readings.join(false));
+        for block in std::mem::take(&mut self.blocks) {
+            self.add(match block {
+                Block::Runs(block) if block.at_once => {
+                    let dropped = block.dropped.or_else(|| Some(why.clone()));
+                    Block::Runs(trial::Block { dropped, ..block })
+                }
+                other => other,
+            });
+        }
+    }
+
+    const fn breaking(&self) -> f64 {
+        breaking(self.terms.unit)
+    }
+
+    /// The runs of this arm share a CPU with the control's.
+    fn is_at_once(&self, arm: usize) -> bool {
+        matches!(self.terms.most_at_once, Some(Ok(_))) && self.arms[arm].entrant.at_once
     }
 
     /// Takes a block in.
@@ -237,7 +249,20 @@ impl Policy {
 
     /// What an arm did, and the control beside it.
     fn beside(&self, arm: usize) -> Beside<'_> {
-        Beside::new(&self.blocks, self.name(Some(arm)), &self.terms.control)
+        let name = self.name(Some(arm));
+        Beside::new(&self.blocks, name, &self.terms.control, self.is_at_once(arm))
+    }
+
+    /// The same of runs one at a time, of an arm that races at once.
+    fn alone(&self, arm: usize) -> Option<Beside<'_>> {
+        let name = self.name(Some(arm));
+        let alone = || Beside::new(&self.blocks, name, &self.terms.control, false);
+        self.is_at_once(arm).then(alone)
+    }
+
+    /// Runs of it one at a time.
+    fn runs_alone(&self, arm: usize) -> u32 {
+        self.alone(arm).map_or(0, |alone| u32::try_from(alone.arm.len()).unwrap_or(u32::MAX))
     }
 
     fn middle(&self) -> fn(&[f64]) -> Option<f64> {
@@ -334,88 +359,6 @@ impl Policy {
                 && leader.is_some_and(|arm| self.is_kept(arm))
     }
 
-    /// The next block, as far as the time holds it.
-    pub fn next_block(&mut self, room: &Room<'_>) -> Option<Order> {
-        let next =
-            if self.terms.unit.is_pair() { self.next_pair(room) } else { self.next_runs(room) }?;
-        let control = (0..next.control).map(|_| None);
-        let arms = next.arms.iter().flat_map(|arm| (0..next.each).map(|_| Some(*arm)));
-        let mut order: Order = control.chain(arms).collect();
-        self.rng.shuffle(&mut order);
-        Some(order)
-    }
-
-    /// Each arm that races has its turn, in random order, before one has the next.
-    fn next_pair(&mut self, room: &Room<'_>) -> Option<Next> {
-        let racing = self.racing();
-        self.turn.retain(|arm| racing.contains(arm));
-        let fits = |arm: &usize| (room.cost_ns)(Some(*arm)) <= room.block_ns;
-        if !self.turn.iter().any(fits) {
-            self.turn = racing;
-            self.rng.shuffle(&mut self.turn);
-        }
-        let at = self.turn.iter().position(fits)?;
-        Some(Next::new(vec![self.turn.remove(at)], 1))
-    }
-
-    fn next_runs(&self, room: &Room<'_>) -> Option<Next> {
-        let open = self.open();
-        let Goal::Gain = self.terms.goal else {
-            let sizes = match self.terms.goal {
-                Goal::Pairs(pairs) => {
-                    let done = open.iter().map(|arm| self.runs(*arm)).min().unwrap_or(0);
-                    vec![(pairs - done).min(FEW)]
-                }
-                _ => vec![MANY, FEW, 1],
-            };
-            let ways = sizes.into_iter().map(|each| {
-                let arms = open.clone();
-                Next { arms, each, control: each }
-            });
-            return self.fitting(ways.collect(), room);
-        };
-        let mut racing = self.racing();
-        // How many arms the time holds with the control.
-        let runs = room.left_ns / (room.cost_ns)(None).max(1);
-        let held = usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX);
-        let held = held.saturating_sub(1).max(1);
-        if self.blocks.is_empty() {
-            racing.truncate(held);
-        } else {
-            racing.retain(|arm| self.race().standing(*arm).is_some() || held > 1);
-        }
-        let leader = self.race().leader(&open).or(racing.first().copied());
-        let sizes: &[u32] = match racing.len() {
-            1 => &[MANY, FEW],
-            3.. if self.blocks.is_empty() => &[1],
-            _ => &[FEW],
-        };
-        let all = sizes.iter().map(|each| Next::new(racing.clone(), *each));
-        let one = |each: u32| leader.map(|arm| Next::new(vec![arm], each));
-        let ways = all.chain([FEW, 1].into_iter().filter_map(one)).collect();
-        self.fitting(ways, room)
-    }
-
-    /// The first of these that has arms and fits the time, less what is kept for comparing outputs.
-    fn fitting(&self, ways: Vec<Next>, room: &Room<'_>) -> Option<Next> {
-        let reserve = if self.is_gain_near() { room.compare_runs } else { 0 };
-        let control = (room.cost_ns)(None);
-        let left = room.block_ns.saturating_sub(u64::from(reserve) * control);
-        let cost = |next: &Next| {
-            let arms: u64 = next.arms.iter().map(|arm| (room.cost_ns)(Some(*arm))).sum();
-            u64::from(next.control) * control + u64::from(next.each) * arms
-        };
-        let is_free = matches!(self.terms.goal, Goal::Pairs(_));
-        ways.into_iter().find(|next| !next.arms.is_empty() && (is_free || cost(next) <= left))
-    }
-
-    /// The next block may show a gain, and no output was compared yet.
-    fn is_gain_near(&self) -> bool {
-        let worth = |arm| self.race().selected(arm, Claim::GainAtMost(LEAST_GAIN)) >= NEAR;
-        !self.arms.iter().any(|arm| arm.is_compared)
-            && (self.blocks.is_empty() || self.race().leader(&self.sound()).is_some_and(worth))
-    }
-
     /// Arms that are likely to gain and whose output was not compared.
     #[must_use]
     pub fn to_compare(&self) -> Vec<usize> {
@@ -454,6 +397,11 @@ impl Policy {
         all.sort_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio));
         all
     }
+}
+
+/// Evidence of a loss that breaks a guard.
+const fn breaking(unit: Unit) -> f64 {
+    if matches!(unit, Unit::WatchedPair) { 3.0 * PROVEN } else { PROVEN }
 }
 
 /// All sets of two and more of up to three arms.

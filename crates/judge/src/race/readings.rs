@@ -6,7 +6,7 @@
 //! corrected, those of earlier blocks included.
 
 use super::observation::{Block, Observation};
-use super::{Claim, Race, Slopes};
+use super::{Claim, Noise, Race, Slopes};
 use crate::guards::Guards;
 use pagewise_model::guard::Guard;
 use pagewise_model::trial::Quantity;
@@ -33,6 +33,8 @@ pub(crate) struct Readings {
     is_corrected: bool,
     /// Arms that are not corrected.
     movers: BTreeSet<usize>,
+    /// Of each arm, whether its runs share a CPU with the control's. Others of it do not count here.
+    at_once: Vec<bool>,
 }
 
 impl Readings {
@@ -41,17 +43,21 @@ impl Readings {
         Self { quantity, guards, ..Self::default() }
     }
 
-    pub(crate) fn join(&mut self) {
+    /// One more arm, whose runs share a CPU with the control's or do not.
+    pub(crate) fn join(&mut self, at_once: bool) {
+        let noise = if at_once { Noise::AT_ONCE } else { Noise::IN_TURN };
         let times = [&mut self.decisive, &mut self.plain, &mut self.without_host];
         for race in times.into_iter().chain(&mut self.speeds) {
-            race.join();
+            race.join(noise);
         }
         self.guards.join();
+        self.at_once.push(at_once);
     }
 
     /// The race by plain time, where that of an arm differs from what decides.
     pub(crate) fn plain(&self, arm: usize) -> Option<&Race> {
-        (self.is_corrected && !self.movers.contains(&arm)).then_some(&self.plain)
+        let is_corrected = self.is_corrected && !self.at_once[arm] && !self.movers.contains(&arm);
+        is_corrected.then_some(&self.plain)
     }
 
     /// Takes in the last of `blocks`. All of them are counted again when an arm turns out to move a speed.
@@ -66,9 +72,9 @@ impl Readings {
         let found: BTreeSet<usize> = (0..arms.len()).filter(moves).collect();
         if !found.is_subset(&self.movers) {
             let movers = &self.movers | &found;
-            let guards = self.guards.emptied();
+            let (guards, at_once) = (self.guards.emptied(), std::mem::take(&mut self.at_once));
             *self = Self { movers, guards, quantity: self.quantity, ..Self::default() };
-            arms.iter().for_each(|_| self.join());
+            at_once.into_iter().for_each(|at_once| self.join(at_once));
             blocks.iter().for_each(|block| self.count(block, control, arms));
         }
     }
@@ -83,7 +89,8 @@ impl Readings {
         let is_time = quantity != Quantity::Memory;
         let slopes = if has_speeds && is_time { self.slopes.value() } else { [0.0; 2] };
         self.is_corrected |= slopes != [0.0; 2];
-        let numbered = arms.iter().copied().enumerate();
+        let is_of_block = |at: usize| self.at_once[at] == block.is_at_once();
+        let numbered = arms.iter().copied().enumerate().filter(|(at, _)| is_of_block(*at));
         let (movers, others): (Vec<_>, Vec<_>) =
             numbered.partition(|(at, _)| self.movers.contains(at));
         for (arms, slopes) in [(&others, slopes), (&movers, [0.0; 2])] {

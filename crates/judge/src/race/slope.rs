@@ -9,7 +9,7 @@
 //! correction, the core's speed alone, and both. The one counts that would have left least noise in
 //! earlier blocks.
 
-use super::shrunk;
+use super::{Noise, shrunk};
 
 /// Logarithms of the time of a round of arithmetic and of a load, or slopes by them.
 pub(crate) type Speeds = [f64; 2];
@@ -48,7 +48,7 @@ impl Slopes {
 
     /// How strongly each slope is drawn towards the usual one.
     fn pull(&self) -> Speeds {
-        let noise = shrunk(self.yy, self.freedom);
+        let noise = shrunk(self.yy, self.freedom, Noise::IN_TURN);
         DEVIATION.map(|deviation| noise / (deviation * deviation))
     }
 

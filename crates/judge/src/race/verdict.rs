@@ -10,7 +10,7 @@
 
 use super::{Claim, LEAST_GAIN, NORMAL_SHARE, PROVEN, Race, WORTH};
 use crate::mechanism::Mechanism;
-use crate::race::{mean_and_squares, shrunk};
+use crate::race::{Noise, mean_and_squares, shrunk};
 use pagewise_model::trial::{Effect, Ratio, Verdict, Word};
 use pagewise_model::{Bytes, Nanos};
 
@@ -128,6 +128,8 @@ impl Findings<'_> {
             control_runs: standing.control_runs,
             without_host: host_differs.then(|| self.ratio(self.without_host)).flatten(),
             uncorrected: self.plain.and_then(|plain| self.ratio(plain)),
+            at_once: false,
+            alone: None,
         })
     }
 
@@ -256,7 +258,7 @@ pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     let typical = |logs: &[f64]| {
         let (mean, squares) = mean_and_squares(logs);
         let runs = logs.len() as f64;
-        (mean, shrunk(squares, runs - 1.0) / runs)
+        (mean, shrunk(squares, runs - 1.0, Noise::IN_TURN) / runs)
     };
     let (before, after) = (typical(first), typical(second));
     let change = after.0 - before.0;
@@ -268,12 +270,48 @@ pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     })
 }
 
+/// The ratio, `second` / `first`, of the logarithms of a few runs of one session, with its 95% interval by Student's
+/// distribution. None without two runs in each.
+pub(super) fn of_few_runs(first: &[f64], second: &[f64]) -> Option<Ratio> {
+    if first.len() < 2 || second.len() < 2 {
+        return None;
+    }
+    let ((before, one), (after, other)) = (mean_and_squares(first), mean_and_squares(second));
+    let runs = [first.len() as f64, second.len() as f64];
+    let freedom = runs[0] + runs[1] - 2.0;
+    let variance = (one + other) / freedom;
+    let half = student_95(freedom) * (variance * (1.0 / runs[0] + 1.0 / runs[1])).sqrt();
+    let change = after - before;
+    Some(Ratio {
+        ratio: change.exp(),
+        ratio_low: (change - half).exp(),
+        ratio_high: (change + half).exp(),
+    })
+}
+
+/// Deviations within which 95% of Student's distribution of so much freedom lie, to 1%.
+fn student_95(freedom: f64) -> f64 {
+    const FEW: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
+    let few = FEW.get((freedom as usize).saturating_sub(1));
+    few.copied().unwrap_or(NORMAL_95 + 2.7 / freedom)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn runs(ms: &[u64]) -> Vec<Nanos> {
         ms.iter().map(|ms| Nanos::millis(*ms)).collect()
+    }
+
+    #[test]
+    fn few_runs_have_wide_intervals() {
+        let few = of_few_runs(&[0.0, 0.1, -0.1], &[-0.2, -0.1, -0.3]).unwrap();
+        assert!((few.ratio.ln() + 0.2).abs() < 1e-12);
+        // 2.78 times 0.1 times the root of two thirds.
+        assert!((few.ratio_high.ln() - 0.027).abs() < 1e-3, "{few:?}");
+        assert_eq!(of_few_runs(&[0.0], &[1.0, 1.0]), None);
+        assert!((student_95(30.0) - 2.042).abs() < 0.02 && student_95(1.0) > 12.0);
     }
 
     #[test]

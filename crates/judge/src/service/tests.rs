@@ -47,11 +47,13 @@ fn policy(unit: Unit, guards: &[Guard], arms: &[(&str, Counter)]) -> Policy {
         control: "plain".to_owned(),
         seed: 1,
         budget: Nanos::secs(300),
+        most_at_once: None,
     };
     let entrant = |(name, counter): &(&str, Counter)| Entrant {
         name: (*name).to_owned(),
         counter: *counter,
         barred: None,
+        at_once: false,
     };
     Policy::new(terms, arms.iter().map(entrant).collect(), Vec::new())
 }

@@ -267,6 +267,8 @@ pub(crate) fn effect(ratio: f64, low: f64, high: f64) -> Effect {
         control_runs: 11,
         without_host: None,
         uncorrected: None,
+        at_once: false,
+        alone: None,
     }
 }
 
@@ -299,6 +301,7 @@ pub(crate) fn point(arm: &str, wall_ms: u64) -> Point {
 
 pub(crate) fn block(dropped: Option<&str>) -> Block {
     Block {
+        at_once: false,
         points: vec![point("plain", 1000), point("plain", 1010), point("heap-huge", 520)],
         weather: Weather::default(),
         dropped: dropped.map(Into::into),
@@ -325,6 +328,7 @@ pub(crate) fn experiment(verdicts: Vec<Verdict>) -> Experiment {
         time_and_memory: vec![],
         warnings: vec![],
         interrupted: false,
+        in_turn_because: None,
         halted: None,
     }
 }

@@ -64,7 +64,26 @@ impl Supervisor {
         launch: &Launch,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Finished, SuperviseError> {
-        match self.ask(&Request::Run(Box::new(launch.clone())), interrupted)? {
+        self.begin(launch)?;
+        self.end(interrupted)
+    }
+
+    /// Lets `launch` start. [`Self::end`] must follow.
+    ///
+    /// # Errors
+    /// As [`Self::run`], when it cannot be asked for.
+    pub fn begin(&mut self, launch: &Launch) -> Result<(), SuperviseError> {
+        self.line()?
+            .begin(&Request::Run(Box::new(launch.clone())))
+            .map_err(|error| SuperviseError::OutOfPlace(error.to_string()))
+    }
+
+    /// Waits for the end of what [`Self::begin`] started, as [`Self::run`] does.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Finished, SuperviseError> {
+        match self.answer(interrupted)? {
             Response::Finished(finished) => Ok(*finished),
             other => Err(refusal(other)),
         }
@@ -129,10 +148,17 @@ impl Supervisor {
         request: &Request,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Response, SuperviseError> {
-        let Some(line) = &self.line else {
-            return Err(SuperviseError::Lost { how: "earlier".into() });
-        };
-        match line.ask(request, &Request::Stop, interrupted) {
+        let begun = self.line()?.begin(request);
+        begun.map_err(|error| SuperviseError::OutOfPlace(error.to_string()))?;
+        self.answer(interrupted)
+    }
+
+    fn line(&self) -> Result<&Line, SuperviseError> {
+        self.line.as_ref().ok_or_else(|| SuperviseError::Lost { how: "earlier".into() })
+    }
+
+    fn answer(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Response, SuperviseError> {
+        match self.line()?.wait(&Request::Stop, interrupted) {
             Ok(Some((Response::Orphaned { how, killed, alive }, _))) => {
                 self.bury();
                 Err(SuperviseError::Died { how, killed, alive })

@@ -9,11 +9,17 @@ use std::path::PathBuf;
 
 /// What runs programs: the supervising process. Asked often whether to stop.
 pub(super) trait Runs {
+    /// Lets a program start; [`Self::end`] waits for its end.
+    fn begin(&mut self, launch: &Launch) -> Result<(), SuperviseError>;
+    fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Finished, SuperviseError>;
     fn run(
         &mut self,
         launch: &Launch,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Finished, SuperviseError>;
+    ) -> Result<Finished, SuperviseError> {
+        self.begin(launch)?;
+        self.end(interrupted)
+    }
     fn traced(
         &mut self,
         launch: &Launch,
@@ -33,12 +39,12 @@ pub(super) trait Runs {
 }
 
 impl Runs for Supervisor {
-    fn run(
-        &mut self,
-        launch: &Launch,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Finished, SuperviseError> {
-        Self::run(self, launch, interrupted)
+    fn begin(&mut self, launch: &Launch) -> Result<(), SuperviseError> {
+        Self::begin(self, launch)
+    }
+
+    fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Finished, SuperviseError> {
+        Self::end(self, interrupted)
     }
 
     fn traced(

@@ -18,14 +18,17 @@ struct Fake {
     stop_at: &'static str,
     dead_at: &'static str,
     stop: Arc<AtomicBool>,
+    begun: Option<Launch>,
 }
 
 impl Runs for Fake {
-    fn run(
-        &mut self,
-        launch: &Launch,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<Finished, SuperviseError> {
+    fn begin(&mut self, launch: &Launch) -> Result<(), SuperviseError> {
+        self.begun = Some(launch.clone());
+        Ok(())
+    }
+
+    fn end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Finished, SuperviseError> {
+        let launch = self.begun.take().unwrap();
         let text = launch.argv.last().unwrap().to_string_lossy().into_owned();
         self.ran.borrow_mut().push(text.clone());
         if text == self.stop_at {
@@ -89,12 +92,14 @@ fn with<T>(
     let parent = std::env::temp_dir().join(format!("pagewise-live-{}-{next}", std::process::id()));
     std::fs::create_dir_all(&parent).unwrap();
     let (ran, stop) = (Rc::new(RefCell::new(Vec::new())), Arc::new(AtomicBool::new(false)));
-    let fake = Fake { ran: Rc::clone(&ran), stop_at, dead_at, stop: Arc::clone(&stop) };
+    let fake =
+        Fake { ran: Rc::clone(&ran), stop_at, dead_at, stop: Arc::clone(&stop), begun: None };
     let mut listener = |_: &Event<'_>| {};
     let scratch = Scratch::create(&parent).unwrap();
     let [recorder, probe] = ["record", "touch"].map(|word| vec![OsString::from(word)]);
     let recording = faults::Commands { recorder, probe };
-    let mut live = Live::with(request, Box::new(fake), recording, scratch, stop, &mut listener);
+    let mut live =
+        Live::with(request, Box::new(fake), None, recording, scratch, stop, &mut listener);
     let made = work(&mut live);
     drop(live);
     std::fs::remove_dir_all(&parent).unwrap();
@@ -175,7 +180,7 @@ fn files_are_read_before_cleanup_removes_them() {
 #[test]
 fn a_look_that_sees_nothing_has_its_surroundings_too() {
     let asked = request("true", "exit 0", "exit 0");
-    let (seen, ran) = with(&asked, "none", "none", |live| live.traced());
+    let (seen, ran) = with(&asked, "none", "none", |live| live.traced(&Arm::plain(&asked)));
     assert!(matches!(seen, Ok((Fact::Missing(why), _)) if why == "not here"));
     assert_eq!(ran, ["true", "traced", "exit 0"]);
 }

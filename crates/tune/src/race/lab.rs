@@ -12,6 +12,9 @@ pub enum RunFailure {
     /// work); the text says what happened.
     #[error("{0}")]
     Failed(String),
+    /// Runs at once do not work with this program; nothing is said about the arm.
+    #[error("{0}")]
+    NotAtOnce(String),
     /// Something of ours failed, which says nothing about the arm; the experiment cannot go on.
     #[error("{0}")]
     Broken(String),
@@ -69,6 +72,22 @@ pub trait Lab: Clock {
     /// # Errors
     /// [`RunFailure`]; a program that ran and failed is a point with its exit status instead.
     fn run(&mut self, arm: &Arm, arms: &Arms) -> Result<Point, RunFailure>;
+
+    /// Runs these arms, each in a fresh process: those of one block at once on one CPU, in this order, and
+    /// blocks side by side on CPUs of their own.
+    ///
+    /// # Errors
+    /// [`RunFailure`] that ends them all.
+    fn run_at_once(
+        &mut self,
+        blocks: &[Vec<&Arm>],
+        all: &Arms,
+    ) -> Result<Vec<Vec<Result<Point, RunFailure>>>, RunFailure>;
+
+    /// How many blocks of runs at once may run side by side.
+    fn most_side_by_side(&self) -> usize {
+        1
+    }
 
     /// Reads the totals.
     fn weather(&mut self) -> WeatherMark;

@@ -17,7 +17,7 @@ pub use pagewise_judge::race::{Block, Goal, Terms, Unit};
 pub use programs::Programs;
 
 use crate::stop::Stop;
-use pagewise_judge::race::{Entrant, Halt, Policy, Room};
+use pagewise_judge::race::{Entrant, Halt, Order, Policy, Room};
 use pagewise_model::Nanos;
 use pagewise_model::service::Pair;
 use pagewise_model::trial::Experiment;
@@ -74,8 +74,17 @@ pub struct BlockRun {
     pub block: Option<Block>,
     /// Arms that are not to be run again, and why.
     pub failed: Vec<(usize, String)>,
+    /// Why runs at once do not work.
+    pub refused: Option<String>,
     /// Whether the race may go on.
     pub end: Result<(), Halt>,
+}
+
+impl Default for BlockRun {
+    /// Nothing was seen.
+    fn default() -> Self {
+        Self { block: None, failed: Vec::new(), refused: None, end: Ok(()) }
+    }
 }
 
 /// The clock of whoever runs something, and the user beside it.
@@ -88,8 +97,21 @@ pub trait Clock {
 
 /// What is compared: a program that ends, a server that is started for each pair, or a process that runs.
 pub trait Subject: Clock {
-    /// Runs the arms of these numbers, none for the control, in this order or side by side.
-    fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun;
+    /// Runs a block.
+    fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun;
+    /// How many blocks of runs at once may run side by side.
+    fn most_side_by_side(&self) -> usize {
+        1
+    }
+    /// Runs these blocks of runs at once side by side.
+    fn run_side_by_side(
+        &mut self,
+        orders: &[Order],
+        policy: &Policy,
+        time: &Time,
+    ) -> Vec<BlockRun> {
+        orders.iter().map(|order| self.run(order, policy, time)).collect()
+    }
     /// What one run of an arm takes, or of the control; of a pair, what both sides take.
     fn cost_ns(&self, arm: Option<usize>) -> u64;
     /// Compares what an arm puts out with what the control does; why it is rejected, if they differ.
@@ -137,7 +159,7 @@ fn drive(
     while asks_more || !policy.is_decided() {
         asks_more = false;
         check(subject, time)?;
-        let order = {
+        let orders = {
             let now = subject.now();
             let cost_ns = |arm| subject.cost_ns(arm);
             let room = Room {
@@ -147,18 +169,34 @@ fn drive(
                 cost_ns: &cost_ns,
                 compare_runs,
             };
-            policy.next_block(&room).ok_or(Halt::Budget)?
+            next_blocks(policy, &room, subject.most_side_by_side())?
         };
-        let done = subject.run(&order, policy, time);
-        done.failed.into_iter().for_each(|(arm, why)| policy.fail(arm, why));
-        if let Some(block) = done.block {
-            policy.add(block);
+        for done in subject.run_side_by_side(&orders, policy, time) {
+            done.failed.into_iter().for_each(|(arm, why)| policy.fail(arm, why));
+            if let Some(block) = done.block {
+                policy.add(block);
+            }
+            if let Some(why) = done.refused {
+                policy.run_in_turn(why);
+            }
+            done.end?;
         }
-        done.end?;
         compare_outputs(subject, policy)?;
         combine(subject, policy)?;
     }
     Ok(())
+}
+
+/// The next block, or several of runs at once.
+fn next_blocks(policy: &mut Policy, room: &Room<'_>, most: usize) -> Result<Vec<Order>, Halt> {
+    let mut orders = vec![policy.next_block(room).ok_or(Halt::Budget)?];
+    while orders.len() < most && orders[0].at_once {
+        match policy.next_block(room) {
+            Some(order) if order.at_once => orders.push(order),
+            _ => break,
+        }
+    }
+    Ok(orders)
 }
 
 /// Stops for the user and when the time is over.
@@ -208,7 +246,7 @@ pub(crate) const fn halt(stop: &Stop) -> Halt {
 fn ours(failure: RunFailure) -> Halt {
     match failure {
         RunFailure::Interrupted => Halt::Interrupted,
-        RunFailure::Failed(why) | RunFailure::Broken(why) => {
+        RunFailure::Failed(why) | RunFailure::NotAtOnce(why) | RunFailure::Broken(why) => {
             Halt::Control(format!("the experiment could not continue: {why}"))
         }
     }

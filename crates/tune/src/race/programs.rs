@@ -3,8 +3,9 @@
 
 use super::lab::{Arms, Lab, Progress, RunFailure, WeatherMark};
 use super::{BlockRun, Clock, Subject, Time, ours};
+use crate::at_once;
 use crate::world::Arm;
-use pagewise_judge::race::{Block, Counter, Entrant, Halt, Policy};
+use pagewise_judge::race::{Block, Counter, Entrant, Halt, Order, Policy};
 use pagewise_model::Nanos;
 use pagewise_model::trial::{self, Point, Weather};
 use pagewise_model::usage::Ended;
@@ -15,7 +16,8 @@ const NOT_FINISHED: &str = "not finished";
 
 fn entrant(arm: &Arm) -> Entrant {
     let counter = if arm.mechanism.is_empty() { Counter::None } else { Counter::OfRun };
-    Entrant { name: arm.name.clone(), counter, barred: arm.barred.clone() }
+    let (name, barred) = (arm.name.clone(), arm.barred.clone());
+    Entrant { name, counter, barred, at_once: at_once::is_apart(arm) }
 }
 
 /// A program and its arms, which `L` runs.
@@ -30,6 +32,25 @@ pub struct Programs<L> {
     clock: BTreeMap<Option<usize>, (u64, u64)>,
     endings: Endings,
 }
+
+/// Why a block ended early.
+enum End {
+    Halt(Halt),
+    /// Runs at once do not work.
+    Refused(String),
+}
+
+impl End {
+    fn of(failure: RunFailure) -> Self {
+        match failure {
+            RunFailure::NotAtOnce(why) => Self::Refused(why),
+            other => Self::Halt(ours(other)),
+        }
+    }
+}
+
+/// A point with the time that the host took of it.
+type Hosted = (Point, Nanos);
 
 /// How runs ended.
 #[derive(Default)]
@@ -90,46 +111,142 @@ impl<L> Programs<L> {
 }
 
 impl<L: Lab> Programs<L> {
+    /// Shows the user what runs now.
+    fn progress(&mut self, arm: Option<usize>, policy: &Policy, time: &Time) {
+        let left_ns = Nanos(time.left_ns(self.lab.now()));
+        let standings = || policy.standings();
+        let (runs, arm) = (self.runs, policy.name(arm));
+        self.lab.progress(&Progress { runs, left_ns, arm, standings: &standings });
+    }
+
+    /// Notes down what a run of an arm took.
+    fn took(&mut self, arm: Option<usize>, ns: u64) {
+        self.runs += 1;
+        let (sum, runs) = self.clock.entry(arm).or_default();
+        (*sum, *runs) = (*sum + ns, *runs + 1);
+    }
+
+    /// Runs all of each block at once.
+    fn at_once(
+        &mut self,
+        orders: &[Order],
+        policy: &Policy,
+        time: &Time,
+    ) -> Result<Vec<Vec<Hosted>>, End> {
+        super::check(self, time).map_err(End::Halt)?;
+        let first = orders.iter().flat_map(|order| &order.runs).find_map(|arm| *arm);
+        self.progress(first, policy, time);
+        let begun = self.lab.now();
+        let own = |arm: &Option<usize>| arm.map_or(&self.arms.control, |at| &self.arms.tried[at]);
+        let of_block = |order: &Order| order.runs.iter().map(own).collect::<Vec<&Arm>>();
+        let blocks: Vec<Vec<&Arm>> = orders.iter().map(of_block).collect();
+        let done = self.lab.run_at_once(&blocks, &self.arms).map_err(End::of)?;
+        let runs = orders.iter().map(|order| order.runs.len()).sum::<usize>().max(1) as u64;
+        let each = self.lab.now().0.saturating_sub(begun.0) / runs;
+        let mut all = Vec::new();
+        for (order, done) in orders.iter().zip(done) {
+            let mut points = Vec::new();
+            for (arm, done) in order.runs.iter().zip(done) {
+                self.took(*arm, each);
+                let point = self.named(*arm, policy, done)?;
+                points.extend(point.map(|point| self.hosted(point)));
+            }
+            all.push(points);
+        }
+        Ok(all)
+    }
+
+    /// The weather and the time as a block begins.
+    fn watch(&mut self) -> (WeatherMark, Nanos) {
+        (self.lab.weather(), self.lab.now())
+    }
+
+    /// What a block showed that began then.
+    fn block(
+        &mut self,
+        at_once: bool,
+        hosted: Vec<Hosted>,
+        is_finished: bool,
+        (mark, begun): &(WeatherMark, Nanos),
+    ) -> BlockRun {
+        let mut weather = Weather::default();
+        let elapsed = self.lab.now().0.saturating_sub(begun.0);
+        describe_weather(&mut weather, *mark, self.lab.weather(), elapsed);
+        let points: Vec<Point>;
+        (points, weather.host_by_point_ns) = hosted.into_iter().unzip();
+        let dropped = (!is_finished).then(|| NOT_FINISHED.to_owned());
+        let block = trial::Block { at_once, points, weather, dropped };
+        let failed = self.endings.failed.iter().map(|(arm, why)| (*arm, why.clone())).collect();
+        let block = (!block.points.is_empty()).then_some(Block::Runs(block));
+        BlockRun { block, failed, ..BlockRun::default() }
+    }
+
+    fn hosted(&mut self, point: Point) -> Hosted {
+        let host = self.lab.host_ns(&point);
+        (point, host)
+    }
+
+    /// The point of a run; `None` when the arm failed.
+    fn named(
+        &mut self,
+        arm: Option<usize>,
+        policy: &Policy,
+        done: Result<Point, RunFailure>,
+    ) -> Result<Option<Point>, End> {
+        match (done, arm) {
+            (Ok(point), _) => {
+                self.endings.check(arm, point.usage.ended).map_err(End::Halt)?;
+                let point = Point { arm: policy.name(arm).to_owned(), ..point };
+                Ok((!self.endings.has_failed(arm)).then_some(point))
+            }
+            (Err(RunFailure::Failed(why)), None) => {
+                Err(End::Halt(Halt::Control(format!("the reference failed: {why}"))))
+            }
+            (Err(RunFailure::Failed(why)), Some(arm)) => {
+                self.endings.failed.insert(arm, format!("it failed: {why}"));
+                Ok(None)
+            }
+            (Err(other), _) => Err(End::of(other)),
+        }
+    }
+
+    /// The runs of a block, one after the other, as far as they come.
+    fn in_turn(
+        &mut self,
+        order: &[Option<usize>],
+        policy: &Policy,
+        time: &Time,
+    ) -> (Vec<Hosted>, Result<(), End>) {
+        let mut points = Vec::new();
+        for arm in order {
+            match self.point(*arm, policy, time) {
+                Ok(point) => points.extend(point.map(|point| self.hosted(point))),
+                Err(end) => return (points, Err(end)),
+            }
+        }
+        (points, Ok(()))
+    }
+
     /// One run; `None` when the arm failed, now or earlier.
     fn point(
         &mut self,
         arm: Option<usize>,
         policy: &Policy,
         time: &Time,
-    ) -> Result<Option<Point>, Halt> {
+    ) -> Result<Option<Point>, End> {
         if self.endings.has_failed(arm) {
             return Ok(None);
         }
-        super::check(self, time)?;
+        super::check(self, time).map_err(End::Halt)?;
+        self.progress(arm, policy, time);
+        let before = self.lab.now();
         let own = arm.map_or(&self.arms.control, |arm| &self.arms.tried[arm]);
-        let before = self.lab.now();
-        let left_ns = Nanos(time.left_ns(before));
-        let standings = || policy.standings();
-        let progress = Progress { runs: self.runs, left_ns, arm: &own.name, standings: &standings };
-        self.lab.progress(&progress);
-        let before = self.lab.now();
         let done = self.lab.run(own, &self.arms);
-        match (done, arm) {
-            (Err(failure @ (RunFailure::Interrupted | RunFailure::Broken(_))), _) => {
-                Err(ours(failure))
-            }
-            (Err(RunFailure::Failed(why)), None) => {
-                Err(Halt::Control(format!("the reference failed: {why}")))
-            }
-            (Err(RunFailure::Failed(why)), Some(arm)) => {
-                self.endings.failed.insert(arm, format!("it failed: {why}"));
-                Ok(None)
-            }
-            (Ok(point), arm) => {
-                self.runs += 1;
-                let took = self.lab.now().0.saturating_sub(before.0);
-                let (sum, runs) = self.clock.entry(arm).or_default();
-                (*sum, *runs) = (*sum + took, *runs + 1);
-                self.endings.check(arm, point.usage.ended)?;
-                let point = Point { arm: policy.name(arm).to_owned(), ..point };
-                Ok((!self.endings.has_failed(arm)).then_some(point))
-            }
+        let took = self.lab.now().0.saturating_sub(before.0);
+        if done.is_ok() {
+            self.took(arm, took);
         }
+        self.named(arm, policy, done)
     }
 }
 
@@ -144,30 +261,41 @@ impl<L: Lab> Clock for Programs<L> {
 }
 
 impl<L: Lab> Subject for Programs<L> {
-    fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun {
-        let mut block = trial::Block { points: vec![], weather: Weather::default(), dropped: None };
-        let mark = self.lab.weather();
-        let begun = self.lab.now();
-        let mut end = Ok(());
-        for arm in order {
-            match self.point(*arm, policy, time) {
-                Ok(Some(point)) => {
-                    block.weather.host_by_point_ns.push(self.lab.host_ns(&point));
-                    block.points.push(point);
-                }
-                Ok(None) => {}
-                Err(halt) => {
-                    block.dropped = Some(NOT_FINISHED.to_owned());
-                    end = Err(halt);
-                    break;
-                }
+    fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun {
+        let watch = self.watch();
+        let (points, end) = self.in_turn(&order.runs, policy, time);
+        let mut done = self.block(false, points, end.is_ok(), &watch);
+        match end {
+            Ok(()) => {}
+            Err(End::Halt(halt)) => done.end = Err(halt),
+            Err(End::Refused(why)) => done.refused = Some(why),
+        }
+        done
+    }
+
+    fn most_side_by_side(&self) -> usize {
+        self.lab.most_side_by_side()
+    }
+
+    fn run_side_by_side(
+        &mut self,
+        orders: &[Order],
+        policy: &Policy,
+        time: &Time,
+    ) -> Vec<BlockRun> {
+        if !orders.iter().all(|order| order.at_once) {
+            return orders.iter().map(|order| self.run(order, policy, time)).collect();
+        }
+        let watch = self.watch();
+        match self.at_once(orders, policy, time) {
+            Ok(all) => {
+                all.into_iter().map(|points| self.block(true, points, true, &watch)).collect()
+            }
+            Err(End::Halt(halt)) => vec![BlockRun { end: Err(halt), ..BlockRun::default() }],
+            Err(End::Refused(why)) => {
+                vec![BlockRun { refused: Some(why), ..BlockRun::default() }]
             }
         }
-        let elapsed = self.lab.now().0.saturating_sub(begun.0);
-        describe_weather(&mut block.weather, mark, self.lab.weather(), elapsed);
-        let failed = self.endings.failed.iter().map(|(arm, why)| (*arm, why.clone())).collect();
-        let block = (!block.points.is_empty()).then_some(Block::Runs(block));
-        BlockRun { block, failed, end }
     }
 
     fn cost_ns(&self, arm: Option<usize>) -> u64 {

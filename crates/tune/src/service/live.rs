@@ -20,7 +20,7 @@ use crate::request::Request as Base;
 use crate::session::{self, Tunable};
 use crate::stop::Stop;
 use crate::world::{Event, Surroundings};
-use pagewise_judge::race::{Block, Counter, Entrant, Policy, Unit};
+use pagewise_judge::race::{Block, Counter, Entrant, Order, Policy, Unit};
 use pagewise_judge::service::Watch;
 use pagewise_kernel::clock;
 use pagewise_model::Nanos;
@@ -321,6 +321,7 @@ impl<W: ProcessWorld> Tunable for Switched<'_, W> {
                 Change::Cpus { .. } => Counter::None,
             },
             barred: None,
+            at_once: false,
         };
         let entrants: Vec<Entrant> = self.arms.iter().map(entrant).collect();
         if entrants.is_empty() {
@@ -399,12 +400,12 @@ impl<W: ProcessWorld> Surroundings for Switched<'_, W> {
 }
 
 impl<W: ProcessWorld> race::Subject for Switched<'_, W> {
-    fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun {
-        let mut done = BlockRun { block: None, failed: Vec::new(), end: Ok(()) };
-        let Some(at) = order.iter().find_map(|arm| *arm) else { return done };
+    fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun {
+        let mut done = BlockRun::default();
+        let Some(at) = order.runs.iter().find_map(|arm| *arm) else { return done };
         session::show(&mut self.world, policy, at, time);
         let begun = self.world.now();
-        match self.block(at, order.first().is_some_and(Option::is_some)) {
+        match self.block(at, order.runs.first().is_some_and(Option::is_some)) {
             Ok((Sides { off, on }, broken)) => {
                 self.cost = Nanos(self.world.now().0.saturating_sub(begun.0));
                 done.failed.extend(broken.map(|why| (at, why)));

@@ -15,7 +15,7 @@ use crate::request::Request as Base;
 use crate::session::{self, Tunable};
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Surroundings};
-use pagewise_judge::race::{Block, Counter, Entrant, Policy, Unit};
+use pagewise_judge::race::{Block, Counter, Entrant, Order, Policy, Unit};
 use pagewise_judge::stats::Rng;
 use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
@@ -204,6 +204,7 @@ impl<W: ServerWorld> Tunable for Servers<'_, W> {
             name: entry.arm.name.clone(),
             counter: entry.counter,
             barred: None,
+            at_once: false,
         };
         let entrants: Vec<Entrant> = self.entries.iter().map(entrant).collect();
         if entrants.is_empty() {
@@ -272,13 +273,13 @@ impl<W: ServerWorld> Surroundings for Servers<'_, W> {
 }
 
 impl<W: ServerWorld> race::Subject for Servers<'_, W> {
-    fn run(&mut self, order: &[Option<usize>], policy: &Policy, time: &Time) -> BlockRun {
-        let mut done = BlockRun { block: None, failed: Vec::new(), end: Ok(()) };
-        let Some(at) = order.iter().find_map(|arm| *arm) else { return done };
+    fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun {
+        let mut done = BlockRun::default();
+        let Some(at) = order.runs.iter().find_map(|arm| *arm) else { return done };
         session::show(&mut self.world, policy, at, time);
         let entry = &self.entries[at];
         let shape = Shape { windows: self.windows, slot: self.rng.below(2) as u32 };
-        let arm_first = order.first().is_some_and(Option::is_some);
+        let arm_first = order.runs.first().is_some_and(Option::is_some);
         let pairing = Pairing { mode: entry.mode, shape, arm_first };
         let begun = self.world.now();
         match self.world.pair(&self.plain, &entry.arm, &pairing) {

@@ -404,7 +404,7 @@ fn whose(is_arm: bool, stop: Stop) -> Failure {
         return Failure::Session(stop);
     }
     match stop.into_failure() {
-        RunFailure::Failed(why) => Failure::Arm(why),
+        RunFailure::Failed(why) | RunFailure::NotAtOnce(why) => Failure::Arm(why),
         RunFailure::Interrupted => Failure::Session(Stop::Interrupted),
         RunFailure::Broken(why) => Failure::Session(Stop::Broken(why)),
     }

@@ -25,6 +25,16 @@ pub(crate) struct Machine {
     pub(crate) between_ns: u64,
     /// Deviation of the logarithm of the time.
     pub(crate) sd: f64,
+    /// The same of a run at once beside the others of its block.
+    pub(crate) own_sd: f64,
+    /// What runs at once have in common, while there are any.
+    pub(crate) common: Option<f64>,
+    /// Further change of the logarithm of the time of runs at once, by arm.
+    pub(crate) only_at_once: Vec<(&'static str, f64)>,
+    /// Blocks of runs at once that run side by side.
+    pub(crate) side_by_side: usize,
+    /// Why runs at once do not work.
+    pub(crate) never_at_once: Option<&'static str>,
     /// Noise of mean 0 and deviation 1.
     pub(crate) noise: fn(&mut Rng) -> f64,
     /// How the logarithm of the time goes with those of a round of arithmetic and of a load; none: no
@@ -80,6 +90,11 @@ impl Machine {
             recording: vec![],
             between_ns: Nanos::millis(1).0,
             sd,
+            own_sd: 0.01,
+            common: None,
+            only_at_once: vec![],
+            side_by_side: 2,
+            never_at_once: None,
             noise: Rng::heavy_tailed,
             parts: None,
             swings: [0.06; 2],
@@ -102,6 +117,17 @@ impl Machine {
             slump: 1.0,
             order: vec![],
             compared: vec![],
+        }
+    }
+
+    /// Runs at once share what disturbs them.
+    fn noise_of_run(&mut self, arm: &str) -> f64 {
+        match self.common {
+            Some(common) => {
+                let favour = of(&self.only_at_once, arm).unwrap_or(0.0);
+                common + favour + self.own_sd * self.rng.normal()
+            }
+            None => self.sd * (self.noise)(&mut self.rng),
         }
     }
 
@@ -152,7 +178,7 @@ impl Lab for &mut Machine {
         let log = of(&self.effects, name).unwrap_or(0.0)
             + by_speeds
             + second.unwrap_or(0.0)
-            + self.sd * (self.noise)(&mut self.rng)
+            + self.noise_of_run(name)
             + self.drift * hours;
         let slump = if self.order.len() > 10 { self.slump } else { 1.0 };
         let (host, often) = of(&self.host, name).unwrap_or_default();
@@ -180,6 +206,25 @@ impl Lab for &mut Machine {
             huge_faults: 0,
             supervisor_ns: Nanos(1000),
         })
+    }
+    fn run_at_once(
+        &mut self,
+        blocks: &[Vec<&Arm>],
+        all: &Arms,
+    ) -> Result<Vec<Vec<Result<Point, RunFailure>>>, RunFailure> {
+        if let Some(why) = self.never_at_once {
+            return Err(RunFailure::NotAtOnce(why.to_owned()));
+        }
+        let mut points = Vec::new();
+        for block in blocks {
+            self.common = Some(self.sd * (self.noise)(&mut self.rng));
+            points.push(block.iter().map(|arm| self.run(arm, all)).collect());
+        }
+        self.common = None;
+        Ok(points)
+    }
+    fn most_side_by_side(&self) -> usize {
+        self.side_by_side
     }
     fn weather(&mut self) -> WeatherMark {
         WeatherMark { steal_ns: Nanos(self.clock_ns / 100), ..WeatherMark::default() }

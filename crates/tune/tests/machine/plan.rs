@@ -21,6 +21,7 @@ pub(crate) struct Plan {
     pub(crate) run_ns: Nanos,
     pub(crate) compare_runs: u32,
     pub(crate) seed: u64,
+    pub(crate) most_at_once: Option<u32>,
     pub(crate) earlier: Vec<Block>,
 }
 
@@ -35,6 +36,7 @@ pub(crate) fn plan(arms: &[&str], seed: u64) -> Plan {
         run_ns: Nanos::millis(200),
         compare_runs: 3,
         seed,
+        most_at_once: None,
         earlier: vec![],
     }
 }
@@ -53,6 +55,7 @@ pub(crate) fn run(machine: &mut Machine, plan: &Plan) -> Experiment {
             control: "A".to_owned(),
             seed: plan.seed,
             budget: plan.budget,
+            most_at_once: plan.most_at_once.map(Ok),
         },
         entrants: programs.entrants(),
         earlier: plan.earlier.iter().cloned().map(race::Block::Runs).collect(),

@@ -238,7 +238,7 @@ impl World for Fake {
         Fact::Known(self.pool)
     }
 
-    fn traced(&mut self) -> Result<(Fact<Traced>, String), Stop> {
+    fn traced(&mut self, _: &Arm) -> Result<(Fact<Traced>, String), Stop> {
         self.traced += 1;
         let process = ProcessSeen {
             pid: 10,
@@ -256,16 +256,10 @@ impl World for Fake {
         };
         let traced = Traced {
             processes: vec![process],
-            pipes: Vec::new(),
-            pipe_calls: std::collections::BTreeSet::new(),
-            most_processes: 1,
             effects: self.effects.clone(),
-            files: Vec::new(),
-            pattern: Fact::missing("not stepped"),
             written: self.written.clone(),
-            footprint: Fact::missing("not followed"),
-            descriptor_kinds: Default::default(),
             ended: self.ended,
+            ..constructed::traced()
         };
         Ok((Fact::Known(traced), "no such table: t".into()))
     }
@@ -323,6 +317,19 @@ impl World for Fake {
         Ok(Timed { done, huge_slots, conditioned: true })
     }
 
+    fn timed_at_once(
+        &mut self,
+        blocks: &[Vec<(&Arm, Limits)>],
+        fresh: Bytes,
+    ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
+        let timing = |limits: &Limits| Timing { fresh, limits: *limits, ..Timing::default() };
+        let mut run = |(arm, limits): &(&Arm, Limits)| {
+            let timed = self.timed(arm, &timing(limits))?;
+            Ok(Timed { done: Finished { cpus_at_end: vec![0], ..timed.done }, ..timed })
+        };
+        Ok(blocks.iter().map(|block| block.iter().map(&mut run).collect()).collect())
+    }
+
     fn recorded(&mut self, _: &Arm, _: &Timing) -> Result<Fact<TimedFaults>, Stop> {
         self.check()?;
         self.recorded += 1;
@@ -353,6 +360,8 @@ impl World for Fake {
             said: "no such table: t".into(),
             written: Some(Bytes(4)),
             wall_ns: Nanos::millis(500),
+            cpu_ns: Nanos::millis(500),
+            peak_rss_bytes: self.anon,
         })
     }
 

@@ -134,6 +134,7 @@ impl BenchText {
             prepare: program.prepare.clone(),
             cleanup: program.cleanup.clone(),
             ignore_failure: program.ignore_failure,
+            in_turn: true,
             wait: None,
             seed: result.seed,
             files: result.files.clone(),

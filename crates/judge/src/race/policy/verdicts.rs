@@ -2,12 +2,12 @@
 
 use super::{Block, Halt, Policy, Terms};
 use crate::guards;
-use crate::race::Findings;
 use crate::race::observation::{Beside, mode_warnings};
+use crate::race::{Findings, LEAST_GAIN};
 use crate::tradeoff;
 use pagewise_model::Nanos;
 use pagewise_model::service::Pair;
-use pagewise_model::trial::{Design, Experiment, Verdict, Word};
+use pagewise_model::trial::{Design, Effect, Experiment, Ratio, Verdict, Word};
 
 /// Why an arm was not run.
 const NO_ROOM: &str = "the budget was too short for it";
@@ -17,6 +17,43 @@ const USEFUL_PAIRS: u64 = 3;
 impl Policy {
     /// The verdict by values, counters and guards only. A run, or half a pair, takes `run_ns`.
     pub(super) fn found(&self, arm: usize, run_ns: f64) -> Verdict {
+        let verdict = self.found_by_race(arm, run_ns);
+        match self.alone(arm) {
+            Some(beside) => self.beside_alone(verdict, beside.ratio()),
+            None => verdict,
+        }
+    }
+
+    /// A gain by runs at once is kept only where runs one at a time do not contradict it.
+    fn beside_alone(&self, verdict: Verdict, alone: Option<Ratio>) -> Verdict {
+        let Some(effect) = verdict.effect.clone() else { return verdict };
+        let contradicts = |alone: &&Ratio| {
+            alone.ratio_low > effect.ratio_high && alone.ratio_high > 1.0 - LEAST_GAIN
+        };
+        let why = match &alone {
+            _ if verdict.word != Word::Keep => None,
+            None => Some((
+                Word::Likely,
+                format!("{}; runs one at a time are still missing", verdict.why),
+            )),
+            Some(alone) => Some(alone).filter(contradicts).map(|_| {
+                let why = "runs at once on one CPU show a gain, runs one at a time do not";
+                (Word::CannotTell, why.to_owned())
+            }),
+        };
+        let (word, why) = why.unwrap_or((verdict.word, verdict.why));
+        let effect = Some(Effect { at_once: true, alone, ..effect });
+        Verdict { word, why, effect, ..verdict }
+    }
+
+    /// The gain of this arm is proven by runs at once, whatever runs one at a time show.
+    pub(super) fn is_proven_at_once(&self, arm: usize) -> bool {
+        self.is_at_once(arm)
+            && self.race().is_proven(arm)
+            && self.found_by_race(arm, 0.0).word == Word::Keep
+    }
+
+    fn found_by_race(&self, arm: usize, run_ns: f64) -> Verdict {
         let beside = self.beside(arm);
         let (host_share_arm, host_share_control) = beside.host_shares();
         let name = self.name(Some(arm));
@@ -122,7 +159,7 @@ impl Policy {
                 Block::Pair(pair) => pairs.push(pair),
             }
         }
-        let Terms { quantity, guards, seed, budget, control, .. } = self.terms;
+        let Terms { quantity, guards, seed, budget, control, most_at_once, .. } = self.terms;
         let mut experiment = Experiment {
             design: Design { quantity, guards, seed, budget_ns: budget, control, arms: names },
             blocks,
@@ -131,6 +168,7 @@ impl Policy {
             time_and_memory: Vec::new(),
             warnings,
             interrupted: halt == Some(&Halt::Interrupted),
+            in_turn_because: most_at_once.and_then(Result::err),
             halted,
         };
         experiment.time_and_memory = tradeoff::side_by_side(&experiment);

@@ -1,0 +1,196 @@
+//! The next block: which arms run in it, how often, and in which way.
+
+use super::{ALONE, FEW, Goal, Policy, Room};
+use crate::race::{Claim, LEAST_GAIN};
+
+/// Runs of each in a block with one arm: more runs in a block show more.
+const MANY: u32 = 4;
+/// An arm is admitted where the time holds this many runs of it and as many of the control.
+const LEAST_RUNS: u64 = 4;
+/// Evidence of a gain worth having from which time for comparing outputs is kept.
+const NEAR: f64 = 2.0;
+
+/// A block to be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// The numbers of arms in their order, none for the control.
+    pub runs: Vec<Option<usize>>,
+    /// All of them share one CPU, started together.
+    pub at_once: bool,
+}
+
+/// Which arms run together, each this often, and the control.
+struct Next {
+    arms: Vec<usize>,
+    each: u32,
+    control: u32,
+}
+
+impl Next {
+    fn new(arms: Vec<usize>, each: u32) -> Self {
+        // The control stands in every comparison: the square root of the number of arms is best.
+        let control = (f64::from(each) * (arms.len() as f64).sqrt()).round() as u32;
+        Self { arms, each, control }
+    }
+}
+
+impl Policy {
+    /// The next block, as far as the time holds it.
+    pub fn next_block(&mut self, room: &Room<'_>) -> Option<Order> {
+        let mut at_once = false;
+        let next = if self.terms.unit.is_pair() {
+            self.next_pair(room)?
+        } else if let Some(alone) = self.next_alone(room) {
+            alone
+        } else {
+            at_once = self.are_next_at_once();
+            match self.next_of(at_once, room) {
+                Some(next) => next,
+                // There may be time for the others.
+                None => {
+                    at_once = !at_once;
+                    self.next_of(at_once, room)?
+                }
+            }
+        };
+        let control = (0..next.control).map(|_| None);
+        let arms = next.arms.iter().flat_map(|arm| (0..next.each).map(|_| Some(*arm)));
+        let mut runs: Vec<Option<usize>> = control.chain(arms).collect();
+        self.rng.shuffle(&mut runs);
+        Some(Order { runs, at_once })
+    }
+
+    fn next_of(&mut self, at_once: bool, room: &Room<'_>) -> Option<Next> {
+        if at_once { self.next_at_once(room) } else { self.next_runs(room) }
+    }
+
+    /// Of those whose runs are made in this way.
+    fn of_way(&self, at_once: bool, arms: Vec<usize>) -> Vec<usize> {
+        arms.into_iter().filter(|arm| self.is_at_once(*arm) == at_once).collect()
+    }
+
+    /// Whether the next runs are at once: arms of both ways get as many runs each.
+    fn are_next_at_once(&self) -> bool {
+        let racing = match self.terms.goal {
+            Goal::Gain => self.racing(),
+            _ => self.open(),
+        };
+        let fewest = |at_once| {
+            let arms = self.of_way(at_once, racing.clone());
+            arms.into_iter().map(|arm| self.runs(arm)).min()
+        };
+        match (fewest(true), fewest(false)) {
+            (Some(at_once), Some(in_turn)) => at_once <= in_turn,
+            (at_once, _) => at_once.is_some(),
+        }
+    }
+
+    /// Runs one at a time of an arm that is to be kept by runs at once.
+    fn next_alone(&self, room: &Room<'_>) -> Option<Next> {
+        let mut arms = self.sound();
+        if self.terms.goal == Goal::Gain {
+            arms = self.race().leader(&arms).into_iter().collect();
+        }
+        let left = |arm: usize| ALONE.saturating_sub(self.runs_alone(arm));
+        let arm = arms.into_iter().find(|arm| left(*arm) > 0 && self.is_proven_at_once(*arm))?;
+        let left = left(arm);
+        let ways = (1..=left).rev().map(|each| Next { arms: vec![arm], each, control: each });
+        self.fitting(ways.collect(), room)
+    }
+
+    /// One run of each of some arms and of the control. Each arm that races has its turn before one has the next.
+    fn next_at_once(&mut self, room: &Room<'_>) -> Option<Next> {
+        let racing = match self.terms.goal {
+            Goal::Gain => self.racing(),
+            _ => self.open(),
+        };
+        let racing = self.of_way(true, racing);
+        self.turn.retain(|arm| racing.contains(arm));
+        if self.turn.is_empty() {
+            self.turn.clone_from(&racing);
+            // At first the most promising.
+            if racing.iter().any(|arm| self.runs(*arm) > 0) {
+                self.rng.shuffle(&mut self.turn);
+            }
+        }
+        let Some(Ok(most)) = self.terms.most_at_once else { return None };
+        let most = (most as usize).saturating_sub(1).min(self.turn.len());
+        let ways = (1..=most).rev();
+        let ways = ways.map(|arms| Next { arms: self.turn[..arms].to_vec(), each: 1, control: 1 });
+        let next = self.fitting(ways.collect(), room)?;
+        self.turn.drain(..next.arms.len());
+        Some(next)
+    }
+
+    /// Each arm that races has its turn, in random order, before one has the next.
+    fn next_pair(&mut self, room: &Room<'_>) -> Option<Next> {
+        let racing = self.racing();
+        self.turn.retain(|arm| racing.contains(arm));
+        let fits = |arm: &usize| (room.cost_ns)(Some(*arm)) <= room.block_ns;
+        if !self.turn.iter().any(fits) {
+            self.turn = racing;
+            self.rng.shuffle(&mut self.turn);
+        }
+        let at = self.turn.iter().position(fits)?;
+        Some(Next::new(vec![self.turn.remove(at)], 1))
+    }
+
+    fn next_runs(&self, room: &Room<'_>) -> Option<Next> {
+        let open = self.of_way(false, self.open());
+        let Goal::Gain = self.terms.goal else {
+            let sizes = match self.terms.goal {
+                Goal::Pairs(pairs) => {
+                    let done = open.iter().map(|arm| self.runs(*arm)).min().unwrap_or(0);
+                    vec![(pairs - done).min(FEW)]
+                }
+                _ => vec![MANY, FEW, 1],
+            };
+            let ways = sizes.into_iter().map(|each| {
+                let arms = open.clone();
+                Next { arms, each, control: each }
+            });
+            return self.fitting(ways.collect(), room);
+        };
+        let mut racing = self.of_way(false, self.racing());
+        // How many arms the time holds with the control.
+        let runs = room.left_ns / (room.cost_ns)(None).max(1);
+        let held = usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX);
+        let held = held.saturating_sub(1).max(1);
+        let is_first = racing.iter().all(|arm| self.race().standing(*arm).is_none());
+        if is_first {
+            racing.truncate(held);
+        } else {
+            racing.retain(|arm| self.race().standing(*arm).is_some() || held > 1);
+        }
+        let leader = self.race().leader(&open).or(racing.first().copied());
+        let sizes: &[u32] = match racing.len() {
+            1 => &[MANY, FEW],
+            3.. if is_first => &[1],
+            _ => &[FEW],
+        };
+        let all = sizes.iter().map(|each| Next::new(racing.clone(), *each));
+        let one = |each: u32| leader.map(|arm| Next::new(vec![arm], each));
+        let ways = all.chain([FEW, 1].into_iter().filter_map(one)).collect();
+        self.fitting(ways, room)
+    }
+
+    /// The first of these that has arms and fits the time, less what is kept for comparing outputs.
+    fn fitting(&self, ways: Vec<Next>, room: &Room<'_>) -> Option<Next> {
+        let reserve = if self.is_gain_near() { room.compare_runs } else { 0 };
+        let control = (room.cost_ns)(None);
+        let left = room.block_ns.saturating_sub(u64::from(reserve) * control);
+        let cost = |next: &Next| {
+            let arms: u64 = next.arms.iter().map(|arm| (room.cost_ns)(Some(*arm))).sum();
+            u64::from(next.control) * control + u64::from(next.each) * arms
+        };
+        let is_free = matches!(self.terms.goal, Goal::Pairs(_));
+        ways.into_iter().find(|next| !next.arms.is_empty() && (is_free || cost(next) <= left))
+    }
+
+    /// The next block may show a gain, and no output was compared yet.
+    fn is_gain_near(&self) -> bool {
+        let worth = |arm| self.race().selected(arm, Claim::GainAtMost(LEAST_GAIN)) >= NEAR;
+        !self.arms.iter().any(|arm| arm.is_compared)
+            && (self.blocks.is_empty() || self.race().leader(&self.sound()).is_some_and(worth))
+    }
+}

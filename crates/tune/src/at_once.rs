@@ -1,0 +1,223 @@
+//! Whether runs of a program may be made at once on one CPU, and how many.
+//!
+//! Runs that share a CPU are interleaved every few milliseconds. Whatever disturbs one of them disturbs the
+//! others alike, so their CPU times can be compared to a fraction of what runs one after the other allow
+//! (docs/decisions/055). That is for programs with one busy thread, whose CPU time is what a user waits for, and
+//! that do not get into each other's way.
+//!
+//! Not seen: programs that watch the clock. Runs at once tell them, by other work or another end, and the race
+//! goes on one run at a time.
+
+use crate::request::Request;
+use crate::world::Arm;
+use pagewise_model::look::{Look, SideEffect, Traced, sentence};
+use pagewise_model::plan::Settings;
+use pagewise_model::trial::Quantity;
+use pagewise_model::usage::Usage;
+use pagewise_model::{Bytes, Fact, Nanos};
+
+/// What is written there meets nothing.
+const NOWHERE: &str = "/dev/null";
+/// Most runs at once: each CPU has one set of caches.
+const MOST: u32 = 4;
+/// Most blocks side by side: what they have in common is not measured.
+const MOST_BLOCKS: u32 = 2;
+/// CPU time over wall time of a program with one busy thread.
+const ONE_BUSY: (f64, f64) = (0.85, 1.1);
+/// Each run may take this much more memory than the plain ones.
+const MORE_MEMORY: f64 = 1.25;
+/// CPU time of a run at once, as a multiple of that of a run alone, within which it does the same.
+const SAME_CPU: (f64, f64) = (0.4, 3.0);
+
+/// A program as a look or a first run showed it.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) traced: Fact<Traced>,
+    pub(crate) cpu_ns: Nanos,
+    pub(crate) wall_ns: Nanos,
+    /// Of its largest process.
+    pub(crate) peak_rss: Bytes,
+}
+
+impl Seen {
+    /// By the longest of its plain runs.
+    pub(crate) fn by(look: &Look) -> Option<Self> {
+        let run = look.runs.iter().max_by_key(|run| run.wall_ns)?;
+        let (cpu_ns, wall_ns, peak_rss) = (run.cpu_ns(), run.wall_ns, run.peak_rss_bytes);
+        Some(Self { traced: look.traced.clone(), cpu_ns, wall_ns, peak_rss })
+    }
+
+    /// Why two runs of it cannot be there at once, if so.
+    fn meets_itself(&self) -> Option<String> {
+        let traced = match &self.traced {
+            Fact::Known(traced) => traced,
+            Fact::Missing(why) => return Some(format!("what it writes is not known: {why}")),
+        };
+        if let Some(file) = traced.written.first() {
+            return Some(format!("two at once would both write `{file}`"));
+        }
+        let reaches = |effect: &&SideEffect| effect.subject != NOWHERE;
+        let effects: Vec<_> = traced.effects.iter().filter(reaches).cloned().collect();
+        if !effects.is_empty() {
+            return Some(format!("two at once would meet: it {}", sentence(&effects)));
+        }
+        let busy = self.cpu_ns.0 as f64 / self.wall_ns.0.max(1) as f64;
+        let is_one = (ONE_BUSY.0..=ONE_BUSY.1).contains(&busy);
+        (!is_one).then(|| format!("it keeps {busy:.1} CPUs busy, not one"))
+    }
+
+    /// The most memory that all its processes hold.
+    fn peak(&self) -> Bytes {
+        let processes = self.traced.known().into_iter().flat_map(|traced| &traced.processes);
+        let tree: u64 = processes.map(|process| process.peak_rss_bytes.0).sum();
+        self.peak_rss.max(Bytes(tree))
+    }
+}
+
+/// How many runs may be there at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Width {
+    /// On one CPU, as one block.
+    pub(crate) runs: u32,
+    /// Blocks side by side.
+    pub(crate) blocks: u32,
+}
+
+/// What the machine has for them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) memory: Bytes,
+    pub(crate) cpus: u32,
+}
+
+/// How many runs of these programs may be there at once, or why only one.
+pub(crate) fn width(request: &Request, seen: &[Seen], room: &Room) -> Result<Width, String> {
+    let spec = &request.spec;
+    if spec.in_turn {
+        return Err("as asked".to_owned());
+    }
+    if !matches!(spec.quantity, Quantity::Time | Quantity::Cpu) {
+        return Err("memory decides".to_owned());
+    }
+    if spec.prepare.is_some() || spec.cleanup.is_some() {
+        return Err("--prepare and --cleanup go with one run".to_owned());
+    }
+    if let Some(why) = seen.iter().find_map(Seen::meets_itself) {
+        return Err(why);
+    }
+    let peak = seen.iter().map(|one| one.peak().0).max().unwrap_or(0) as f64 * MORE_MEMORY;
+    let held = (room.memory.0 as f64 / peak.max(1.0)) as u64;
+    let held = u32::try_from(held).unwrap_or(u32::MAX);
+    if held < 2 {
+        return Err("two do not fit into memory".to_owned());
+    }
+    // Many runs of one block need memory for less than as many blocks.
+    let blocks = (held / 2).min(room.cpus).clamp(1, MOST_BLOCKS);
+    Ok(Width { runs: (held / blocks).min(MOST), blocks })
+}
+
+/// What an arm changes is its own: none of it reaches the runs beside it.
+pub(crate) fn is_apart(arm: &Arm) -> bool {
+    let Settings { cpus, tools, huge_files, pool, folios, working_set, watches, .. } =
+        &arm.settings;
+    cpus.is_none()
+        && tools.is_empty()
+        && huge_files.is_empty()
+        && pool.is_none()
+        && folios.is_none()
+        && working_set.is_none()
+        && watches.is_empty()
+}
+
+/// Why a run of the program at once is no such run as those alone, if so. `cpus` are those it may use at its end.
+pub(crate) fn differs(run: &Usage, cpus: &[u32], alone: &[Usage]) -> Option<String> {
+    if cpus.len() > 1 {
+        return Some("it chooses its CPUs itself".to_owned());
+    }
+    let plain = alone.first()?;
+    if run.ended != plain.ended {
+        let (beside, alone) = (run.ended, plain.ended);
+        return Some(format!("beside others it ended with {beside}, alone with {alone}"));
+    }
+    let usual = alone.iter().map(|run| run.cpu_ns().0).max().unwrap_or(1).max(1);
+    let times = run.cpu_ns().0 as f64 / usual as f64;
+    (!(SAME_CPU.0..=SAME_CPU.1).contains(&times))
+        .then(|| format!("beside others it takes {times:.1} times the CPU time"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::constructed;
+    use pagewise_model::spec::Spec;
+    use pagewise_model::usage::Ended;
+    use pagewise_remedy::receipt::Here;
+
+    fn asked(spec: Spec) -> Request {
+        let quote = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+        Request { spec, system: None, quote, here: Here::default(), id: String::new() }
+    }
+
+    fn spec() -> Spec {
+        Spec::new(vec!["prog".into()], "/".into(), 1)
+    }
+
+    /// Two runs of a program that keeps `percent` of a CPU busy and holds `mib`.
+    fn fits(spec: Spec, traced: &Fact<Traced>, percent: u64, mib: u64) -> Result<Width, String> {
+        let seen = Seen {
+            traced: traced.clone(),
+            cpu_ns: Nanos::millis(percent),
+            wall_ns: Nanos::millis(100),
+            peak_rss: Bytes::mib(mib),
+        };
+        width(&asked(spec), &[seen], &Room { memory: Bytes::gib(1), cpus: 2 })
+    }
+
+    #[test]
+    fn programs_that_meet_themselves_run_one_at_a_time() {
+        let plain = constructed::traced();
+        let known = |traced| Fact::Known(traced);
+        let quiet = known(plain.clone());
+        let fit = |runs, blocks| Ok(Width { runs, blocks });
+        assert_eq!(fits(spec(), &quiet, 98, 10), fit(MOST, 2));
+        assert_eq!(fits(spec(), &quiet, 98, 200), fit(2, 2), "as many as the memory holds");
+        assert_eq!(fits(spec(), &quiet, 98, 300), fit(2, 1));
+        let no = |spec, traced: &Fact<Traced>, percent, mib| {
+            fits(spec, traced, percent, mib).unwrap_err()
+        };
+        assert!(no(spec(), &quiet, 98, 900).contains("memory"));
+        assert!(no(spec(), &quiet, 40, 10).contains("0.4 CPUs"), "it waits");
+        assert!(no(spec(), &quiet, 190, 10).contains("1.9 CPUs"), "it has two busy threads");
+        let writes = known(Traced { written: vec!["/a".into()], ..plain.clone() });
+        assert!(no(spec(), &writes, 98, 10).contains("write `/a`"));
+        let effect = |subject: &str| SideEffect {
+            action: "opened for writing".into(),
+            subject: subject.into(),
+            pid: 1,
+        };
+        let effects = |subject| known(Traced { effects: vec![effect(subject)], ..plain.clone() });
+        assert!(no(spec(), &effects("/b"), 98, 10).contains("opened for writing `/b`"));
+        assert_eq!(fits(spec(), &effects(NOWHERE), 98, 10), fit(MOST, 2));
+        assert!(no(spec(), &Fact::missing("not seen"), 98, 10).contains("not seen"));
+        assert!(no(Spec { in_turn: true, ..spec() }, &quiet, 98, 10).contains("as asked"));
+        let prepared = Spec { prepare: Some("true".into()), ..spec() };
+        assert!(no(prepared, &quiet, 98, 10).contains("--prepare"));
+        let memory = Spec { quantity: Quantity::Memory, ..spec() };
+        assert!(no(memory, &quiet, 98, 10).contains("memory decides"));
+    }
+
+    #[test]
+    fn a_run_beside_others_is_held_against_those_alone() {
+        let run = |ms, status| Usage {
+            user_ns: Nanos::millis(ms),
+            ended: Ended::Exited(status),
+            ..constructed::usage()
+        };
+        let alone = [run(100, 0), run(110, 0)];
+        assert_eq!(differs(&run(130, 0), &[1], &alone), None);
+        assert!(differs(&run(130, 1), &[1], &alone).unwrap().contains("exit status 1"));
+        assert!(differs(&run(400, 0), &[1], &alone).unwrap().contains("3.6 times"));
+        assert!(differs(&run(30, 0), &[1], &alone).unwrap().contains("0.3 times"));
+        assert!(differs(&run(130, 0), &[0, 1], &alone).unwrap().contains("chooses its CPUs"));
+    }
+}
