@@ -137,7 +137,7 @@ pub(crate) fn differs(run: &Usage, cpus: &[u32], alone: &[Usage]) -> Option<Stri
     let plain = alone.first()?;
     if run.ended != plain.ended {
         let (beside, alone) = (run.ended, plain.ended);
-        return Some(format!("beside others it ended with {beside}, alone with {alone}"));
+        return Some(format!("beside others it ended with {beside}, by itself with {alone}"));
     }
     let usual = alone.iter().map(|run| run.cpu_ns().0).max().unwrap_or(1).max(1);
     let times = run.cpu_ns().0 as f64 / usual as f64;

@@ -1,6 +1,7 @@
 //! The real world of a session: programs run below the supervising process, prices come from
 //! `measure`, weather from /proc.
 
+mod at_once;
 mod runs;
 
 use crate::conditions;
@@ -14,9 +15,10 @@ use crate::scratch::Scratch;
 use crate::service::{AROUND, run_shell};
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Surroundings, Timed, Timing, Watch, World};
+use at_once::Helper;
 use pagewise_kernel::keep::Keeper;
 use pagewise_kernel::proc::{pressure, system_stat};
-use pagewise_kernel::{affinity, clock, limits};
+use pagewise_kernel::{clock, limits};
 use pagewise_measure::{Options, PriceError, Speeds};
 use pagewise_model::look::{TimedFaults, Traced};
 use pagewise_model::machine::{Machine, SmallFolios};
@@ -31,11 +33,11 @@ use pagewise_remedy::reservation::{self, Reservation};
 use pagewise_remedy::warmth::{self, TextNow};
 use pagewise_tracee::launch::{Launch, LaunchError, Observe, Sink};
 use pagewise_tracee::run::Finished;
-use pagewise_tracee::supervise::{Accounted, SuperviseError, Supervisor};
+use pagewise_tracee::supervise::{Accounted, SuperviseError};
 use runs::Runs;
 use std::cell::OnceCell;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -146,27 +148,6 @@ impl<'a> Live<'a> {
     fn bounded(&mut self, launch: &Launch) -> Result<Finished, Stop> {
         let finished = self.runs.run(launch, &raised(&self.stop)).map_err(stopped)?;
         within_limits(launch, finished)
-    }
-
-    /// Runs to their ends, all at once. Each ends, whatever becomes of the others.
-    fn bounded_at_once(
-        &mut self,
-        launches: &[Launch],
-    ) -> Result<Vec<Result<Finished, Stop>>, Stop> {
-        while self.beside.len() + 1 < launches.len() {
-            let helper = self.helper.as_ref();
-            let none = || Stop::Broken("nothing can run beside another".to_owned());
-            self.beside.push(helper.ok_or_else(none)?.start()?);
-        }
-        let interrupted = raised(&self.stop);
-        let mut runs: Vec<&mut Box<dyn Runs>> =
-            std::iter::once(&mut self.runs).chain(&mut self.beside).take(launches.len()).collect();
-        let begun: Vec<_> = runs.iter_mut().zip(launches).map(|(one, it)| one.begin(it)).collect();
-        let ended = |((one, launch), begun): ((&mut &mut Box<dyn Runs>, _), Result<(), _>)| {
-            let finished = begun.and_then(|()| one.end(&interrupted)).map_err(stopped)?;
-            within_limits(launch, finished)
-        };
-        Ok(runs.iter_mut().zip(launches).zip(begun).map(ended).collect())
     }
 
     /// What samples the speed of CPUs and memory, where `watch` asks for it. Starting it takes time and
@@ -311,19 +292,6 @@ fn within_limits(launch: &Launch, finished: Finished) -> Result<Finished, Stop> 
     Ok(finished)
 }
 
-/// How a supervising process is started.
-struct Helper {
-    exe: PathBuf,
-    args: Vec<String>,
-}
-
-impl Helper {
-    fn start(&self) -> Result<Box<dyn Runs>, Stop> {
-        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        Ok(Box::new(Supervisor::start(&self.exe, &args).map_err(stopped)?))
-    }
-}
-
 /// Puts settings of folios back.
 fn give_up(folios: Option<Switched>) -> Result<(), Stop> {
     folios.map_or(Ok(()), Switched::put_back).map_err(Stop::Broken)
@@ -445,33 +413,7 @@ impl World for Live<'_> {
         blocks: &[Vec<(&Arm, Limits)>],
         fresh: Bytes,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
-        let cpus = affinity::get(0).map_err(|error| Stop::Broken(error.to_string()))?;
-        for (arm, limits) in blocks.iter().flatten() {
-            self.settle(arm, limits)?;
-        }
-        let conditioned = self.condition(fresh)?;
-        let room = limits::experiment_memory().ok().map(|room| room.bytes);
-        let count = blocks.iter().map(Vec::len).sum::<usize>().max(1) as u64;
-        let mut launches = Vec::new();
-        for block in blocks {
-            let cpu = cpus.get(self.shared % cpus.len().max(1)).copied();
-            self.shared += 1;
-            for (arm, limits) in block {
-                let mut launch = self.launch(arm, limits);
-                launch.settings.cpus = cpu.map(|cpu| vec![cpu]);
-                let share = room.map(|bytes| Bytes(bytes.0 / count));
-                launch.memory_limit_bytes =
-                    launch.memory_limit_bytes.into_iter().chain(share).min();
-                if let Sink::File(_) = launch.stdout {
-                    let name = format!("timed-stdout-{}", launches.len());
-                    launch.stdout = Sink::File(self.scratch.file(&name));
-                }
-                launches.push(launch);
-            }
-        }
-        let timed = |done| Timed { done, huge_slots: Vec::new(), conditioned };
-        let mut done = self.bounded_at_once(&launches)?.into_iter().map(|run| run.map(timed));
-        Ok(blocks.iter().map(|block| done.by_ref().take(block.len()).collect()).collect())
+        self.run_side_by_side(blocks, fresh)
     }
 
     fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {

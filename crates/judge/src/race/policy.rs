@@ -313,7 +313,7 @@ impl Policy {
                 Goal::Gain => !no_gain && !race.is_slower(*arm),
                 Goal::Difference => {
                     let no_difference = no_gain && least(race.no_loss_above(*arm));
-                    !(self.is_kept(*arm) || race.is_slower(*arm) || no_difference)
+                    !(self.is_kept(*arm) || self.is_lost(*arm) || no_difference)
                 }
                 Goal::LossAtMost(share) => !race.is_loss_bounded(*arm, share),
                 Goal::Pairs(pairs) => self.runs(*arm) < pairs,
@@ -344,6 +344,10 @@ impl Policy {
 
     fn is_kept(&self, arm: usize) -> bool {
         self.race().is_proven(arm) && self.found(arm, 0.0).word == Word::Keep
+    }
+
+    fn is_lost(&self, arm: usize) -> bool {
+        self.race().is_slower(arm) && self.found(arm, 0.0).word == Word::Slower
     }
 
     /// The best arm is to be kept, or no question is open.

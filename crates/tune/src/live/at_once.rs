@@ -1,0 +1,83 @@
+//! Runs at once: each below a supervising process of its own, those of one block on one CPU.
+
+use super::runs::Runs;
+use super::{Live, raised, stopped, within_limits};
+use crate::stop::Stop;
+use crate::world::{Arm, Limits, Timed};
+use pagewise_kernel::{affinity, limits};
+use pagewise_model::Bytes;
+use pagewise_tracee::launch::{Launch, Sink};
+use pagewise_tracee::run::Finished;
+use pagewise_tracee::supervise::Supervisor;
+use std::path::PathBuf;
+
+/// How a supervising process is started.
+pub(super) struct Helper {
+    pub(super) exe: PathBuf,
+    pub(super) args: Vec<String>,
+}
+
+impl Helper {
+    pub(super) fn start(&self) -> Result<Box<dyn Runs>, Stop> {
+        let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
+        Ok(Box::new(Supervisor::start(&self.exe, &args).map_err(stopped)?))
+    }
+}
+
+impl Live<'_> {
+    /// What [`World::timed_at_once`] does.
+    pub(super) fn run_side_by_side(
+        &mut self,
+        blocks: &[Vec<(&Arm, Limits)>],
+        fresh: Bytes,
+    ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
+        let cpus = affinity::get(0).map_err(|error| Stop::Broken(error.to_string()))?;
+        for (arm, limits) in blocks.iter().flatten() {
+            self.settle(arm, limits)?;
+        }
+        let conditioned = self.condition(fresh)?;
+        let room = limits::experiment_memory().ok().map(|room| room.bytes);
+        let count = blocks.iter().map(Vec::len).sum::<usize>().max(1) as u64;
+        let mut launches = Vec::new();
+        for block in blocks {
+            let cpu = cpus.get(self.shared % cpus.len().max(1)).copied();
+            self.shared += 1;
+            for (arm, limits) in block {
+                let mut launch = self.launch(arm, limits);
+                launch.settings.cpus = cpu.map(|cpu| vec![cpu]);
+                let share = room.map(|bytes| Bytes(bytes.0 / count));
+                launch.memory_limit_bytes =
+                    launch.memory_limit_bytes.into_iter().chain(share).min();
+                if let Sink::File(_) = launch.stdout {
+                    let name = format!("timed-stdout-{}", launches.len());
+                    launch.stdout = Sink::File(self.scratch.file(&name));
+                }
+                launches.push(launch);
+            }
+        }
+        let timed = |done| Timed { done, huge_slots: Vec::new(), conditioned };
+        let mut done = self.bounded_at_once(&launches)?.into_iter().map(|run| run.map(timed));
+        Ok(blocks.iter().map(|block| done.by_ref().take(block.len()).collect()).collect())
+    }
+
+    /// Runs to their ends, all at once. Each ends, whatever becomes of the others.
+    fn bounded_at_once(
+        &mut self,
+        launches: &[Launch],
+    ) -> Result<Vec<Result<Finished, Stop>>, Stop> {
+        while self.beside.len() + 1 < launches.len() {
+            let helper = self.helper.as_ref();
+            let none = || Stop::Broken("nothing can run beside another".to_owned());
+            self.beside.push(helper.ok_or_else(none)?.start()?);
+        }
+        let interrupted = raised(&self.stop);
+        let mut runs: Vec<&mut Box<dyn Runs>> =
+            std::iter::once(&mut self.runs).chain(&mut self.beside).take(launches.len()).collect();
+        let begun: Vec<_> = runs.iter_mut().zip(launches).map(|(one, it)| one.begin(it)).collect();
+        let ended = |((one, launch), begun): ((&mut &mut Box<dyn Runs>, _), Result<(), _>)| {
+            let finished = begun.and_then(|()| one.end(&interrupted)).map_err(stopped)?;
+            within_limits(launch, finished)
+        };
+        Ok(runs.iter_mut().zip(launches).zip(begun).map(ended).collect())
+    }
+}
