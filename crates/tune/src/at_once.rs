@@ -129,8 +129,14 @@ pub(crate) fn is_apart(arm: &Arm) -> bool {
         && watches.is_empty()
 }
 
-/// Why a run of the program at once is no such run as those alone, if so. `cpus` are those it may use at its end.
-pub(crate) fn differs(run: &Usage, cpus: &[u32], alone: &[Usage]) -> Option<String> {
+/// Why a run at once is no such run as those of the program by itself, if so. `cpus` are those it may use at its
+/// end. What another program takes by itself is not known.
+pub(crate) fn differs(
+    run: &Usage,
+    cpus: &[u32],
+    alone: &[Usage],
+    is_other: bool,
+) -> Option<String> {
     if cpus.len() > 1 {
         return Some("it chooses its CPUs itself".to_owned());
     }
@@ -138,6 +144,9 @@ pub(crate) fn differs(run: &Usage, cpus: &[u32], alone: &[Usage]) -> Option<Stri
     if run.ended != plain.ended {
         let (beside, alone) = (run.ended, plain.ended);
         return Some(format!("beside others it ended with {beside}, by itself with {alone}"));
+    }
+    if is_other {
+        return None;
     }
     let usual = alone.iter().map(|run| run.cpu_ns().0).max().unwrap_or(1).max(1);
     let times = run.cpu_ns().0 as f64 / usual as f64;
@@ -214,10 +223,13 @@ mod tests {
             ..constructed::usage()
         };
         let alone = [run(100, 0), run(110, 0)];
-        assert_eq!(differs(&run(130, 0), &[1], &alone), None);
-        assert!(differs(&run(130, 1), &[1], &alone).unwrap().contains("exit status 1"));
-        assert!(differs(&run(400, 0), &[1], &alone).unwrap().contains("3.6 times"));
-        assert!(differs(&run(30, 0), &[1], &alone).unwrap().contains("0.3 times"));
-        assert!(differs(&run(130, 0), &[0, 1], &alone).unwrap().contains("chooses its CPUs"));
+        let why = |run: &Usage, cpus: &[u32]| differs(run, cpus, &alone, false).unwrap();
+        assert_eq!(differs(&run(130, 0), &[1], &alone, false), None);
+        assert!(why(&run(130, 1), &[1]).contains("exit status 1"));
+        assert!(why(&run(400, 0), &[1]).contains("3.6 times"));
+        assert!(why(&run(30, 0), &[1]).contains("0.3 times"));
+        assert!(why(&run(130, 0), &[0, 1]).contains("chooses its CPUs"));
+        assert_eq!(differs(&run(400, 0), &[1], &alone, true), None, "it is another program");
+        assert!(differs(&run(130, 1), &[1], &alone, true).is_some(), "but it must end alike");
     }
 }

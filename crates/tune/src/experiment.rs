@@ -298,11 +298,9 @@ impl<'a> WorldLab<'a> {
                 other => other,
             }
         })?;
-        // Nothing is known of another program alone.
-        let is_other = arm.command != all.control.command;
-        let alone = if is_other { &[] } else { &self.known.runs[..] };
-        let done = &run.done;
-        if let Some(why) = at_once::differs(&done.usage, &done.cpus_at_end, alone) {
+        let (is_other, done) = (arm.command != all.control.command, &run.done);
+        let (usage, cpus) = (&done.usage, &done.cpus_at_end);
+        if let Some(why) = at_once::differs(usage, cpus, &self.known.runs, is_other) {
             return Err(RunFailure::NotAtOnce(why));
         }
         self.point(arm, all, run).map_err(|failure| match failure {
