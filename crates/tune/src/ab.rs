@@ -75,7 +75,7 @@ impl Comparison<'_> {
         });
         let mut programs = Programs::new(WorldLab::new(request, world), plain);
         programs.learn(run, timed.cost_ns, limits);
-        programs.run_at_once(&seen);
+        programs.allow_at_once(&seen);
         let entrants = programs.enter_arms(arms, Outputs::Free);
         session::race(&mut programs, run, since, self.goal, entrants)
     }

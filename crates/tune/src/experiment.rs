@@ -132,11 +132,11 @@ impl Programs<WorldLab<'_>> {
             expectation: Expectation::of(look, run.prices.as_ref(), guest),
             work: Work::of(&look.runs),
         };
-        self.run_at_once(&Seen::by(look).into_iter().collect::<Vec<_>>());
+        self.allow_at_once(&Seen::by(look).into_iter().collect::<Vec<_>>());
     }
 
     /// Lets runs of programs that were seen to be like this be at once, where they may.
-    pub(crate) fn run_at_once(&mut self, seen: &[Seen]) {
+    pub(crate) fn allow_at_once(&mut self, seen: &[Seen]) {
         let memory = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         let cpus = affinity::get(0).map_or(1, |cpus| u32::try_from(cpus.len()).unwrap_or(1));
         self.lab.width = at_once::width(self.lab.request, seen, &Room { memory, cpus });
@@ -284,7 +284,7 @@ impl<'a> WorldLab<'a> {
         format!("it took more than {times} times the slowest plain run ({limit}) and was stopped")
     }
 
-    /// What a run beside others shows. An arm is blamed only for what it does alone, too.
+    /// What a run beside others shows. An arm is blamed only for what it does by itself, too.
     fn point_at_once(
         &mut self,
         arm: &Arm,

@@ -6,7 +6,7 @@
 //! must be equal. Streams are read once and kept as hashes: one of the whole, one for each line, and
 //! one that does not depend on the order of lines.
 //!
-//! What follows from a difference is decided in `race/schedule.rs`: the arm is not run again, and rejected.
+//! What follows from a difference the policy of the race decides: the arm is not run again, and rejected.
 //!
 //! Not seen: output that goes to a terminal, a socket, or a file that was not named.
 

@@ -28,8 +28,8 @@ pub struct Programs<L> {
     /// Usual time from one run to the next, before any.
     pub run_ns: Nanos,
     runs: u32,
-    /// Clock time of the runs of each arm, start and reaping included: sum and number.
-    clock: BTreeMap<Option<usize>, (u64, u64)>,
+    /// Clock time of the runs of each arm at once and one at a time, start and reaping included: sum and number.
+    clock: BTreeMap<(Option<usize>, bool), (u64, u64)>,
     endings: Endings,
 }
 
@@ -119,10 +119,10 @@ impl<L: Lab> Programs<L> {
         self.lab.progress(&Progress { runs, left_ns, arm, standings: &standings });
     }
 
-    /// Notes down what a run of an arm took.
-    fn took(&mut self, arm: Option<usize>, ns: u64) {
+    /// Notes down what a run of an arm took, at once or not.
+    fn took(&mut self, arm: Option<usize>, at_once: bool, ns: u64) {
         self.runs += 1;
-        let (sum, runs) = self.clock.entry(arm).or_default();
+        let (sum, runs) = self.clock.entry((arm, at_once)).or_default();
         (*sum, *runs) = (*sum + ns, *runs + 1);
     }
 
@@ -147,7 +147,7 @@ impl<L: Lab> Programs<L> {
         for (order, done) in orders.iter().zip(done) {
             let mut points = Vec::new();
             for (arm, done) in order.runs.iter().zip(done) {
-                self.took(*arm, each);
+                self.took(*arm, true, each);
                 let point = self.named(*arm, policy, done)?;
                 points.extend(point.map(|point| self.hosted(point)));
             }
@@ -244,7 +244,7 @@ impl<L: Lab> Programs<L> {
         let done = self.lab.run(own, &self.arms);
         let took = self.lab.now().0.saturating_sub(before.0);
         if done.is_ok() {
-            self.took(arm, took);
+            self.took(arm, false, took);
         }
         self.named(arm, policy, done)
     }
@@ -299,8 +299,12 @@ impl<L: Lab> Subject for Programs<L> {
     }
 
     fn cost_ns(&self, arm: Option<usize>) -> u64 {
-        let known = self.clock.get(&arm).or_else(|| self.clock.get(&None));
-        known.map_or(self.run_ns.0, |(sum, runs)| sum / runs)
+        // Whichever way takes longer: a race is not to overrun its time.
+        let of = |arm| {
+            let ways = [true, false].into_iter().filter_map(move |way| self.clock.get(&(arm, way)));
+            ways.map(|(sum, runs)| sum / runs).max()
+        };
+        of(arm).or_else(|| of(None)).unwrap_or(self.run_ns.0)
     }
 
     fn compare_output(&mut self, arm: usize) -> Result<Option<String>, RunFailure> {

@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use crate::machine::plan::{Plan, plan, run};
-use crate::{SEVEN, arm, has, of, runs, word};
+use crate::{NOISES, SEVEN, arm, has, of, runs, word};
 use pagewise_model::Nanos;
 use pagewise_model::plan::Settings;
 use pagewise_model::trial::Word;
@@ -21,17 +21,21 @@ fn at_once(arms: &[&str], seed: u64) -> Plan {
 #[test]
 fn arms_that_do_nothing_are_hardly_ever_kept() {
     let (mut keeps, mut likely, mut slower) = (0, 0, 0);
-    for seed in 0..200 {
-        let own_sd = [0.003, 0.01, 0.03][seed as usize % 3];
-        let mut machine = Machine { own_sd, ..noisy(seed) };
-        // Favours one arm in every block alike, as a layout of memory may.
-        machine.only_at_once = vec![("d", -0.0025)];
-        let experiment = run(&mut machine, &at_once(&SEVEN, seed));
-        keeps += u32::from(has(&experiment, Word::Keep));
-        likely += u32::from(has(&experiment, Word::Likely));
-        slower += u32::from(has(&experiment, Word::Slower));
+    for (name, own_noise) in NOISES {
+        for seed in 0..100 {
+            let own_sd = [0.003, 0.01, 0.03][seed as usize % 3];
+            let mut machine = Machine { own_sd, own_noise, ..noisy(seed) };
+            // Favours one arm in every block alike, as a layout of memory may.
+            machine.only_at_once = vec![("d", -0.0025)];
+            let experiment = run(&mut machine, &at_once(&SEVEN, seed));
+            keeps += u32::from(has(&experiment, Word::Keep));
+            likely += u32::from(has(&experiment, Word::Likely));
+            slower += u32::from(has(&experiment, Word::Slower));
+        }
+        println!("{name}: by now kept {keeps}, likely {likely}, slower {slower}");
     }
-    assert!(keeps <= 8 && likely <= 20 && slower <= 8, "{keeps} {likely} {slower} of 200");
+    // 2 in 100 are allowed, 8 of 400; 14 are beyond two deviations.
+    assert!(keeps <= 14 && likely <= 40 && slower <= 14, "{keeps} {likely} {slower} of 400");
 }
 
 #[test]

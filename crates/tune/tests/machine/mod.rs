@@ -27,6 +27,8 @@ pub(crate) struct Machine {
     pub(crate) sd: f64,
     /// The same of a run at once beside the others of its block.
     pub(crate) own_sd: f64,
+    /// That noise, of mean 0 and deviation 1.
+    pub(crate) own_noise: fn(&mut Rng) -> f64,
     /// What runs at once have in common, while there are any.
     pub(crate) common: Option<f64>,
     /// Further change of the logarithm of the time of runs at once, by arm.
@@ -91,6 +93,7 @@ impl Machine {
             between_ns: Nanos::millis(1).0,
             sd,
             own_sd: 0.01,
+            own_noise: Rng::normal,
             common: None,
             only_at_once: vec![],
             side_by_side: 2,
@@ -125,7 +128,7 @@ impl Machine {
         match self.common {
             Some(common) => {
                 let favour = of(&self.only_at_once, arm).unwrap_or(0.0);
-                common + favour + self.own_sd * self.rng.normal()
+                common + favour + self.own_sd * (self.own_noise)(&mut self.rng)
             }
             None => self.sd * (self.noise)(&mut self.rng),
         }
