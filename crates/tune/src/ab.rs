@@ -1,6 +1,6 @@
 //! `ab`: commands against the first of them, through the same engine.
 
-use crate::at_once::Seen;
+use crate::at_once::{self, Seen};
 use crate::experiment::{Outputs, WorldLab};
 use crate::look;
 use crate::output::{Baseline, Captured};
@@ -74,21 +74,21 @@ impl Comparison<'_> {
             faults: Fact::Missing(not_asked()),
         });
         let mut programs = Programs::new(WorldLab::new(request, world), plain);
-        programs.learn(run, timed.cost_ns, limits);
-        programs.allow_at_once(&seen);
+        programs.learn(run, timed.cost_ns, limits, &seen);
         let entrants = programs.enter_arms(arms, Outputs::Free);
         session::race(&mut programs, run, since, self.goal, entrants)
     }
 
-    /// What one of them does to the world outside, where that is soon seen.
+    /// What one of them does to the world outside, if that can let runs be made at once and takes little time.
     fn seen(&self, arm: &Arm, first: &Captured, world: &mut dyn World) -> Result<Seen, Stop> {
-        let traced = if self.request.spec.in_turn || first.wall_ns > LONG {
-            Fact::missing("it runs too long to be traced")
-        } else {
-            world.traced(arm)?.0
-        };
         let (cpu_ns, wall_ns) = (first.cpu_ns, first.wall_ns);
-        Ok(Seen { traced, cpu_ns, wall_ns, peak_rss: first.peak_rss_bytes })
+        let traced = Fact::missing("it runs too long to be traced");
+        let seen = Seen { traced, cpu_ns, wall_ns, peak_rss: first.peak_rss_bytes };
+        let in_turn = at_once::in_turn_by_request(self.request).is_some() || seen.waits().is_some();
+        if in_turn || first.wall_ns > LONG {
+            return Ok(seen);
+        }
+        Ok(Seen { traced: world.traced(arm)?.0, ..seen })
     }
 
     /// An untimed run of one of them, of which nothing is known yet that would limit it.

@@ -5,8 +5,8 @@
 //! (docs/decisions/055). That is for programs with one busy thread, whose CPU time is what a user waits for, and
 //! that do not get into each other's way.
 //!
-//! Not seen: programs that watch the clock. Runs at once tell them, by other work or another end, and the race
-//! goes on one run at a time.
+//! Not seen: programs that watch the clock. If one does other work at once or ends in another way, the race goes on
+//! one run at a time.
 
 use crate::request::Request;
 use crate::world::Arm;
@@ -61,6 +61,11 @@ impl Seen {
         if !effects.is_empty() {
             return Some(format!("two at once would meet: it {}", sentence(&effects)));
         }
+        None
+    }
+
+    /// Why its CPU time is not what a user waits for, if so.
+    pub(crate) fn waits(&self) -> Option<String> {
         let busy = self.cpu_ns.0 as f64 / self.wall_ns.0.max(1) as f64;
         let is_one = (ONE_BUSY.0..=ONE_BUSY.1).contains(&busy);
         (!is_one).then(|| format!("it keeps {busy:.1} CPUs busy, not one"))
@@ -90,19 +95,26 @@ pub(crate) struct Room {
     pub(crate) cpus: u32,
 }
 
-/// How many runs of these programs may be there at once, or why only one.
-pub(crate) fn width(request: &Request, seen: &[Seen], room: &Room) -> Result<Width, String> {
+/// Why the request itself asks for one run at a time, if so.
+pub(crate) fn in_turn_by_request(request: &Request) -> Option<&'static str> {
     let spec = &request.spec;
     if spec.in_turn {
-        return Err("as asked".to_owned());
+        return Some("as asked");
     }
     if !matches!(spec.quantity, Quantity::Time | Quantity::Cpu) {
-        return Err("memory decides".to_owned());
+        return Some("memory decides");
     }
-    if spec.prepare.is_some() || spec.cleanup.is_some() {
-        return Err("--prepare and --cleanup go with one run".to_owned());
+    let is_around = spec.prepare.is_some() || spec.cleanup.is_some();
+    is_around.then_some("--prepare and --cleanup go with one run")
+}
+
+/// How many runs of these programs may be there at once, or why only one.
+pub(crate) fn width(request: &Request, seen: &[Seen], room: &Room) -> Result<Width, String> {
+    if let Some(why) = in_turn_by_request(request) {
+        return Err(why.to_owned());
     }
-    if let Some(why) = seen.iter().find_map(Seen::meets_itself) {
+    let refusal = seen.iter().find_map(|one| one.waits().or_else(|| one.meets_itself()));
+    if let Some(why) = refusal {
         return Err(why);
     }
     let peak = seen.iter().map(|one| one.peak().0).max().unwrap_or(0) as f64 * MORE_MEMORY;

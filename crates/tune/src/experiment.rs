@@ -120,9 +120,9 @@ pub(crate) struct WorldLab<'a> {
 }
 
 impl Programs<WorldLab<'_>> {
-    /// Takes over what the look of `run` showed: a plain run takes so long from one to the next, and no run may
-    /// take more than `limits`.
-    pub(crate) fn learn(&mut self, run: &Run, run_ns: Nanos, limits: Limits) {
+    /// Takes over what the look of `run` showed: the time from one plain run to the next, what no run may pass, and
+    /// what decides whether runs may be made at once.
+    pub(crate) fn learn(&mut self, run: &Run, run_ns: Nanos, limits: Limits, seen: &[Seen]) {
         self.run_ns = run_ns;
         let Some(look) = &run.look else { return };
         let guest = run.machine.as_ref().is_some_and(|machine| machine.hypervisor.is_some());
@@ -132,11 +132,6 @@ impl Programs<WorldLab<'_>> {
             expectation: Expectation::of(look, run.prices.as_ref(), guest),
             work: Work::of(&look.runs),
         };
-        self.allow_at_once(&Seen::by(look).into_iter().collect::<Vec<_>>());
-    }
-
-    /// Lets runs of programs that were seen to be like this be at once, where they may.
-    pub(crate) fn allow_at_once(&mut self, seen: &[Seen]) {
         let memory = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         let cpus = affinity::get(0).map_or(1, |cpus| u32::try_from(cpus.len()).unwrap_or(1));
         self.lab.width = at_once::width(self.lab.request, seen, &Room { memory, cpus });

@@ -281,7 +281,7 @@ impl<'a> Live<'a> {
     }
 }
 
-/// A run to its end; one that broke a limit is none.
+/// A run that kept its limits.
 fn within_limits(launch: &Launch, finished: Finished) -> Result<Finished, Stop> {
     if finished.over_memory {
         return Err(Stop::TooLarge(launch.memory_limit_bytes.unwrap_or_default()));

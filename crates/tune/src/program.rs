@@ -1,5 +1,6 @@
 //! A program that ends, as what a session tunes: its traced and timed looks, the arms, the receipt.
 
+use crate::at_once::Seen;
 use crate::choose;
 use crate::conditions;
 use crate::experiment::{self, Outputs, WorldLab};
@@ -11,14 +12,13 @@ use crate::session::{self, Tunable};
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Limits, Surroundings, Timing, Watch, World};
 use pagewise_judge::diagnosis::diagnose;
-use pagewise_judge::race::{Block, Entrant, Unit};
+use pagewise_judge::race::{Entrant, Unit};
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::look::{Look, TimedFaults, Traced};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::price::Prices;
 use pagewise_model::run::{Outcome, Run};
-use pagewise_model::service::Pair;
 use pagewise_model::trial::{Quantity, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
@@ -78,7 +78,7 @@ impl Tunable for Programs<WorldLab<'_>> {
         let request = self.lab.request;
         let (run_ns, limits) =
             Looking { request, world: &mut *self.lab.world, run: &mut *run, since }.look()?;
-        self.learn(run, run_ns, limits);
+        self.learn_by_look(run, run_ns, limits);
         Ok(())
     }
 
@@ -86,7 +86,7 @@ impl Tunable for Programs<WorldLab<'_>> {
         let (Some(look), Some(_)) = (&run.look, &run.experiment) else { return false };
         self.lab.world.seen(&look.traced);
         let run_ns = look.runs.last().map_or(Nanos(0), |run| run.wall_ns);
-        self.learn(run, run_ns, look::limits(look));
+        self.learn_by_look(run, run_ns, look::limits(look));
         true
     }
 
@@ -100,7 +100,6 @@ impl Tunable for Programs<WorldLab<'_>> {
         let arms: Vec<Arm> =
             doses.iter().map(|doses| choose::arm(request, doses)).chain(own).collect();
         if arms.is_empty() {
-            run.outcome = Some(nothing(request, run));
             return Ok(Vec::new());
         }
         let base = match self.named_outputs(run)? {
@@ -123,12 +122,11 @@ impl Tunable for Programs<WorldLab<'_>> {
         if matches!(self.lab.outputs, Outputs::Equal { base: None, .. }) { 2 } else { 0 }
     }
 
-    fn blocks(run: &Run) -> Vec<Block> {
-        let blocks = run.experiment.iter().flat_map(|experiment| &experiment.blocks);
-        blocks.cloned().map(Block::Runs).collect()
+    fn nothing_to_try(&self, run: &Run) -> Outcome {
+        nothing(self.lab.request, run)
     }
 
-    fn leave(&mut self, run: &mut Run, _: Vec<Pair>) {
+    fn leave(&mut self, run: &mut Run) {
         if let Some(experiment) = &mut run.experiment {
             experiment.warnings.extend(self.lab.warnings());
         }
@@ -176,6 +174,11 @@ impl Tunable for Programs<WorldLab<'_>> {
 }
 
 impl Programs<WorldLab<'_>> {
+    fn learn_by_look(&mut self, run: &Run, run_ns: Nanos, limits: Limits) {
+        let seen: Vec<Seen> = run.look.iter().filter_map(Seen::by).collect();
+        self.learn(run, run_ns, limits, &seen);
+    }
+
     /// Compares the outputs of two plain runs where the user named files: a wrong name is reported before
     /// anything is tried. Otherwise that waits for the first arm that is likely to gain.
     fn named_outputs(&mut self, run: &mut Run) -> Result<Result<Option<Baseline>, Outcome>, Stop> {

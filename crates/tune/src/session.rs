@@ -12,7 +12,6 @@ use pagewise_judge::race::{Block, Entrant, Goal, Halt, Policy, Terms, Unit};
 use pagewise_model::Nanos;
 use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::service::Pair;
 use pagewise_model::trial::{Verdict, Word};
 
 /// What a session looks at, changes and compares.
@@ -33,12 +32,12 @@ pub(crate) trait Tunable: Surroundings + race::Subject {
     fn look(&mut self, run: &mut Run, since: Nanos) -> Result<(), Stop>;
     /// Takes over the look of the session that this one continues; false without one.
     fn resume(&mut self, run: &Run) -> bool;
-    /// Makes the arms, for a race that may take this long. Where there are none the outcome says why.
+    /// Makes the arms, for a race that may take this long. It may say in the outcome why there are none.
     ///
     /// # Errors
     /// When one that the user asks for cannot be tried.
     fn enter(&mut self, run: &mut Run, left: Nanos) -> Result<Vec<Entrant>, Stop>;
-    /// Most runs that may share a CPU at once, or why they are made one at a time; none where that is no question.
+    /// How many runs may share a CPU at once, or why they run one at a time. None for services.
     fn most_at_once(&self) -> Option<Result<u32, String>> {
         None
     }
@@ -46,10 +45,10 @@ pub(crate) trait Tunable: Surroundings + race::Subject {
     fn compare_runs(&self) -> u32 {
         0
     }
-    /// The blocks of a saved session.
-    fn blocks(run: &Run) -> Vec<Block>;
-    /// Saves what the race left besides its experiment.
-    fn leave(&mut self, run: &mut Run, pairs: Vec<Pair>);
+    /// Why no arm is tried.
+    fn nothing_to_try(&self, run: &Run) -> Outcome;
+    /// Saves what the race left besides its blocks and verdicts.
+    fn leave(&mut self, _run: &mut Run) {}
     /// The arms with their doses.
     fn doses(&self) -> Vec<(String, Vec<Dose>)>;
     /// What the session says instead where the outputs could not be compared.
@@ -137,6 +136,8 @@ fn advance<T: Tunable>(subject: &mut T, run: &mut Run, since: Nanos) -> Result<(
     }
     let entrants = subject.enter(run, left(subject, since))?;
     if entrants.is_empty() {
+        let nothing = subject.nothing_to_try(run);
+        run.outcome.get_or_insert(nothing);
         return Ok(());
     }
     check(subject)?;
@@ -182,7 +183,7 @@ pub(crate) fn race<T: Tunable>(
     let plan = Plan {
         terms,
         entrants,
-        earlier: T::blocks(run),
+        earlier: blocks(run),
         rejected: rejected(run),
         time: Time { started: subject.now(), budget, left },
         compare_runs: subject.compare_runs(),
@@ -190,7 +191,10 @@ pub(crate) fn race<T: Tunable>(
     let (experiment, pairs, halt) = race::run(subject, plan);
     run.outcome = Some(outcome(&experiment));
     run.experiment = Some(experiment);
-    subject.leave(run, pairs);
+    if let Some(service) = &mut run.service {
+        service.pairs = pairs;
+    }
+    subject.leave(run);
     match (halt, subject.take_stop()) {
         (_, Some(stop)) => Err(stop),
         (Some(Halt::Interrupted), None) => Err(Stop::Interrupted),
@@ -198,8 +202,15 @@ pub(crate) fn race<T: Tunable>(
     }
 }
 
-/// More time than so many pairs take when a run takes `cost` nanoseconds: in each three runs and two that read
-/// files back, and twice that.
+/// The blocks of a saved session.
+fn blocks(run: &Run) -> Vec<Block> {
+    let runs = run.experiment.iter().flat_map(|experiment| &experiment.blocks);
+    let pairs = run.service.iter().flat_map(|service| &service.pairs);
+    runs.cloned().map(Block::Runs).chain(pairs.cloned().map(Block::Pair)).collect()
+}
+
+/// More time than `pairs` take where a run takes `cost` nanoseconds: twice that of three runs and of two that read
+/// files back, for each pair.
 fn room_for(pairs: u32, cost: u64) -> Nanos {
     const RUNS: u64 = 10;
     Nanos(cost.saturating_mul(RUNS * u64::from(pairs))) + Nanos::secs(60)

@@ -115,7 +115,7 @@ impl Subject<'_> {
         let since = world.now();
         run.look = Some(look);
         let mut programs = Programs::new(WorldLab::new(self.request, world), arms.off.clone());
-        programs.learn(run, cost_ns, limits);
+        programs.learn(run, cost_ns, limits, &[]);
         let lab = &mut programs.lab;
         lab.world.tell(&Event::Stage("comparing outputs"));
         let (base, _) = match lab.baseline(&arms.off) {

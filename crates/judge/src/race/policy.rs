@@ -79,7 +79,7 @@ pub struct Terms {
     pub seed: u64,
     /// Time for the whole session, as the report gives it.
     pub budget: Nanos,
-    /// Most runs that may share a CPU at once, or why they are made one at a time; none where that is no question.
+    /// How many runs may share a CPU at once, or why they run one at a time. None for services.
     pub most_at_once: Option<Result<u32, String>>,
 }
 

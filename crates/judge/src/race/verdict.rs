@@ -263,11 +263,7 @@ pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     let (before, after) = (typical(first), typical(second));
     let change = after.0 - before.0;
     let half = NORMAL_95 * (before.1 + after.1).sqrt().hypot(drift(change));
-    Some(Ratio {
-        ratio: change.exp(),
-        ratio_low: (change - half).exp(),
-        ratio_high: (change + half).exp(),
-    })
+    Some(around(change, half))
 }
 
 /// The ratio, `second` / `first`, of the logarithms of a few runs of one session, with its 95% interval by Student's
@@ -281,12 +277,12 @@ pub(super) fn of_few_runs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     let freedom = runs[0] + runs[1] - 2.0;
     let variance = (one + other) / freedom;
     let half = student_95(freedom) * (variance * (1.0 / runs[0] + 1.0 / runs[1])).sqrt();
-    let change = after - before;
-    Some(Ratio {
-        ratio: change.exp(),
-        ratio_low: (change - half).exp(),
-        ratio_high: (change + half).exp(),
-    })
+    Some(around(after - before, half))
+}
+
+/// The ratio of this logarithm with an interval of `half` to either side.
+fn around(log: f64, half: f64) -> Ratio {
+    Ratio { ratio: log.exp(), ratio_low: (log - half).exp(), ratio_high: (log + half).exp() }
 }
 
 /// Deviations within which 95% of Student's distribution of so much freedom lie, to 1%.

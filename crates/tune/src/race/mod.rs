@@ -103,7 +103,7 @@ pub trait Subject: Clock {
     fn most_side_by_side(&self) -> usize {
         1
     }
-    /// Runs these blocks of runs at once side by side.
+    /// Runs these blocks side by side, all of runs at once.
     fn run_side_by_side(
         &mut self,
         orders: &[Order],
@@ -135,7 +135,7 @@ pub trait Subject: Clock {
 pub fn run(subject: &mut dyn Subject, plan: Plan) -> (Experiment, Vec<Pair>, Option<Halt>) {
     let mut policy = Policy::new(plan.terms, plan.entrants, plan.earlier);
     for (name, why) in plan.rejected {
-        // A guard is judged anew by all blocks.
+        // The guards judge all blocks again.
         if let Some(arm) = policy.number(&name).filter(|arm| policy.broken(*arm).is_none()) {
             policy.fail(arm, why);
         }
@@ -171,7 +171,12 @@ fn drive(
             };
             next_blocks(policy, &room, subject.most_side_by_side())?
         };
-        for done in subject.run_side_by_side(&orders, policy, time) {
+        let done = if orders[0].at_once {
+            subject.run_side_by_side(&orders, policy, time)
+        } else {
+            vec![subject.run(&orders[0], policy, time)]
+        };
+        for done in done {
             done.failed.into_iter().for_each(|(arm, why)| policy.fail(arm, why));
             if let Some(block) = done.block {
                 policy.add(block);

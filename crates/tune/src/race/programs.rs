@@ -283,9 +283,6 @@ impl<L: Lab> Subject for Programs<L> {
         policy: &Policy,
         time: &Time,
     ) -> Vec<BlockRun> {
-        if !orders.iter().all(|order| order.at_once) {
-            return orders.iter().map(|order| self.run(order, policy, time)).collect();
-        }
         let watch = self.watch();
         match self.at_once(orders, policy, time) {
             Ok(all) => {

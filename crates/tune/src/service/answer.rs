@@ -3,12 +3,11 @@
 use super::Terms;
 use crate::request::Request;
 use crate::stop::Stop;
-use pagewise_judge::race::Block;
 use pagewise_judge::service::{failed, value};
 use pagewise_model::Nanos;
 use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, Run};
-use pagewise_model::service::{Pair, Side, Window};
+use pagewise_model::service::{Side, Window};
 use pagewise_model::trial::Quantity;
 use pagewise_remedy::receipt::Start;
 
@@ -86,18 +85,6 @@ pub(super) fn nothing_fits(run: &Run) -> Outcome {
     let ceiling = ceiling * 100.0;
     let why = format!("page costs are at most {ceiling:.0}% of its CPU time, and no remedy fits");
     Outcome::NothingToGain { why }
-}
-
-/// The pairs of a saved session.
-pub(super) fn blocks(run: &Run) -> Vec<Block> {
-    run.service.iter().flat_map(|service| service.pairs.iter().cloned().map(Block::Pair)).collect()
-}
-
-/// Saves the pairs of a race.
-pub(super) fn leave(run: &mut Run, pairs: Vec<Pair>) {
-    if let Some(service) = &mut run.service {
-        service.pairs = pairs;
-    }
 }
 
 /// The lines that keep these doses, those for containers among them.

@@ -27,7 +27,7 @@ use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt};
 use pagewise_model::price::Prices;
-use pagewise_model::run::{Run, RunKind};
+use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::service::{Holding, Mode, Pair, Service, Side, Window};
 use pagewise_remedy::live::{Applied, Change, Offer, Running, offers};
 use pagewise_remedy::{Evidence, Target as Program};
@@ -323,19 +323,11 @@ impl<W: ProcessWorld> Tunable for Switched<'_, W> {
             barred: None,
             at_once: false,
         };
-        let entrants: Vec<Entrant> = self.arms.iter().map(entrant).collect();
-        if entrants.is_empty() {
-            run.outcome = Some(answer::nothing_fits(run));
-        }
-        Ok(entrants)
+        Ok(self.arms.iter().map(entrant).collect())
     }
 
-    fn blocks(run: &Run) -> Vec<Block> {
-        answer::blocks(run)
-    }
-
-    fn leave(&mut self, run: &mut Run, pairs: Vec<Pair>) {
-        answer::leave(run, pairs);
+    fn nothing_to_try(&self, run: &Run) -> Outcome {
+        answer::nothing_fits(run)
     }
 
     fn doses(&self) -> Vec<(String, Vec<Dose>)> {

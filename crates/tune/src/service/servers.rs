@@ -21,7 +21,7 @@ use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt};
 use pagewise_model::price::Prices;
-use pagewise_model::run::Run;
+use pagewise_model::run::{Outcome, Run};
 use pagewise_model::service::{Mode, Pair, Service, Side};
 use pagewise_remedy::{Evidence, Mechanism};
 use std::collections::BTreeMap;
@@ -206,19 +206,11 @@ impl<W: ServerWorld> Tunable for Servers<'_, W> {
             barred: None,
             at_once: false,
         };
-        let entrants: Vec<Entrant> = self.entries.iter().map(entrant).collect();
-        if entrants.is_empty() {
-            run.outcome = Some(answer::nothing_fits(run));
-        }
-        Ok(entrants)
+        Ok(self.entries.iter().map(entrant).collect())
     }
 
-    fn blocks(run: &Run) -> Vec<Block> {
-        answer::blocks(run)
-    }
-
-    fn leave(&mut self, run: &mut Run, pairs: Vec<Pair>) {
-        answer::leave(run, pairs);
+    fn nothing_to_try(&self, run: &Run) -> Outcome {
+        answer::nothing_fits(run)
     }
 
     fn doses(&self) -> Vec<(String, Vec<Dose>)> {

@@ -69,14 +69,16 @@ impl Policy {
         arms.into_iter().filter(|arm| self.is_at_once(*arm) == at_once).collect()
     }
 
+    /// Arms that the goal asks more runs of.
+    fn wanted(&self) -> Vec<usize> {
+        if self.terms.goal == Goal::Gain { self.racing() } else { self.open() }
+    }
+
     /// Whether the next runs are at once: arms of both ways get as many runs each.
     fn are_next_at_once(&self) -> bool {
-        let racing = match self.terms.goal {
-            Goal::Gain => self.racing(),
-            _ => self.open(),
-        };
+        let wanted = self.wanted();
         let fewest = |at_once| {
-            let arms = self.of_way(at_once, racing.clone());
+            let arms = self.of_way(at_once, wanted.clone());
             arms.into_iter().map(|arm| self.runs(arm)).min()
         };
         match (fewest(true), fewest(false)) {
@@ -100,11 +102,7 @@ impl Policy {
 
     /// One run of each of some arms and of the control. Each arm that races has its turn before one has the next.
     fn next_at_once(&mut self, room: &Room<'_>) -> Option<Next> {
-        let racing = match self.terms.goal {
-            Goal::Gain => self.racing(),
-            _ => self.open(),
-        };
-        let racing = self.of_way(true, racing);
+        let racing = self.of_way(true, self.wanted());
         self.turn.retain(|arm| racing.contains(arm));
         if self.turn.is_empty() {
             self.turn.clone_from(&racing);

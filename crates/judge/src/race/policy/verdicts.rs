@@ -27,21 +27,21 @@ impl Policy {
     /// A gain by runs at once is kept only where runs one at a time do not contradict it.
     fn beside_alone(&self, verdict: Verdict, alone: Option<Ratio>) -> Verdict {
         let Some(effect) = verdict.effect.clone() else { return verdict };
-        let contradicts = |alone: &&Ratio| {
+        let contradicts = |alone: &Ratio| {
             alone.ratio_low > effect.ratio_high && alone.ratio_high > 1.0 - LEAST_GAIN
         };
-        let why = match &alone {
-            _ if verdict.word != Word::Keep => None,
-            None => Some((
-                Word::Likely,
-                format!("{}; runs one at a time are still missing", verdict.why),
-            )),
-            Some(alone) => Some(alone).filter(contradicts).map(|_| {
+        let (word, why) = match &alone {
+            _ if verdict.word != Word::Keep => (verdict.word, verdict.why),
+            None => {
+                let why = format!("{}; runs one at a time are still missing", verdict.why);
+                (Word::Likely, why)
+            }
+            Some(alone) if contradicts(alone) => {
                 let why = "runs at once on one CPU show a gain, runs one at a time do not";
                 (Word::CannotTell, why.to_owned())
-            }),
+            }
+            Some(_) => (verdict.word, verdict.why),
         };
-        let (word, why) = why.unwrap_or((verdict.word, verdict.why));
         let effect = Some(Effect { at_once: true, alone, ..effect });
         Verdict { word, why, effect, ..verdict }
     }
