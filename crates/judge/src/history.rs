@@ -14,7 +14,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::measured::median;
 use pagewise_model::recheck::{Recheck, Standing};
 use pagewise_model::run::Run;
-use pagewise_model::trial::{Quantity, Verdict, Word};
+use pagewise_model::trial::{Verdict, Word};
 
 /// The trends of all commands with two sessions or more; `runs` are oldest first.
 #[must_use]
@@ -74,8 +74,7 @@ fn typical(run: &Run) -> Option<Nanos> {
     let values: Vec<f64> = match &run.service {
         Some(service) => {
             let sides = service.plain_sides().into_iter();
-            let logs = sides.filter_map(|side| service::value(Quantity::CpuPerRequest, side));
-            logs.map(|log| log.exp() * 1e9).collect()
+            sides.filter_map(service::apart).map(|log| log.exp() * 1e9).collect()
         }
         None => run.plain_runs().iter().map(|usage| usage.wall_ns.0 as f64).collect(),
     };
@@ -170,7 +169,7 @@ mod tests {
     use pagewise_model::constructed;
     use pagewise_model::run::RunKind;
     use pagewise_model::spec::{Spec, StdoutTo};
-    use pagewise_model::trial::Experiment;
+    use pagewise_model::trial::{Experiment, Quantity};
     use std::path::PathBuf;
 
     fn run(id: &str, kernel: &str, word: &str) -> Run {

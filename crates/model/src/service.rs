@@ -48,10 +48,13 @@ pub struct Latency {
 
 /// How two servers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 #[derive(strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase", const_into_str)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Mode {
+    /// Both on the same CPUs at the same time, their loads on the others; then as a duet, for what CPU time does not
+    /// show.
+    AtOnce,
     /// Both at once, each on half of the CPUs, which they swap.
     Duet,
     /// One after the other.
@@ -71,6 +74,9 @@ pub struct Window {
     pub generator_cpu_ns: Nanos,
     /// What the generator reported.
     pub load: Load,
+    /// The server shared its CPUs with others meanwhile: CPU time can be compared, rates and latencies cannot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_once: bool,
 }
 
 impl Window {
@@ -138,13 +144,33 @@ pub struct Service {
     pub pairs: Vec<Pair>,
 }
 
+impl Side {
+    /// Several pairs that ran at once have one start of the plain server.
+    fn is_same_start(&self, other: &Self) -> bool {
+        self.ready_ns == other.ready_ns
+            && self.at_first == other.at_first
+            && self.windows.first() == other.windows.first()
+    }
+
+    /// Runs of the load in which the server shared its CPUs with no other; all of them where it did in each.
+    #[must_use]
+    pub fn windows_apart(&self) -> Vec<&Window> {
+        let apart: Vec<&Window> = self.windows.iter().filter(|window| !window.at_once).collect();
+        if apart.is_empty() { self.windows.iter().collect() } else { apart }
+    }
+}
+
 impl Service {
-    /// Starts of the plain server: those of the pairs, else the one before anything was tried.
+    /// Starts of the plain server: those of the pairs, each once, else the one before anything was tried.
     #[must_use]
     pub fn plain_sides(&self) -> Vec<&Side> {
         if self.pairs.is_empty() {
             return self.first.iter().collect();
         }
-        self.pairs.iter().map(|pair| &pair.plain).collect()
+        let mut pairs: Vec<&Pair> = self.pairs.iter().collect();
+        pairs.dedup_by(|next, last| {
+            next.mode == Mode::AtOnce && next.plain.is_same_start(&last.plain)
+        });
+        pairs.into_iter().map(|pair| &pair.plain).collect()
     }
 }

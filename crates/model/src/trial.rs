@@ -30,7 +30,7 @@ pub struct Point {
 /// One block: each arm that still raced, equally often, and the control, in random order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Block {
-    /// Its runs shared one CPU, started together: their CPU times are compared, and their wall times mean nothing.
+    /// Its runs shared CPUs, started together: their CPU times are compared, and their wall times mean nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
     /// Points in the order they were run.
@@ -115,7 +115,7 @@ pub struct Effect {
     /// each run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncorrected: Option<Ratio>,
-    /// It is of CPU time, by runs that shared one CPU with the control's.
+    /// It is of CPU time, by runs that shared CPUs with the control's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
     /// What a few runs of such an arm showed that were made one at a time, by wall time.

@@ -322,7 +322,7 @@ fn runs_text(experiment: &Experiment) -> String {
     );
     if at_once > 0 {
         text.push_str(&format!(
-            "; {at_once} of them shared one CPU with others of their block, and are compared by CPU time"
+            "; {at_once} of them shared CPUs with others of their block, and are compared by CPU time"
         ));
     }
     if let Some(why) = &experiment.in_turn_because {

@@ -45,7 +45,7 @@ const fn aside(quantity: Quantity) -> Quantity {
 /// One observation, and several.
 const fn unit(service: &Service) -> (&'static str, &'static str) {
     match service.mode {
-        Mode::Duet | Mode::Restart => ("pair", "pairs"),
+        Mode::AtOnce | Mode::Duet | Mode::Restart => ("pair", "pairs"),
         Mode::Toggle => ("block", "blocks"),
     }
 }
@@ -90,7 +90,7 @@ fn plain_row(service: &Service, name: &str, quantity: Quantity) -> Vec<Cell> {
 /// A figure of servers over all their windows: seconds, bytes, or requests a second. None where the load did not
 /// report it.
 pub(crate) fn figure(quantity: Quantity, sides: &[&Side]) -> Option<f64> {
-    let windows = || sides.iter().flat_map(|side| &side.windows);
+    let windows = || sides.iter().flat_map(|side| side.windows_apart());
     let values: Vec<f64> = match quantity {
         Quantity::Memory => sides.iter().map(|side| side.at_last.pss_bytes.0 as f64).collect(),
         Quantity::P99 => windows().filter_map(|window| window.load.latency.p99).collect(),
@@ -172,7 +172,7 @@ fn huge_text(service: &Service, arm: &str) -> Option<String> {
     differs.then(|| {
         let bytes = |value: f64| Bytes(value as u64);
         let reference = match service.mode {
-            Mode::Duet | Mode::Restart => "the plain server",
+            Mode::AtOnce | Mode::Duet | Mode::Restart => "the plain server",
             Mode::Toggle => "switched off",
         };
         format!(
@@ -184,7 +184,7 @@ fn huge_text(service: &Service, arm: &str) -> Option<String> {
     })
 }
 
-const HEADER: &str = "pair,arm,mode,side,window,cpu_ns,wall_ns,generator_cpu_ns,requests,errors,rate_per_second,\
+const HEADER: &str = "pair,arm,mode,side,window,at_once,cpu_ns,wall_ns,generator_cpu_ns,requests,errors,rate_per_second,\
 mean_seconds,p50_seconds,p95_seconds,p99_seconds,ready_ns,warm_ups,pss_bytes,anon_huge_bytes,file_huge_bytes";
 
 /// Every run of the load that counts, one line each.
@@ -204,6 +204,7 @@ fn cells(side: &Side, (number, window): (usize, &Window)) -> Vec<String> {
     let load = &window.load;
     let mut cells = vec![
         number.to_string(),
+        window.at_once.to_string(),
         window.cpu_ns.0.to_string(),
         window.wall_ns.0.to_string(),
         window.generator_cpu_ns.0.to_string(),
@@ -228,6 +229,9 @@ fn cells(side: &Side, (number, window): (usize, &Window)) -> Vec<String> {
 /// How the two sides of a pair ran.
 fn how_text(service: &Service) -> String {
     let text = match service.mode {
+        Mode::AtOnce => {
+            "the servers of a pair on the same CPUs at the same time for CPU time, then each on half of the CPUs"
+        }
         Mode::Duet => "both servers of a pair at once, each on half of the CPUs, which they swap",
         Mode::Restart => "one server after the other, which needs more pairs",
         Mode::Toggle => "one process, in random order; nothing is shown of another start of it",
@@ -246,14 +250,17 @@ fn made_text(service: &Service, experiment: &Experiment) -> String {
     let pairs = counted(service.pairs.len() as u64, one, several);
     let windows = service.pairs.first().map_or(0, |pair| pair.plain.windows.len());
     let windows = counted(windows as u64, "run", "runs");
-    let all = service.pairs.iter().flat_map(|pair| [&pair.plain, &pair.other]);
-    let all: Vec<&Window> = all.flat_map(|side| &side.windows).collect();
+    let plain = if service.pairs.is_empty() { Vec::new() } else { service.plain_sides() };
+    let starts = service.pairs.iter().map(|pair| &pair.other).chain(plain);
+    let all: Vec<&Window> = starts.flat_map(|side| &side.windows).collect();
     // The empty sum of floats is -0.
     let requests = all.iter().fold(0.0, |sum, window| sum + window.load.requests);
     let failed = all.iter().filter_map(|window| window.load.errors).fold(0.0, |sum, one| sum + one);
     let times: Vec<f64> = all.iter().map(|window| window.wall_ns.0 as f64).collect();
     let of_what = match service.mode {
-        Mode::Duet | Mode::Restart => format!("of fresh starts, {windows} of the load on each"),
+        Mode::AtOnce | Mode::Duet | Mode::Restart => {
+            format!("of fresh starts, {windows} of the load on each")
+        }
         Mode::Toggle => format!("of {windows} of the load with each remedy off and on"),
     };
     format!(

@@ -84,7 +84,8 @@ impl Comparison<'_> {
         let (cpu_ns, wall_ns) = (first.cpu_ns, first.wall_ns);
         let traced = Fact::missing("it runs too long to be traced");
         let seen = Seen { traced, cpu_ns, wall_ns, peak_rss: first.peak_rss_bytes };
-        let in_turn = at_once::in_turn_by_request(self.request).is_some() || seen.waits().is_some();
+        let in_turn = at_once::in_turn_by_request(self.request).is_some()
+            || seen.waits(self.request.spec.quantity).is_some();
         if in_turn || first.wall_ns > LONG {
             return Ok(seen);
         }

@@ -2,8 +2,8 @@
 //!
 //! Runs that share a CPU are interleaved every few milliseconds. Whatever disturbs one of them disturbs the
 //! others alike, so their CPU times can be compared to a fraction of what runs one after the other allow
-//! (docs/decisions/055). That is for programs with one busy thread, whose CPU time is what a user waits for, and
-//! that do not get into each other's way.
+//! (docs/decisions/055). That is for programs with one busy thread, whose CPU time is what a user waits for, or where
+//! CPU time decides, and that do not get into each other's way. Those with several busy threads share all CPUs.
 //!
 //! Not seen: programs that watch the clock. If one does other work at once or ends in another way, the race goes on
 //! one run at a time.
@@ -19,7 +19,7 @@ use pagewise_model::{Bytes, Fact, Nanos};
 /// What is written there meets nothing.
 const NOWHERE: &str = "/dev/null";
 /// Most runs at once: each CPU has one set of caches.
-const MOST: u32 = 4;
+const MOST: u32 = 5;
 /// Most blocks side by side: what they have in common is not measured.
 const MOST_BLOCKS: u32 = 2;
 /// CPU time over wall time of a program with one busy thread.
@@ -64,11 +64,16 @@ impl Seen {
         None
     }
 
-    /// Why its CPU time is not what a user waits for, if so.
-    pub(crate) fn waits(&self) -> Option<String> {
-        let busy = self.cpu_ns.0 as f64 / self.wall_ns.0.max(1) as f64;
-        let is_one = (ONE_BUSY.0..=ONE_BUSY.1).contains(&busy);
-        (!is_one).then(|| format!("it keeps {busy:.1} CPUs busy, not one"))
+    /// CPU time over wall time.
+    fn busy(&self) -> f64 {
+        self.cpu_ns.0 as f64 / self.wall_ns.0.max(1) as f64
+    }
+
+    /// Why its CPU time is not what decides, if so.
+    pub(crate) fn waits(&self, quantity: Quantity) -> Option<String> {
+        let busy = self.busy();
+        let is_meant = quantity == Quantity::Cpu || (ONE_BUSY.0..=ONE_BUSY.1).contains(&busy);
+        (!is_meant).then(|| format!("it keeps {busy:.1} CPUs busy, not one"))
     }
 
     /// The most memory that all its processes hold.
@@ -82,10 +87,12 @@ impl Seen {
 /// How many runs may be there at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Width {
-    /// On one CPU, as one block.
+    /// As one block.
     pub(crate) runs: u32,
     /// Blocks side by side.
     pub(crate) blocks: u32,
+    /// Those of a block share all CPUs, not one.
+    pub(crate) spread: bool,
 }
 
 /// What the machine has for them.
@@ -113,7 +120,9 @@ pub(crate) fn width(request: &Request, seen: &[Seen], room: &Room) -> Result<Wid
     if let Some(why) = in_turn_by_request(request) {
         return Err(why.to_owned());
     }
-    let refusal = seen.iter().find_map(|one| one.waits().or_else(|| one.meets_itself()));
+    let quantity = request.spec.quantity;
+    let refusal = |one: &Seen| one.waits(quantity).or_else(|| one.meets_itself());
+    let refusal = seen.iter().find_map(refusal);
     if let Some(why) = refusal {
         return Err(why);
     }
@@ -124,8 +133,10 @@ pub(crate) fn width(request: &Request, seen: &[Seen], room: &Room) -> Result<Wid
         return Err("two do not fit into memory".to_owned());
     }
     // Many runs of one block need memory for less than as many blocks.
-    let blocks = (held / 2).min(room.cpus).clamp(1, MOST_BLOCKS);
-    Ok(Width { runs: (held / blocks).min(MOST), blocks })
+    let spread = seen.iter().any(|one| one.busy() > ONE_BUSY.1);
+    let most = if spread { 1 } else { MOST_BLOCKS };
+    let blocks = (held / 2).min(room.cpus).clamp(1, most);
+    Ok(Width { runs: (held / blocks).min(MOST), blocks, spread })
 }
 
 /// What an arm changes is its own: none of it reaches the runs beside it.
@@ -142,14 +153,14 @@ pub(crate) fn is_apart(arm: &Arm) -> bool {
 }
 
 /// Why a run at once is no such run as those of the program by itself, if so. `cpus` are those it may use at its
-/// end. What another program takes by itself is not known.
+/// end, where it was started on one. What another program takes by itself is not known.
 pub(crate) fn differs(
     run: &Usage,
-    cpus: &[u32],
+    cpus: Option<&Vec<u32>>,
     alone: &[Usage],
     is_other: bool,
 ) -> Option<String> {
-    if cpus.len() > 1 {
+    if cpus.is_some_and(|cpus| cpus.len() > 1) {
         return Some("it chooses its CPUs itself".to_owned());
     }
     let plain = alone.first()?;
@@ -199,7 +210,7 @@ mod tests {
         let plain = constructed::traced();
         let known = |traced| Fact::Known(traced);
         let quiet = known(plain.clone());
-        let fit = |runs, blocks| Ok(Width { runs, blocks });
+        let fit = |runs, blocks| Ok(Width { runs, blocks, spread: false });
         assert_eq!(fits(spec(), &quiet, 98, 10), fit(MOST, 2));
         assert_eq!(fits(spec(), &quiet, 98, 200), fit(2, 2), "as many as the memory holds");
         assert_eq!(fits(spec(), &quiet, 98, 300), fit(2, 1));
@@ -223,6 +234,10 @@ mod tests {
         assert!(no(Spec { in_turn: true, ..spec() }, &quiet, 98, 10).contains("as asked"));
         let prepared = Spec { prepare: Some("true".into()), ..spec() };
         assert!(no(prepared, &quiet, 98, 10).contains("--prepare"));
+        let cpu = || Spec { quantity: Quantity::Cpu, ..spec() };
+        let spread = Ok(Width { runs: MOST, blocks: 1, spread: true });
+        assert_eq!(fits(cpu(), &quiet, 190, 10), spread, "CPU time decides");
+        assert_eq!(fits(cpu(), &quiet, 40, 10), fit(MOST, 2));
         let memory = Spec { quantity: Quantity::Memory, ..spec() };
         assert!(no(memory, &quiet, 98, 10).contains("memory decides"));
     }
@@ -235,13 +250,15 @@ mod tests {
             ..constructed::usage()
         };
         let alone = [run(100, 0), run(110, 0)];
-        let why = |run: &Usage, cpus: &[u32]| differs(run, cpus, &alone, false).unwrap();
-        assert_eq!(differs(&run(130, 0), &[1], &alone, false), None);
-        assert!(why(&run(130, 1), &[1]).contains("exit status 1"));
-        assert!(why(&run(400, 0), &[1]).contains("3.6 times"));
-        assert!(why(&run(30, 0), &[1]).contains("0.3 times"));
-        assert!(why(&run(130, 0), &[0, 1]).contains("chooses its CPUs"));
-        assert_eq!(differs(&run(400, 0), &[1], &alone, true), None, "it is another program");
-        assert!(differs(&run(130, 1), &[1], &alone, true).is_some(), "but it must end alike");
+        let one = vec![1];
+        let why = |run: &Usage, cpus: &Vec<u32>| differs(run, Some(cpus), &alone, false).unwrap();
+        assert_eq!(differs(&run(130, 0), Some(&one), &alone, false), None);
+        assert_eq!(differs(&run(130, 0), None, &alone, false), None);
+        assert!(why(&run(130, 1), &one).contains("exit status 1"));
+        assert!(why(&run(400, 0), &one).contains("3.6 times"));
+        assert!(why(&run(30, 0), &one).contains("0.3 times"));
+        assert!(why(&run(130, 0), &vec![0, 1]).contains("chooses its CPUs"));
+        assert_eq!(differs(&run(400, 0), Some(&one), &alone, true), None, "it is another program");
+        assert!(differs(&run(130, 1), Some(&one), &alone, true).is_some(), "but it must end alike");
     }
 }

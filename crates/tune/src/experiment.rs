@@ -273,6 +273,11 @@ impl<'a> WorldLab<'a> {
         Ok(found)
     }
 
+    /// Runs at once share all CPUs, not one.
+    fn is_spread(&self) -> bool {
+        self.width.as_ref().is_ok_and(|width| width.spread)
+    }
+
     fn too_long(&self, limit: Nanos) -> String {
         let slowest = self.known.runs.iter().map(|u| u.wall_ns.0).max().unwrap_or(1).max(1);
         let times = limit.0 / slowest;
@@ -294,8 +299,8 @@ impl<'a> WorldLab<'a> {
             }
         })?;
         let (is_other, done) = (arm.command != all.control.command, &run.done);
-        let (usage, cpus) = (&done.usage, &done.cpus_at_end);
-        if let Some(why) = at_once::differs(usage, cpus, &self.known.runs, is_other) {
+        let cpus = Some(&done.cpus_at_end).filter(|_| !self.is_spread());
+        if let Some(why) = at_once::differs(&done.usage, cpus, &self.known.runs, is_other) {
             return Err(RunFailure::NotAtOnce(why));
         }
         self.point(arm, all, run).map_err(|failure| match failure {
@@ -354,7 +359,8 @@ impl Lab for WorldLab<'_> {
             };
             limited.push(block.iter().map(|arm| (*arm, limits(arm))).collect::<Vec<_>>());
         }
-        let done = self.world.timed_at_once(&limited, fresh).map_err(Stop::into_failure)?;
+        let spread = self.is_spread();
+        let done = self.world.timed_at_once(&limited, fresh, spread).map_err(Stop::into_failure)?;
         let mut points = Vec::new();
         for (block, done) in blocks.iter().zip(done) {
             let runs = block.iter().zip(done);

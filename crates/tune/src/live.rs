@@ -412,8 +412,9 @@ impl World for Live<'_> {
         &mut self,
         blocks: &[Vec<(&Arm, Limits)>],
         fresh: Bytes,
+        spread: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
-        self.run_side_by_side(blocks, fresh)
+        self.run_side_by_side(blocks, fresh, spread)
     }
 
     fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {

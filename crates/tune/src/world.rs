@@ -167,9 +167,9 @@ pub trait World: Surroundings {
     /// # Errors
     /// When the program cannot be started, breaks a limit, or the user interrupts.
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop>;
-    /// One timed run of each of these arms, with what each may take: those of one block at once on one CPU, started
-    /// in this order, and blocks side by side on CPUs of their own. `fresh` is touched and freed before. A run is an
-    /// error when it cannot be started or breaks a limit.
+    /// One timed run of each of these arms, with what each may take: those of one block at once, started in this
+    /// order, on one CPU, or with `spread` on all of them. Blocks run side by side. `fresh` is touched and freed before.
+    /// A run is an error when it cannot be started or breaks a limit.
     ///
     /// # Errors
     /// When none of them can be made.
@@ -177,6 +177,7 @@ pub trait World: Surroundings {
         &mut self,
         blocks: &[Vec<(&Arm, Limits)>],
         fresh: Bytes,
+        spread: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop>;
     /// One run with each of its page faults timed, made like a timed one; missing where they cannot
     /// be recorded.

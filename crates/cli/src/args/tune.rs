@@ -100,8 +100,10 @@ const GOALS: &[(Quantity, &str)] = &[
 /// How servers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeKind {
-    /// Duet where two servers can run at once.
+    /// At once where two servers can run at the same time; duet where throughput or latency decides.
     Auto,
+    /// Both on the same CPUs at the same time, compared by CPU time: the least noise.
+    AtOnce,
     /// Both at once, each on half of the CPUs.
     Duet,
     /// One after the other: needs more starts.
@@ -112,6 +114,7 @@ impl ModeKind {
     pub(crate) const fn mode(self) -> Option<Mode> {
         match self {
             Self::Auto => None,
+            Self::AtOnce => Some(Mode::AtOnce),
             Self::Duet => Some(Mode::Duet),
             Self::Restart => Some(Mode::Restart),
         }

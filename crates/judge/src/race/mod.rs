@@ -32,8 +32,12 @@ mod verdict;
 
 /// Least gain that is worth keeping, as a share of the control's time.
 pub const LEAST_GAIN: f64 = 0.01;
-/// Gains that a race can rule out; the least of them ends it.
-pub const RULED_OUT: [f64; 4] = [0.02, 0.03, 0.04, 0.05];
+/// Gains that a race can rule out.
+pub const RULED_OUT: [f64; 5] = [0.01, 0.02, 0.03, 0.04, 0.05];
+/// The gain that has to be ruled out before an arm leaves the race.
+const ENOUGH: f64 = RULED_OUT[1];
+/// The same of a difference between commands whose runs share a CPU.
+const ENOUGH_AT_ONCE: f64 = RULED_OUT[0];
 /// Evidence against no gain at all from which a gain is proven.
 pub const PROVEN: f64 = 50.0;
 /// Evidence against [`LEAST_GAIN`] that proof needs besides.
@@ -89,7 +93,7 @@ pub enum Claim {
 
 impl Claim {
     /// The claims that decide a race; evidence against them is kept up with every block.
-    const WATCHED: [Self; 8] = [
+    const WATCHED: [Self; 9] = [
         Self::GainAtMost(0.0),
         Self::GainAtMost(LEAST_GAIN),
         Self::GainAtLeast(0.0),
@@ -98,6 +102,7 @@ impl Claim {
         Self::GainAtLeast(RULED_OUT[1]),
         Self::GainAtLeast(RULED_OUT[2]),
         Self::GainAtLeast(RULED_OUT[3]),
+        Self::GainAtLeast(RULED_OUT[4]),
     ];
 
     fn limit(self) -> Limit {

@@ -5,13 +5,13 @@
 //! service, for each request where the quantity says so. Less is better. A service has no host time of its
 //! own and no speeds beside it: its windows last longer than the disturbances that these show.
 
-use super::verdict::of_few_runs;
+use super::verdict::{of_few_differences, of_few_runs};
 use super::{BlockTimes, Costs, Slopes, Speeds};
 use crate::mechanism::Mechanism;
 use crate::service;
 use crate::stats::find_two_modes;
 use pagewise_model::measured::median;
-use pagewise_model::service::{Holding, Pair, Side};
+use pagewise_model::service::{Holding, Mode, Pair, Side};
 use pagewise_model::trial::{self, Point, Quantity, Ratio};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::BTreeMap;
@@ -87,9 +87,12 @@ impl Run<'_> {
 }
 
 impl Block {
-    /// Its runs shared one CPU.
+    /// What ran in it shared its CPUs.
     pub(crate) fn is_at_once(&self) -> bool {
-        matches!(self, Self::Runs(block) if block.at_once)
+        match self {
+            Self::Runs(block) => block.at_once,
+            Self::Pair(pair) => pair.mode == Mode::AtOnce,
+        }
     }
 
     /// It was finished, and counts.
@@ -294,6 +297,19 @@ impl<'a> Beside<'a> {
             runs.iter().map(|run| run.log(Quantity::Time)).collect()
         };
         of_few_runs(&logs(&self.control)?, &logs(&self.arm)?)
+    }
+
+    /// CPU time for a request with the arm as a share of the plain server's, in windows in which no two servers shared
+    /// their CPUs, with its interval; none without two pairs.
+    pub(crate) fn ratio_apart(&self) -> Option<Ratio> {
+        let apart = |one: &Observation<'_>| match one {
+            Observation::Side(side) => service::apart(side),
+            Observation::Run(_) => None,
+        };
+        let pairs = self.arm.iter().zip(&self.control);
+        let differences: Option<Vec<f64>> =
+            pairs.map(|(arm, control)| Some(apart(arm)? - apart(control)?)).collect();
+        of_few_differences(&differences?)
     }
 
     /// How much more the arm needs in all its windows, as a sum of logarithms over its pairs.

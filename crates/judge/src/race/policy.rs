@@ -15,7 +15,7 @@ pub use plan::Order;
 
 use super::observation::{Beside, Block, Counter};
 use super::readings::Readings;
-use super::{LEAST_GAIN, PROVEN, RULED_OUT, Race};
+use super::{ENOUGH, ENOUGH_AT_ONCE, LEAST_GAIN, PROVEN, Race};
 use crate::guards;
 use crate::stats::Rng;
 use pagewise_model::Nanos;
@@ -79,8 +79,18 @@ pub struct Terms {
     pub seed: u64,
     /// Time for the whole session, as the report gives it.
     pub budget: Nanos,
-    /// How many runs may share a CPU at once, or why they run one at a time. None for services.
+    /// How many runs may share a CPU at once, or why they run one at a time. None for services, whose arms say it.
     pub most_at_once: Option<Result<u32, String>>,
+}
+
+impl Terms {
+    /// What is compared may share CPUs, where the arm may.
+    const fn may_share(&self) -> bool {
+        match &self.most_at_once {
+            Some(most) => most.is_ok(),
+            None => self.unit.is_pair(),
+        }
+    }
 }
 
 /// An arm as the policy knows it.
@@ -91,7 +101,7 @@ pub struct Entrant {
     pub counter: Counter,
     /// Why it is rejected without being measured: its output differs from the control's.
     pub barred: Option<String>,
-    /// Its runs may share a CPU with others.
+    /// Its runs may share a CPU with others, or its servers do.
     pub at_once: bool,
 }
 
@@ -169,8 +179,7 @@ impl Policy {
     pub fn join(&mut self, entrant: Entrant) {
         // Nothing compares what servers put out.
         let is_compared = self.terms.unit.is_pair();
-        let at_once = matches!(self.terms.most_at_once, Some(Ok(_))) && entrant.at_once;
-        self.readings.join(at_once);
+        self.readings.join(self.terms.may_share() && entrant.at_once);
         self.arms.push(Racer { entrant, failed: None, is_compared });
     }
 
@@ -196,9 +205,9 @@ impl Policy {
         breaking(self.terms.unit)
     }
 
-    /// The runs of this arm share a CPU with the control's.
+    /// The runs of this arm share a CPU with the control's, or its servers the plain server's.
     fn is_at_once(&self, arm: usize) -> bool {
-        matches!(self.terms.most_at_once, Some(Ok(_))) && self.arms[arm].entrant.at_once
+        self.terms.may_share() && self.arms[arm].entrant.at_once
     }
 
     /// Takes a block in.
@@ -253,11 +262,12 @@ impl Policy {
         Beside::new(&self.blocks, name, &self.terms.control, self.is_at_once(arm))
     }
 
-    /// The same of runs one at a time, of an arm that races at once.
+    /// The same of runs one at a time, of an arm that races at once. None for services: each of their pairs has windows
+    /// apart.
     fn alone(&self, arm: usize) -> Option<Beside<'_>> {
         let name = self.name(Some(arm));
         let alone = || Beside::new(&self.blocks, name, &self.terms.control, false);
-        self.is_at_once(arm).then(alone)
+        (self.is_at_once(arm) && !self.terms.unit.is_pair()).then(alone)
     }
 
     /// Runs of it one at a time.
@@ -305,9 +315,12 @@ impl Policy {
 
     /// Those of them about which the question is open.
     fn open(&self) -> Vec<usize> {
-        let least = |ruled_out: Option<f64>| ruled_out.is_some_and(|share| share <= RULED_OUT[0]);
         let race = self.race();
         let is_open = |arm: &usize| {
+            let is_difference = self.terms.goal == Goal::Difference;
+            let enough =
+                if is_difference && self.is_at_once(*arm) { ENOUGH_AT_ONCE } else { ENOUGH };
+            let least = |ruled_out: Option<f64>| ruled_out.is_some_and(|share| share <= enough);
             let no_gain = least(race.no_gain_above(*arm));
             match self.terms.goal {
                 Goal::Gain => !no_gain && !race.is_slower(*arm),

@@ -280,6 +280,17 @@ pub(super) fn of_few_runs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     Some(around(after - before, half))
 }
 
+/// The ratio from the differences of the logarithms of a few pairs, with its 95% interval likewise. None without two.
+pub(super) fn of_few_differences(differences: &[f64]) -> Option<Ratio> {
+    if differences.len() < 2 {
+        return None;
+    }
+    let (mean, squares) = mean_and_squares(differences);
+    let pairs = differences.len() as f64;
+    let freedom = pairs - 1.0;
+    Some(around(mean, student_95(freedom) * (squares / freedom / pairs).sqrt()))
+}
+
 /// The ratio of this logarithm with an interval of `half` to either side.
 fn around(log: f64, half: f64) -> Ratio {
     Ratio { ratio: log.exp(), ratio_low: (log - half).exp(), ratio_high: (log + half).exp() }
@@ -307,6 +318,10 @@ mod tests {
         // 2.78 times 0.1 times the root of two thirds.
         assert!((few.ratio_high.ln() - 0.027).abs() < 1e-3, "{few:?}");
         assert_eq!(of_few_runs(&[0.0], &[1.0, 1.0]), None);
+        let pairs = of_few_differences(&[-0.2, -0.1, -0.3]).unwrap();
+        // 4.30 times 0.1 over the root of three.
+        assert!((pairs.ratio_high.ln() - 0.048).abs() < 1e-3, "{pairs:?}");
+        assert_eq!(of_few_differences(&[0.1]), None);
         assert!((student_95(30.0) - 2.042).abs() < 0.02 && student_95(1.0) > 12.0);
     }
 

@@ -74,10 +74,24 @@ pub(crate) fn decisive(quantity: Quantity, side: &Side) -> Option<f64> {
     }
 }
 
-/// The logarithms of all windows. None where one does not report it, or there is none.
+/// The logarithms of all windows that show it: CPU time of those in which servers shared CPUs, where there are any;
+/// rates and latencies of the others. None where one does not report it, or there is none.
 fn windows(quantity: Quantity, side: &Side) -> Option<Vec<f64>> {
-    let values = side.windows.iter().map(|window| window_value(quantity, window));
+    let is_by_clock = matches!(quantity, Quantity::Throughput | Quantity::Time | Quantity::P99);
+    let is_shared = !is_by_clock && side.windows.iter().any(|window| window.at_once);
+    logs(quantity, side, is_shared)
+}
+
+/// The logarithms of the windows in which the server shared its CPUs, or of the others.
+fn logs(quantity: Quantity, side: &Side, at_once: bool) -> Option<Vec<f64>> {
+    let own = side.windows.iter().filter(|window| window.at_once == at_once);
+    let values = own.map(|window| window_value(quantity, window));
     values.collect::<Option<Vec<f64>>>().filter(|values| !values.is_empty())
+}
+
+/// CPU time per request in windows in which the server shared its CPUs with no other: a logarithm. None without one.
+pub(crate) fn apart(side: &Side) -> Option<f64> {
+    logs(Quantity::CpuPerRequest, side, false).map(|values| mean(&values))
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -110,9 +124,9 @@ fn window_value(quantity: Quantity, window: &Window) -> Option<f64> {
 /// ([`crate::race::between_sessions`]). None without two starts in each.
 #[must_use]
 pub fn between(first: &Service, second: &Service) -> Option<Ratio> {
+    // What sharing costs is not the same in any two sessions.
     let costs = |service: &Service| -> Vec<f64> {
-        let sides = service.plain_sides().into_iter();
-        sides.filter_map(|side| value(Quantity::CpuPerRequest, side)).collect()
+        service.plain_sides().into_iter().filter_map(apart).collect()
     };
     between_logs(&costs(first), &costs(second))
 }

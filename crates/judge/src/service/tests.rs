@@ -19,6 +19,7 @@ fn side(cpu_us: f64, p99_ms: f64, mebibytes: u64, errors: f64) -> Side {
             latency: Latency { p99: Some(p99_ms / 1e3), ..Latency::default() },
             ..Load::default()
         },
+        at_once: false,
     };
     let holding = Holding { pss_bytes: Bytes::mib(mebibytes), ..Holding::default() };
     Side {

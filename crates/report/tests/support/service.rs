@@ -21,6 +21,7 @@ fn served_side(cpu_ms: u64, p99_us: f64, huge_mib: u64) -> Side {
             latency: Latency { p99: Some(p99_us / 1e6), ..Latency::default() },
             ..Load::default()
         },
+        at_once: false,
     };
     let anon_huge_bytes = Bytes::mib(huge_mib);
     let holding = Holding { pss_bytes: Bytes::mib(300), anon_huge_bytes, ..Holding::default() };

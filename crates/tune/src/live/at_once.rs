@@ -30,6 +30,7 @@ impl Live<'_> {
         &mut self,
         blocks: &[Vec<(&Arm, Limits)>],
         fresh: Bytes,
+        spread: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
         let cpus = affinity::get(0).map_err(|error| Stop::Broken(error.to_string()))?;
         // None of them has files in huge folios, so the same files lie for all as a plain start leaves them.
@@ -41,7 +42,7 @@ impl Live<'_> {
         let count = blocks.iter().map(Vec::len).sum::<usize>().max(1) as u64;
         let mut launches = Vec::new();
         for block in blocks {
-            let cpu = cpus.get(self.shared % cpus.len().max(1)).copied();
+            let cpu = cpus.get(self.shared % cpus.len().max(1)).copied().filter(|_| !spread);
             self.shared += 1;
             for (arm, limits) in block {
                 let mut launch = self.launch(arm, limits);

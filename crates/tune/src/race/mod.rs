@@ -80,6 +80,13 @@ pub struct BlockRun {
     pub end: Result<(), Halt>,
 }
 
+impl BlockRun {
+    /// A pair that was run.
+    pub(crate) fn of_pair(pair: Pair) -> Self {
+        Self { block: Some(Block::Pair(pair)), ..Self::default() }
+    }
+}
+
 impl Default for BlockRun {
     /// Nothing was seen.
     fn default() -> Self {
@@ -99,11 +106,11 @@ pub trait Clock {
 pub trait Subject: Clock {
     /// Runs a block.
     fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun;
-    /// How many blocks of runs at once may run side by side.
+    /// How many blocks at once may run side by side.
     fn most_side_by_side(&self) -> usize {
         1
     }
-    /// Runs these blocks side by side, all of runs at once.
+    /// Runs these blocks side by side, all of them at once.
     fn run_side_by_side(
         &mut self,
         orders: &[Order],
@@ -196,10 +203,8 @@ fn drive(
 fn next_blocks(policy: &mut Policy, room: &Room<'_>, most: usize) -> Result<Vec<Order>, Halt> {
     let mut orders = vec![policy.next_block(room).ok_or(Halt::Budget)?];
     while orders.len() < most && orders[0].at_once {
-        match policy.next_block(room) {
-            Some(order) if order.at_once => orders.push(order),
-            _ => break,
-        }
+        let Some(order) = policy.next_beside(room) else { break };
+        orders.push(order);
     }
     Ok(orders)
 }

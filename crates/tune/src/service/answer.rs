@@ -110,6 +110,7 @@ mod tests {
                 wall_ns: Nanos::secs(1),
                 generator_cpu_ns: Nanos(generator),
                 load: Load { requests, ..Load::default() },
+                at_once: false,
             };
             let held = Holding::default();
             doubts(&Side {

@@ -107,7 +107,8 @@ impl Generator<'_> {
         let text = String::from_utf8_lossy(&out);
         let load = self.terms.metric.read(&self.terms.load, &text).map_err(Stop::Service)?;
         let generator_cpu_ns = done.usage.cpu_ns();
-        Ok(Window { cpu_ns, wall_ns: done.usage.wall_ns, generator_cpu_ns, load })
+        let wall_ns = done.usage.wall_ns;
+        Ok(Window { cpu_ns, wall_ns, generator_cpu_ns, load, at_once: false })
     }
 
     fn launch(&self, volley: &Volley, out: &Path, err: &Path) -> Launch {

@@ -7,10 +7,13 @@
 //! between CPUs, which the race does itself), and machines of their own for the generator.
 
 mod answer;
+mod failure;
+mod halves;
 mod live;
 mod load;
 mod look;
 mod place;
+mod played;
 mod reach;
 mod ready;
 mod server;
@@ -125,19 +128,20 @@ impl Terms {
     }
 }
 
-/// Windows of each server in a pair, and the half of the CPUs it begins on.
+/// How servers are loaded: on which CPUs, for how many windows, and the half of the CPUs that the first begins on.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
+    mode: Mode,
     windows: u32,
     slot: u32,
 }
 
-/// How a pair is made.
-#[derive(Debug, Clone, Copy)]
+/// How pairs with one plain server are made.
+#[derive(Debug, Clone)]
 struct Pairing {
-    mode: Mode,
     shape: Shape,
-    arm_first: bool,
+    /// The order of starts: numbers of the arms, none for the plain server.
+    order: Vec<Option<usize>>,
 }
 
 /// Why an arm cannot run on a stage for servers, if so.

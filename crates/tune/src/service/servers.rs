@@ -5,8 +5,9 @@
 //! one pair run at once where they can (`duet`), else one after the other (`restart`).
 
 use super::answer;
+use super::failure::Failure;
 use super::look::{self, UnderLoad};
-use super::stage::{Failure, Seen};
+use super::stage::Seen;
 use super::{FIT, Pairing, Request, Shape, Terms, place};
 use crate::choose;
 use crate::conditions;
@@ -15,14 +16,15 @@ use crate::request::Request as Base;
 use crate::session::{self, Tunable};
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Surroundings};
-use pagewise_judge::race::{Block, Counter, Entrant, Order, Policy, Unit};
+use pagewise_judge::race::{Counter, Entrant, Order, Policy, Unit};
 use pagewise_judge::stats::Rng;
-use pagewise_model::Nanos;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Receipt};
 use pagewise_model::price::Prices;
 use pagewise_model::run::{Outcome, Run};
-use pagewise_model::service::{Mode, Pair, Service, Side};
+use pagewise_model::service::{Mode, Pair, Service, Side, Window};
+use pagewise_model::trial::Quantity;
+use pagewise_model::{Bytes, Nanos};
 use pagewise_remedy::{Evidence, Mechanism};
 use std::collections::BTreeMap;
 
@@ -30,21 +32,39 @@ use std::collections::BTreeMap;
 const WINDOWS: (u32, u32) = (2, 16);
 /// Pairs of each arm that the budget shall have room for.
 const PAIRS: u64 = 8;
+/// Requests of a run of the load from which servers share CPUs.
+const LEAST_REQUESTS: f64 = 1000.0;
+/// Most arms at once beside one plain server.
+const MOST_BESIDE: u64 = 3;
+/// Each server may take this much more memory than the plain one.
+const MORE_MEMORY: f64 = 1.5;
+/// Deviation of a start, and of the difference between two windows at once before any was seen; shares of CPU time.
+const START_DEVIATION: f64 = 0.01;
+const WINDOW_DEVIATION: f64 = 0.02;
+/// The windows that the latter counts for.
+const USUAL_WINDOWS: f64 = 2.0;
 
 /// What starts servers and loads them.
 pub(super) trait ServerWorld: Surroundings {
-    /// There are CPUs for two servers at once.
+    /// Each of two servers can have CPUs of its own.
     fn has_halves(&self) -> bool;
     /// One start of the plain server, looked at under load.
     ///
     /// # Errors
     /// When it cannot be started or loaded.
     fn look(&mut self, plain: &Arm) -> Result<Seen, Stop>;
-    /// A pair of fresh starts.
+    /// Pairs of fresh starts of these arms with one plain server, in their order.
     ///
     /// # Errors
-    /// When the session or the arm failed.
-    fn pair(&mut self, plain: &Arm, arm: &Arm, pairing: &Pairing) -> Result<Pair, Failure>;
+    /// When the session or an arm failed.
+    fn pairs(
+        &mut self,
+        plain: &Arm,
+        arms: &[&Arm],
+        pairing: &Pairing,
+    ) -> Result<Vec<Pair>, Failure>;
+    /// Memory for all servers.
+    fn memory(&self) -> Bytes;
     /// What the user must know, each once.
     fn note(&mut self, note: String);
     fn take_notes(&mut self) -> Vec<String>;
@@ -63,8 +83,14 @@ pub(super) struct Servers<'a, W> {
     world: W,
     entries: Vec<Entry>,
     plain: Arm,
-    /// Of each server in a pair.
-    windows: u32,
+    /// Of the start with its warm-up and of a window, by the look.
+    first: [f64; 2],
+    /// Most time of a pair.
+    room: Nanos,
+    /// Squares of how far windows at once differ within their pairs, and their freedom.
+    spread: [f64; 2],
+    /// Arms at once beside one plain server.
+    most_beside: usize,
     /// What a pair took last, by mode.
     cost: BTreeMap<&'static str, Nanos>,
     rng: Rng,
@@ -77,7 +103,10 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
             world,
             entries: Vec::new(),
             plain: Arm::plain(&request.base),
-            windows: WINDOWS.0,
+            first: [0.0, 1.0],
+            room: Nanos(0),
+            spread: [0.0; 2],
+            most_beside: 1,
             cost: BTreeMap::new(),
             rng: Rng::new(request.base.spec.seed),
             stop: None,
@@ -87,18 +116,28 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
 
     /// How servers are compared, and why so.
     fn mode(&self) -> Result<(Mode, String), Stop> {
-        let reason = if !self.world.has_halves() {
-            Some("there is one CPU")
-        } else if !place::has_placeholder(&self.request.serve) {
-            Some("the server's command names no {port}, so two cannot run at once")
-        } else {
-            None
+        let has_port = place::has_placeholder(&self.request.serve);
+        let port = (!has_port)
+            .then_some("the server's command names no {port}, so two cannot run at the same time");
+        let duet = port.or_else(|| (!self.world.has_halves()).then_some("there is one CPU"));
+        let by_clock = match self.request.base.spec.quantity {
+            Quantity::Throughput | Quantity::Time => Some("throughput decides"),
+            Quantity::P99 => Some("latency decides"),
+            _ => None,
         };
-        match (self.request.mode, reason) {
-            (Some(Mode::Duet), Some(why)) => Err(Stop::Service(format!("--mode duet: {why}"))),
-            (Some(mode), _) => Ok((mode, "as asked".to_owned())),
-            (None, None) => Ok((Mode::Duet, "two servers can run at once".to_owned())),
-            (None, Some(why)) => Ok((Mode::Restart, why.to_owned())),
+        let refuse = |mode: Mode, why: &str| {
+            Err(Stop::Service(format!("--mode {}: {why}", mode.into_str())))
+        };
+        match (self.request.mode, by_clock, port, duet) {
+            (Some(mode @ Mode::AtOnce), _, Some(why), _)
+            | (Some(mode @ Mode::AtOnce), Some(why), ..)
+            | (Some(mode @ Mode::Duet), .., Some(why)) => refuse(mode, why),
+            (Some(mode), ..) => Ok((mode, "as asked".to_owned())),
+            (None, None, None, _) => Ok((Mode::AtOnce, "CPU time is compared".to_owned())),
+            (None, Some(why), _, None) => Ok((Mode::Duet, why.to_owned())),
+            (None, .., Some(why)) | (None, None, Some(why), None) => {
+                Ok((Mode::Restart, why.to_owned()))
+            }
         }
     }
 
@@ -134,14 +173,123 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
         all
     }
 
+    /// Why the servers of a session that names no mode do not share CPUs, though they could: what is under way as a run
+    /// of the load ends costs CPU time and is not counted.
+    fn too_few_requests(&self, service: &Service) -> Option<String> {
+        let is_open = service.mode == Mode::AtOnce && self.request.mode.is_none();
+        let windows = service.first.iter().flat_map(|first| &first.windows);
+        let fewest = windows.map(|window| window.load.requests).fold(f64::INFINITY, f64::min);
+        (is_open && self.world.has_halves() && fewest < LEAST_REQUESTS)
+            .then(|| format!("a run of the load makes {fewest:.0} requests"))
+    }
+
     /// What pairs take, by the look and by the last pairs.
     fn expect(&mut self, service: &Service) {
         if let Some(first) = &service.first {
-            self.cost.insert(Mode::Duet.into_str(), took(first));
+            for mode in [Mode::AtOnce, Mode::Duet] {
+                self.cost.insert(mode.into_str(), took(first));
+            }
             self.cost.insert(Mode::Restart.into_str(), Nanos(2 * took(first).0));
         }
         for pair in &service.pairs {
             self.cost.insert(pair.mode.into_str(), pair_took(pair));
+            self.learn(pair);
+        }
+    }
+
+    /// How far windows at once differ.
+    fn learn(&mut self, pair: &Pair) {
+        let cost = |window: &Window| (window.cpu_ns.0 as f64 / window.load.requests).ln();
+        let both = pair.plain.windows.iter().zip(&pair.other.windows);
+        let shared = both.filter(|(plain, _)| plain.at_once);
+        let differences: Vec<f64> =
+            shared.map(|(plain, other)| cost(other) - cost(plain)).collect();
+        let mean = differences.iter().sum::<f64>() / differences.len().max(1) as f64;
+        let squares = differences.iter().map(|one| (one - mean).powi(2)).sum::<f64>();
+        if squares.is_finite() {
+            self.spread[0] += squares;
+            self.spread[1] += differences.len().saturating_sub(1) as f64;
+        }
+    }
+
+    /// Windows of a server in a pair, each of which a start of a server precedes. At once it is the number that shows
+    /// most in a given time. Otherwise as much time as the start took: whichever of windows and starts vary more, the
+    /// interval then takes at most twice the time that the best number would need.
+    fn windows(&self, mode: Mode) -> u32 {
+        let [start, window] = self.first;
+        let wanted = if mode == Mode::AtOnce {
+            let [squares, freedom] = self.spread;
+            let usual = USUAL_WINDOWS * WINDOW_DEVIATION * WINDOW_DEVIATION;
+            let variance = (usual + squares) / (USUAL_WINDOWS + freedom);
+            (start / window * variance).sqrt() / START_DEVIATION
+        } else {
+            start / window
+        };
+        let most = (self.room.0 as f64 - start) / window;
+        let even = 2 * (wanted.min(most) / 2.0).round() as u32;
+        even.clamp(WINDOWS.0, WINDOWS.1)
+    }
+
+    /// Runs these pairs with one plain server.
+    fn pair(&mut self, orders: &[Order], policy: &Policy, time: &Time) -> Vec<BlockRun> {
+        let arm_of = |order: &Order| order.runs.iter().find_map(|arm| *arm);
+        let arms: Vec<usize> = orders.iter().filter_map(arm_of).collect();
+        let Some(first) = arms.first().copied() else { return Vec::new() };
+        session::show(&mut self.world, policy, first, time);
+        let mode = self.entries[first].mode;
+        match self.pairs(&arms, mode) {
+            Ok(pairs) => pairs.into_iter().map(BlockRun::of_pair).collect(),
+            Err(failure) if mode == Mode::AtOnce && !failure.is_by_user() => {
+                vec![self.apart_instead(&arms, failure)]
+            }
+            Err(failure) => vec![self.failed(&arms, failure)],
+        }
+    }
+
+    /// Pairs of these arms with one plain server.
+    fn pairs(&mut self, arms: &[usize], mode: Mode) -> Result<Vec<Pair>, Failure> {
+        let slot = self.rng.below(2) as u32;
+        let shape = Shape { mode, windows: self.windows(mode), slot };
+        let mut order: Vec<Option<usize>> =
+            std::iter::once(None).chain((0..arms.len()).map(Some)).collect();
+        self.rng.shuffle(&mut order);
+        let entries: Vec<&Arm> = arms.iter().map(|arm| &self.entries[*arm].arm).collect();
+        let begun = self.world.now();
+        let pairs = self.world.pairs(&self.plain, &entries, &Pairing { shape, order })?;
+        let took = Nanos(self.world.now().0.saturating_sub(begun.0));
+        self.cost.insert(mode.into_str(), took);
+        pairs.iter().for_each(|pair| self.learn(pair));
+        Ok(pairs)
+    }
+
+    /// What failed at once may work apart: then the session goes on so. Nobody is blamed for what happens beside others.
+    fn apart_instead(&mut self, arms: &[usize], failure: Failure) -> BlockRun {
+        let (at, why) = match failure {
+            Failure::Arm(at, why) => (at, why),
+            Failure::Session(stop) => (0, stop.to_string()),
+        };
+        let mode = if self.world.has_halves() { Mode::Duet } else { Mode::Restart };
+        let arms = [arms[at]];
+        let done = match self.pairs(&arms, mode) {
+            Ok(pairs) => pairs.into_iter().next().map(BlockRun::of_pair).unwrap_or_default(),
+            Err(failure) => return self.failed(&arms, failure),
+        };
+        for entry in &mut self.entries {
+            entry.mode = if entry.mode == Mode::AtOnce { mode } else { entry.mode };
+        }
+        BlockRun { refused: Some(format!("servers that share CPUs fail: {why}")), ..done }
+    }
+
+    fn failed(&mut self, arms: &[usize], failure: Failure) -> BlockRun {
+        match failure {
+            Failure::Session(stop) => {
+                let end = Err(race::halt(&stop));
+                self.stop = Some(stop);
+                BlockRun { end, ..BlockRun::default() }
+            }
+            Failure::Arm(at, why) => {
+                BlockRun { failed: vec![(arms[at], why)], ..BlockRun::default() }
+            }
         }
     }
 }
@@ -193,18 +341,29 @@ impl<W: ServerWorld> Tunable for Servers<'_, W> {
     }
 
     fn enter(&mut self, run: &mut Run, left: Nanos) -> Result<Vec<Entrant>, Stop> {
+        let Some(service) = &mut run.service else { return Ok(Vec::new()) };
+        if let Some(why) = self.too_few_requests(service) {
+            (service.mode, service.mode_why) = (Mode::Duet, why);
+        }
         let Some(service) = &run.service else { return Ok(Vec::new()) };
         self.expect(service);
         self.entries = self.entries(run, service.mode);
         let files = self.entries.iter().flat_map(|entry| &entry.arm.settings.huge_files);
         self.plain.natural_files = files.map(|file| file.path.clone()).collect();
-        let room = Nanos(left.0 / (PAIRS * self.entries.len().max(1) as u64));
-        self.windows = service.first.as_ref().map_or(WINDOWS.0, |side| windows_for(side, room));
+        self.room = Nanos(left.0 / (PAIRS * self.entries.len().max(1) as u64));
+        if let Some(first) = &service.first {
+            let window = took_by(&first.windows).0 as f64 / first.windows.len().max(1) as f64;
+            let start = took(first).0.saturating_sub(took_by(&first.windows).0) as f64;
+            self.first = [start, window.max(1.0)];
+            let each = first.at_last.pss_bytes.0.max(1) as f64 * MORE_MEMORY;
+            let held = (self.world.memory().0 as f64 / each) as u64;
+            self.most_beside = held.saturating_sub(1).clamp(1, MOST_BESIDE) as usize;
+        }
         let entrant = |entry: &Entry| Entrant {
             name: entry.arm.name.clone(),
             counter: entry.counter,
             barred: None,
-            at_once: false,
+            at_once: entry.mode == Mode::AtOnce,
         };
         Ok(self.entries.iter().map(entrant).collect())
     }
@@ -266,27 +425,20 @@ impl<W: ServerWorld> Surroundings for Servers<'_, W> {
 
 impl<W: ServerWorld> race::Subject for Servers<'_, W> {
     fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun {
-        let mut done = BlockRun::default();
-        let Some(at) = order.runs.iter().find_map(|arm| *arm) else { return done };
-        session::show(&mut self.world, policy, at, time);
-        let entry = &self.entries[at];
-        let shape = Shape { windows: self.windows, slot: self.rng.below(2) as u32 };
-        let arm_first = order.runs.first().is_some_and(Option::is_some);
-        let pairing = Pairing { mode: entry.mode, shape, arm_first };
-        let begun = self.world.now();
-        match self.world.pair(&self.plain, &entry.arm, &pairing) {
-            Ok(pair) => {
-                let took = Nanos(self.world.now().0.saturating_sub(begun.0));
-                self.cost.insert(entry.mode.into_str(), took);
-                done.block = Some(Block::Pair(pair));
-            }
-            Err(Failure::Session(stop)) => {
-                done.end = Err(race::halt(&stop));
-                self.stop = Some(stop);
-            }
-            Err(Failure::Arm(why)) => done.failed.push((at, why)),
-        }
-        done
+        self.pair(std::slice::from_ref(order), policy, time).pop().unwrap_or_default()
+    }
+
+    fn most_side_by_side(&self) -> usize {
+        self.most_beside
+    }
+
+    fn run_side_by_side(
+        &mut self,
+        orders: &[Order],
+        policy: &Policy,
+        time: &Time,
+    ) -> Vec<BlockRun> {
+        self.pair(orders, policy, time)
     }
 
     fn cost_ns(&self, arm: Option<usize>) -> u64 {
@@ -295,29 +447,21 @@ impl<W: ServerWorld> race::Subject for Servers<'_, W> {
     }
 }
 
-/// Windows of a server in a pair: as much time as its start took. Whichever of windows and starts vary more,
-/// the interval then takes at most twice the time that the best number of windows would need. `room` is what
-/// a pair may take.
-fn windows_for(side: &Side, room: Nanos) -> u32 {
-    let windows = side.windows.len().max(1) as f64;
-    let window = side.windows.iter().map(|one| one.wall_ns.0 as f64).sum::<f64>() / windows;
-    let start = side.ready_ns.0 as f64 + f64::from(side.warm_ups) * window;
-    let loaded = start.min(room.0 as f64 - start);
-    let even = 2 * (loaded / window.max(1.0) / 2.0).round() as u32;
-    even.clamp(WINDOWS.0, WINDOWS.1)
-}
-
 /// How long a server was there: until ready, warming up, and loaded.
 fn took(side: &Side) -> Nanos {
-    let loaded = side.windows.iter().fold(Nanos(0), |sum, window| sum + window.wall_ns);
+    let loaded = took_by(&side.windows);
     let windows = side.windows.len().max(1) as u64;
     side.ready_ns + loaded + Nanos(loaded.0 / windows * u64::from(side.warm_ups))
+}
+
+fn took_by(windows: &[Window]) -> Nanos {
+    windows.iter().fold(Nanos(0), |sum, window| sum + window.wall_ns)
 }
 
 fn pair_took(pair: &Pair) -> Nanos {
     let (plain, other) = (took(&pair.plain), took(&pair.other));
     match pair.mode {
-        Mode::Duet => plain.max(other),
+        Mode::AtOnce | Mode::Duet => plain.max(other),
         Mode::Restart | Mode::Toggle => plain + other,
     }
 }
@@ -325,7 +469,7 @@ fn pair_took(pair: &Pair) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::service::{Holding, Load, Window};
+    use pagewise_model::service::{Holding, Load};
 
     fn side(ready: u64, windows: usize) -> Side {
         let window = Window {
@@ -333,6 +477,7 @@ mod tests {
             wall_ns: Nanos::secs(2),
             generator_cpu_ns: Nanos(1),
             load: Load::default(),
+            at_once: false,
         };
         Side {
             ready_ns: Nanos::secs(ready),

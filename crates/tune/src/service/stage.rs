@@ -1,11 +1,15 @@
 //! Servers on stage: started fresh, loaded window by window, ended again.
 //!
-//! In a duet both servers run at once, each with its generator on one half of the CPUs, and swap
-//! halves from window to window: what a half is worth, and what the machine does meanwhile, meets
-//! both. In a restart a server has the stage to itself, its generator on the other half.
+//! At once both servers share one half of the CPUs, and their generators the other: what disturbs one disturbs
+//! the other alike, and their CPU times are compared. In a duet each server is with its generator on one half of the
+//! CPUs, and they swap halves from window to window. In a restart a server has the stage to itself, its
+//! generator on the other half.
 
+use super::failure::{Failure, whose};
+use super::halves;
 use super::load::{Generator, Loaded, Volley};
 use super::place::{Place, refuse_odd};
+use super::played::Played;
 use super::reach::Reach;
 use super::server::{Server, await_ready};
 use super::servers::ServerWorld;
@@ -15,13 +19,13 @@ use super::watched::Watched;
 use super::{Pairing, Request, Shape};
 use crate::folios::Folios;
 use crate::live::{self, Listener};
-use crate::race::{Clock, RunFailure};
+use crate::race::Clock;
 use crate::scratch::Scratch;
 use crate::stop::Stop;
 use crate::world::{Arm, Event, Surroundings};
 use pagewise_judge::service::is_settled;
 use pagewise_kernel::keep::Keeper;
-use pagewise_kernel::{affinity, clock, limits, topology};
+use pagewise_kernel::{clock, limits};
 use pagewise_model::look::Traced;
 use pagewise_model::machine::Machine;
 use pagewise_model::price::Prices;
@@ -39,14 +43,8 @@ use std::time::Duration;
 /// So many runs of the load on a server that has just started may fail.
 const COLD: u32 = 2;
 
-/// Whose failure it is.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// The plain server's, the load's, or ours: the session ends.
-    Session(Stop),
-    /// The arm's: it is rejected.
-    Arm(String),
-}
+/// Runs of the load on the two servers of a pair that share no CPUs; even, because halves are swapped.
+const APART: u32 = 2;
 
 /// What a look at the plain server under load found.
 pub(super) struct Seen {
@@ -78,6 +76,8 @@ struct Act {
     generator: Supervisor,
     warm_ups: Vec<Window>,
     windows: Vec<Window>,
+    /// Those beside another server apart, with the position of the arm of the two.
+    apart: Vec<(usize, Window)>,
 }
 
 impl<'a> Stage<'a> {
@@ -100,7 +100,7 @@ impl<'a> Stage<'a> {
             scratch,
             keeper: Keeper::new(room()),
             folios: Folios::default(),
-            halves: halves(),
+            halves: halves::halves(),
             stop,
             listener,
             starts: 0,
@@ -108,15 +108,26 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Starts `arms` at once, loads and ends them. An error with the position of whose it is.
+    /// Starts `arms` at once, loads and ends them; the one at `plain` is the plain server. An error with the position of
+    /// whose it is.
     fn play(
         &mut self,
         arms: &[&Arm],
+        plain: usize,
         shape: &Shape,
         watched: Option<&mut Watched>,
-    ) -> Result<Vec<Side>, (usize, Stop)> {
+    ) -> Result<Vec<Played>, (usize, Stop)> {
         let mut acts = Vec::new();
         let done = self.perform(arms, shape, watched, &mut acts);
+        let done = match done {
+            Ok(mut played) if shape.mode == Mode::AtOnce && self.halves.is_some() => {
+                let apart = self.load_apart(&mut acts, plain, shape);
+                let of = |act: &mut Act| std::mem::take(&mut act.apart);
+                played.iter_mut().zip(&mut acts).for_each(|(one, act)| one.apart = of(act));
+                apart.map(|()| played)
+            }
+            other => other,
+        };
         for act in acts {
             self.end(act);
         }
@@ -129,7 +140,7 @@ impl<'a> Stage<'a> {
         shape: &Shape,
         watched: Option<&mut Watched>,
         acts: &mut Vec<Act>,
-    ) -> Result<Vec<Side>, (usize, Stop)> {
+    ) -> Result<Vec<Played>, (usize, Stop)> {
         for (at, arm) in arms.iter().enumerate() {
             let act = self.set_up(arm).map_err(|stop| (at, stop))?;
             acts.push(act);
@@ -148,7 +159,8 @@ impl<'a> Stage<'a> {
             let settled = self.folios.settle(&arm.natural_files, &mut self.keeper);
             settled.map_err(|why| (at, Stop::Broken(why)))?;
         }
-        self.warm_up(acts, shape)?;
+        let all: Vec<usize> = (0..acts.len()).collect();
+        self.warm_up(acts, &all, shape)?;
         let before: Vec<Counts> = acts.iter().map(|act| act.server.tree().counts()).collect();
         let at_first: Vec<Holding> = acts.iter().map(|act| act.server.tree().holding()).collect();
         let mut running = watched.as_ref().map(|_| {
@@ -158,20 +170,43 @@ impl<'a> Stage<'a> {
         for window in 0..shape.windows {
             let looks = window + 1 == shape.windows;
             let look = looks.then_some(Look { held: &mut at_last, running: running.as_mut() });
-            let seen = self.window(acts, shape, window, look)?;
+            let seen = self.window(acts, &all, shape, window, look)?;
             acts.iter_mut().zip(seen).for_each(|(act, window)| act.windows.push(window));
         }
         if let (Some(watched), Some(act), Some(running)) = (watched, acts.first(), running) {
             *watched = Watched { running, before: before[0], after: act.server.tree().counts() };
         }
-        let side = |((act, at_first), at_last): ((&mut Act, Holding), Holding)| Side {
-            ready_ns: act.server.ready_ns(),
-            warm_ups: u32::try_from(act.warm_ups.len()).unwrap_or(u32::MAX),
-            windows: std::mem::take(&mut act.windows),
-            at_first,
-            at_last,
+        let played = |((act, at_first), at_last): ((&mut Act, Holding), Holding)| Played {
+            side: Side {
+                ready_ns: act.server.ready_ns(),
+                warm_ups: u32::try_from(act.warm_ups.len()).unwrap_or(u32::MAX),
+                windows: std::mem::take(&mut act.windows),
+                at_first,
+                at_last,
+            },
+            apart: Vec::new(),
         };
-        Ok(acts.iter_mut().zip(at_first).zip(at_last).map(side).collect())
+        Ok(acts.iter_mut().zip(at_first).zip(at_last).map(played).collect())
+    }
+
+    /// Loads the plain server and each arm beside it, on CPUs of their own: what sharing hides shows there.
+    fn load_apart(
+        &self,
+        acts: &mut [Act],
+        plain: usize,
+        shape: &Shape,
+    ) -> Result<(), (usize, Stop)> {
+        let shape = Shape { mode: Mode::Duet, ..*shape };
+        for arm in (0..acts.len()).filter(|at| *at != plain) {
+            for number in 0..APART {
+                let both = [plain, arm];
+                let seen = self.window(acts, &both, &shape, number, None)?;
+                for (at, window) in both.into_iter().zip(seen) {
+                    acts[at].apart.push((arm, window));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// All that a start needs but `--prepare`.
@@ -183,7 +218,7 @@ impl<'a> Stage<'a> {
         let place = Place::new(self.scratch.path(), &format!("server-{}", self.starts))?;
         let reach = Reach::of(&self.request.ways.ready, &self.request.terms.load, &place);
         let server = Server::new(place, reach, supervisor);
-        Ok(Act { server, generator, warm_ups: Vec::new(), windows: Vec::new() })
+        Ok(Act { server, generator, warm_ups: Vec::new(), windows: Vec::new(), apart: Vec::new() })
     }
 
     fn prepare(&self, place: &Place) -> Result<(), Stop> {
@@ -217,10 +252,15 @@ impl<'a> Stage<'a> {
 
     /// Runs the load until its cost has settled. The first runs may fail: a server that has just started
     /// may answer nothing in their time.
-    fn warm_up(&mut self, acts: &mut [Act], shape: &Shape) -> Result<(), (usize, Stop)> {
+    fn warm_up(
+        &mut self,
+        acts: &mut [Act],
+        all: &[usize],
+        shape: &Shape,
+    ) -> Result<(), (usize, Stop)> {
         let deadline = clock::now() + self.request.terms.warm_up;
         for round in 0.. {
-            match self.window(acts, shape, round, None) {
+            match self.window(acts, all, shape, round, None) {
                 Ok(seen) => {
                     acts.iter_mut().zip(seen).for_each(|(act, window)| act.warm_ups.push(window));
                 }
@@ -236,42 +276,53 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Runs the load once against each server, at the same time, with a look in the middle where wanted.
+    /// Runs the load once against each of the servers at these positions, at the same time, with a look in the middle
+    /// where wanted.
     fn window(
         &self,
         acts: &mut [Act],
+        whom: &[usize],
         shape: &Shape,
         number: u32,
         look: Option<Look<'_>>,
     ) -> Result<Vec<Window>, (usize, Stop)> {
         let generator =
             Generator { terms: &self.request.terms, dir: self.scratch.path(), stop: &self.stop };
-        let loader = Loader { generator, halves: self.halves.as_ref(), is_duet: acts.len() > 1 };
-        let halves: Vec<usize> =
-            (0..acts.len()).map(|at| (shape.slot as usize + at + number as usize) % 2).collect();
+        let loader = Loader { generator, halves: self.halves.as_ref() };
         let trees: Vec<ServerTree> = acts.iter().map(|act| act.server.tree()).collect();
         let usual =
             acts.iter().filter_map(|act| act.warm_ups.last()).map(|last| last.wall_ns).min();
         let runs: Vec<Result<Window, Stop>> = std::thread::scope(|scope| {
             let loader = &loader;
-            let threads: Vec<_> = acts
+            let own = acts
                 .iter_mut()
-                .zip(halves)
                 .enumerate()
-                .map(|(at, (act, half))| scope.spawn(move || loader.load(act, at, half)))
+                .map(|(at, act)| (whom.iter().position(|one| *one == at), act));
+            let mut threads: Vec<_> = own
+                .filter_map(|(turn, act)| {
+                    let turn = turn?;
+                    let halves = shape.halves(turn, number);
+                    Some((turn, scope.spawn(move || loader.load(act, turn, halves))))
+                })
                 .collect();
+            threads.sort_by_key(|(turn, _)| *turn);
             if let Some(look) = look {
                 std::thread::sleep(Duration::from_nanos(usual.unwrap_or_default().0 / 2));
                 look.take(&trees);
             }
             let lost = || Err(Stop::Broken("the thread of a generator is gone".to_owned()));
-            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+            threads
+                .into_iter()
+                .map(|(_, thread)| thread.join().unwrap_or_else(|_| lost()))
+                .collect()
         });
         if self.interrupted() {
             return Err((0, Stop::Interrupted));
         }
-        let numbered = runs.into_iter().enumerate();
-        numbered.map(|(at, run)| run.map_err(|stop| (at, stop))).collect()
+        let is_shared = shape.mode == Mode::AtOnce && self.halves.is_some();
+        let shown = |window| Window { at_once: is_shared, ..window };
+        let own = whom.iter().zip(runs);
+        own.map(|(at, run)| run.map(shown).map_err(|stop| (*at, stop))).collect()
     }
 }
 
@@ -305,41 +356,49 @@ impl ServerWorld for Stage<'_> {
     }
 
     fn look(&mut self, plain: &Arm) -> Result<Seen, Stop> {
-        let shape = Shape { windows: 2, slot: 0 };
+        let shape = Shape { mode: Mode::Restart, windows: 2, slot: 0 };
         let mut watched = Watched::default();
-        let mut sides =
-            self.play(&[plain], &shape, Some(&mut watched)).map_err(|(_, stop)| stop)?;
-        let side = sides.pop().ok_or_else(|| Stop::Broken("no server was started".to_owned()))?;
+        let mut played =
+            self.play(&[plain], 0, &shape, Some(&mut watched)).map_err(|(_, stop)| stop)?;
+        let none = || Stop::Broken("no server was started".to_owned());
+        let side = played.pop().ok_or_else(none)?.side;
         let usage = watched.usage(&side);
         let traced = watched.running.finish(Ended::Exited(0));
         Ok(Seen { side, usage, traced })
     }
 
-    fn pair(&mut self, plain: &Arm, arm: &Arm, pairing: &Pairing) -> Result<Pair, Failure> {
-        let shape = &pairing.shape;
-        let both = if pairing.arm_first { [arm, plain] } else { [plain, arm] };
-        let is_arm = |at: usize| (at == 0) == pairing.arm_first;
-        let mut sides = Vec::new();
-        match pairing.mode {
-            Mode::Duet => {
-                let done = self.play(&both, shape, None);
-                sides = done.map_err(|(at, stop)| whose(is_arm(at), stop))?;
+    fn pairs(
+        &mut self,
+        plain: &Arm,
+        arms: &[&Arm],
+        Pairing { shape, order }: &Pairing,
+    ) -> Result<Vec<Pair>, Failure> {
+        let servers: Vec<&Arm> = order.iter().map(|at| at.map_or(plain, |at| arms[at])).collect();
+        let is_plain = |at: &Option<usize>| at.is_none();
+        let first = order.iter().position(is_plain).unwrap_or_default();
+        let mut played = Vec::new();
+        match shape.mode {
+            Mode::AtOnce | Mode::Duet => {
+                let done = self.play(&servers, first, shape, None);
+                played = done.map_err(|(at, stop)| whose(order[at], stop))?;
             }
             Mode::Restart | Mode::Toggle => {
-                for (at, one) in both.into_iter().enumerate() {
-                    let done = self.play(&[one], shape, None);
-                    sides.extend(done.map_err(|(_, stop)| whose(is_arm(at), stop))?);
+                for (at, one) in servers.into_iter().enumerate() {
+                    let done = self.play(&[one], 0, shape, None);
+                    played.extend(done.map_err(|(_, stop)| whose(order[at], stop))?);
                 }
             }
         }
-        if pairing.arm_first {
-            sides.reverse();
-        }
-        let mut sides = sides.into_iter();
-        let (Some(plain), Some(other)) = (sides.next(), sides.next()) else {
-            return Err(Failure::Session(Stop::Broken("a server left no figures".to_owned())));
+        let pair = |(at, arm): (usize, &Option<usize>)| {
+            let (arm, plain, other) = (arms[(*arm)?], played.get(first)?, played.get(at)?);
+            let (plain, other) = (plain.in_pair(at), other.in_pair(at));
+            Some(Pair { arm: arm.name.clone(), mode: shape.mode, plain, other })
         };
-        Ok(Pair { arm: arm.name.clone(), mode: pairing.mode, plain, other })
+        Ok(order.iter().enumerate().filter_map(pair).collect())
+    }
+
+    fn memory(&self) -> Bytes {
+        room()
     }
 
     fn note(&mut self, note: String) {
@@ -372,17 +431,15 @@ impl Look<'_> {
 struct Loader<'a> {
     generator: Generator<'a>,
     halves: Option<&'a [Vec<u32>; 2]>,
-    is_duet: bool,
 }
 
 impl Loader<'_> {
-    /// One run of the load against one server, which stays on this half of the CPUs meanwhile.
-    fn load(&self, act: &mut Act, at: usize, half: usize) -> Result<Window, Stop> {
+    /// One run of the load against one server. Both stay on their halves of the CPUs meanwhile.
+    fn load(&self, act: &mut Act, at: usize, [server, load]: [usize; 2]) -> Result<Window, Stop> {
         if let Some(halves) = self.halves {
-            act.server.pin(&halves[half]);
+            act.server.pin(&halves[server]);
         }
-        let other = if self.is_duet { half } else { 1 - half };
-        let cpus = self.halves.map(|halves| halves[other].clone());
+        let cpus = self.halves.map(|halves| halves[load].clone());
         let command = act.server.place.fill(&self.generator.terms.load);
         let volley = Volley { command, cpus, at };
         self.generator.fire(&volley, &mut act.generator, &mut act.server)
@@ -398,43 +455,6 @@ fn launch(arm: &Arm) -> Launch {
     }
 }
 
-/// Whose failure it is: an arm is blamed only for what it did or asked for itself.
-fn whose(is_arm: bool, stop: Stop) -> Failure {
-    if !is_arm {
-        return Failure::Session(stop);
-    }
-    match stop.into_failure() {
-        RunFailure::Failed(why) | RunFailure::NotAtOnce(why) => Failure::Arm(why),
-        RunFailure::Interrupted => Failure::Session(Stop::Interrupted),
-        RunFailure::Broken(why) => Failure::Session(Stop::Broken(why)),
-    }
-}
-
 fn room() -> Bytes {
     limits::experiment_memory().map_or(Bytes(0), |room| room.bytes)
-}
-
-/// The CPUs that we may use in two halves, hardware threads of one core together.
-fn halves() -> Option<[Vec<u32>; 2]> {
-    let mut cpus = affinity::get(0).ok()?;
-    cpus.sort_by_key(|cpu| (topology::siblings(*cpu).unwrap_or_default(), *cpu));
-    let second = cpus.split_off(cpus.len() / 2);
-    (!cpus.is_empty()).then_some([cpus, second])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_arm_is_blamed_for_its_own_failures_only() {
-        let own = || Stop::Service("the server ended under load".to_owned());
-        assert!(matches!(whose(true, own()), Failure::Arm(_)));
-        assert!(matches!(whose(true, Stop::NotHuge("x".to_owned())), Failure::Arm(_)));
-        assert!(matches!(whose(false, own()), Failure::Session(Stop::Service(_))));
-        let broken = whose(true, Stop::Broken("--prepare failed".to_owned()));
-        assert!(matches!(broken, Failure::Session(Stop::Broken(why)) if why == "--prepare failed"));
-        let stopped = whose(true, Stop::Interrupted);
-        assert!(matches!(stopped, Failure::Session(Stop::Interrupted)));
-    }
 }

@@ -321,6 +321,7 @@ impl World for Fake {
         &mut self,
         blocks: &[Vec<(&Arm, Limits)>],
         fresh: Bytes,
+        _: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
         let timing = |limits: &Limits| Timing { fresh, limits: *limits, ..Timing::default() };
         let mut run = |(arm, limits): &(&Arm, Limits)| {

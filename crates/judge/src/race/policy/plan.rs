@@ -7,6 +7,10 @@ use crate::race::{Claim, LEAST_GAIN};
 const MANY: u32 = 4;
 /// An arm is admitted where the time holds this many runs of it and as many of the control.
 const LEAST_RUNS: u64 = 4;
+/// Runs at once of each arm before others run one at a time.
+const FIRST_RUNS: u32 = 8;
+/// Most arms that share a CPU with the control.
+const MOST_BESIDE: usize = 3;
 /// Evidence of a gain worth having from which time for comparing outputs is kept.
 const NEAR: f64 = 2.0;
 
@@ -15,7 +19,7 @@ const NEAR: f64 = 2.0;
 pub struct Order {
     /// The numbers of arms in their order, none for the control.
     pub runs: Vec<Option<usize>>,
-    /// All of them share one CPU, started together.
+    /// All of them share CPUs, started together.
     pub at_once: bool,
 }
 
@@ -39,7 +43,9 @@ impl Policy {
     pub fn next_block(&mut self, room: &Room<'_>) -> Option<Order> {
         let mut at_once = false;
         let next = if self.terms.unit.is_pair() {
-            self.next_pair(room)?
+            let next = self.next_pair(room)?;
+            at_once = next.arms.iter().all(|arm| self.is_at_once(*arm));
+            next
         } else if let Some(alone) = self.next_alone(room) {
             alone
         } else {
@@ -53,11 +59,30 @@ impl Policy {
                 }
             }
         };
+        Some(self.order(next, at_once))
+    }
+
+    /// One more block at once, to be run beside such a one that was planned before.
+    pub fn next_beside(&mut self, room: &Room<'_>) -> Option<Order> {
+        let next = if self.terms.unit.is_pair() {
+            // Each arm once: two pairs of it with one plain server would count it twice.
+            let fits =
+                |arm: &usize| self.is_at_once(*arm) && (room.cost_ns)(Some(*arm)) <= room.block_ns;
+            let at = self.turn.iter().position(fits)?;
+            Next::new(vec![self.turn.remove(at)], 1)
+        } else {
+            let is_at_once = self.next_alone(room).is_none() && self.are_next_at_once();
+            is_at_once.then(|| self.next_at_once(room)).flatten()?
+        };
+        Some(self.order(next, true))
+    }
+
+    fn order(&mut self, next: Next, at_once: bool) -> Order {
         let control = (0..next.control).map(|_| None);
         let arms = next.arms.iter().flat_map(|arm| (0..next.each).map(|_| Some(*arm)));
         let mut runs: Vec<Option<usize>> = control.chain(arms).collect();
         self.rng.shuffle(&mut runs);
-        Some(Order { runs, at_once })
+        Order { runs, at_once }
     }
 
     fn next_of(&mut self, at_once: bool, room: &Room<'_>) -> Option<Next> {
@@ -74,7 +99,8 @@ impl Policy {
         if self.terms.goal == Goal::Gain { self.racing() } else { self.open() }
     }
 
-    /// Whether the next runs are at once: arms of both ways get as many runs each.
+    /// Whether the next runs are at once. Those show more in less time, so they come first; then arms of both ways get
+    /// as many runs each.
     fn are_next_at_once(&self) -> bool {
         let wanted = self.wanted();
         let fewest = |at_once| {
@@ -82,7 +108,7 @@ impl Policy {
             arms.into_iter().map(|arm| self.runs(arm)).min()
         };
         match (fewest(true), fewest(false)) {
-            (Some(at_once), Some(in_turn)) => at_once <= in_turn,
+            (Some(at_once), Some(in_turn)) => at_once <= in_turn + FIRST_RUNS,
             (at_once, _) => at_once.is_some(),
         }
     }
@@ -100,9 +126,10 @@ impl Policy {
         self.fitting(ways.collect(), room)
     }
 
-    /// One run of each of some arms and of the control. Each arm that races has its turn before one has the next.
+    /// Runs of some arms and of the control: two of the control where they fit, which also shows how far equal runs
+    /// differ, and two of a single arm. Each arm that races has its turn before one has the next.
     fn next_at_once(&mut self, room: &Room<'_>) -> Option<Next> {
-        let racing = self.of_way(true, self.wanted());
+        let racing = self.held(room, self.of_way(true, self.wanted()));
         self.turn.retain(|arm| racing.contains(arm));
         if self.turn.is_empty() {
             self.turn.clone_from(&racing);
@@ -112,10 +139,20 @@ impl Policy {
             }
         }
         let Some(Ok(most)) = self.terms.most_at_once else { return None };
-        let most = (most as usize).saturating_sub(1).min(self.turn.len());
-        let ways = (1..=most).rev();
-        let ways = ways.map(|arms| Next { arms: self.turn[..arms].to_vec(), each: 1, control: 1 });
-        let next = self.fitting(ways.collect(), room)?;
+        let most = most as usize;
+        let beside = (1..=MOST_BESIDE.min(most.saturating_sub(1)).min(self.turn.len())).rev();
+        let mut ways: Vec<Next> = beside
+            .map(|arms| {
+                let [each, control] = match (arms, most - arms) {
+                    (1, 3..) => [2, 2],
+                    (_, 2..) => [1, 2],
+                    _ => [1, 1],
+                };
+                Next { arms: self.turn[..arms].to_vec(), each, control }
+            })
+            .collect();
+        ways.extend(self.turn.first().map(|arm| Next::new(vec![*arm], 1)));
+        let next = self.fitting(ways, room)?;
         self.turn.drain(..next.arms.len());
         Some(next)
     }
@@ -149,17 +186,8 @@ impl Policy {
             });
             return self.fitting(ways.collect(), room);
         };
-        let mut racing = self.of_way(false, self.racing());
-        // How many arms the time holds with the control.
-        let runs = room.left_ns / (room.cost_ns)(None).max(1);
-        let held = usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX);
-        let held = held.saturating_sub(1).max(1);
-        let is_first = racing.iter().all(|arm| self.race().standing(*arm).is_none());
-        if is_first {
-            racing.truncate(held);
-        } else {
-            racing.retain(|arm| self.race().standing(*arm).is_some() || held > 1);
-        }
+        let is_first = self.of_way(false, self.racing()).into_iter().all(|arm| self.runs(arm) == 0);
+        let racing = self.held(room, self.of_way(false, self.racing()));
         let leader = self.race().leader(&open).or(racing.first().copied());
         let sizes: &[u32] = match racing.len() {
             1 => &[MANY, FEW],
@@ -170,6 +198,19 @@ impl Policy {
         let one = |each: u32| leader.map(|arm| Next::new(vec![arm], each));
         let ways = all.chain([FEW, 1].into_iter().filter_map(one)).collect();
         self.fitting(ways, room)
+    }
+
+    /// Those of `racing` that the time holds beside the control; the most promising come first.
+    fn held(&self, room: &Room<'_>, mut racing: Vec<usize>) -> Vec<usize> {
+        let runs = room.left_ns / (room.cost_ns)(None).max(1);
+        let held = usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX);
+        let held = held.saturating_sub(1).max(1);
+        if racing.iter().all(|arm| self.runs(*arm) == 0) {
+            racing.truncate(held);
+        } else {
+            racing.retain(|arm| self.runs(*arm) > 0 || held > 1);
+        }
+        racing
     }
 
     /// The first of these that has arms and fits the time, less what is kept for comparing outputs.

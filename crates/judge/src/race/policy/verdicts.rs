@@ -7,10 +7,13 @@ use crate::race::{Findings, LEAST_GAIN};
 use crate::tradeoff;
 use pagewise_model::Nanos;
 use pagewise_model::service::Pair;
-use pagewise_model::trial::{Design, Effect, Experiment, Ratio, Verdict, Word};
+use pagewise_model::trial::{Design, Effect, Experiment, Quantity, Ratio, Verdict, Word};
 
 /// Why an arm was not run.
 const NO_ROOM: &str = "the budget was too short for it";
+/// Why a gain that is found at once is not kept.
+const RUNS_DENY: &str = "runs at once on one CPU show a gain, runs one at a time do not";
+const SERVERS_DENY: &str = "servers that share CPUs show a gain, servers apart do not";
 /// Pairs of an arm that a longer budget should allow.
 const USEFUL_PAIRS: u64 = 3;
 
@@ -18,37 +21,20 @@ impl Policy {
     /// The verdict by values, counters and guards only. A run, or half a pair, takes `run_ns`.
     pub(super) fn found(&self, arm: usize, run_ns: f64) -> Verdict {
         let verdict = self.found_by_race(arm, run_ns);
-        match self.alone(arm) {
-            Some(beside) => self.beside_alone(verdict, beside.ratio()),
+        if let Some(beside) = self.alone(arm) {
+            return beside_alone(verdict, beside.ratio(), RUNS_DENY);
+        }
+        let is_cpu = self.terms.quantity == Quantity::CpuPerRequest && self.is_at_once(arm);
+        // With one CPU no window is apart.
+        match self.beside(arm).ratio_apart().filter(|_| is_cpu) {
+            Some(apart) => beside_alone(verdict, Some(apart), SERVERS_DENY),
             None => verdict,
         }
     }
 
-    /// A gain by runs at once is kept only where runs one at a time do not contradict it.
-    fn beside_alone(&self, verdict: Verdict, alone: Option<Ratio>) -> Verdict {
-        let Some(effect) = verdict.effect.clone() else { return verdict };
-        let contradicts = |alone: &Ratio| {
-            alone.ratio_low > effect.ratio_high && alone.ratio_high > 1.0 - LEAST_GAIN
-        };
-        let (word, why) = match &alone {
-            _ if verdict.word != Word::Keep => (verdict.word, verdict.why),
-            None => {
-                let why = format!("{}; runs one at a time are still missing", verdict.why);
-                (Word::Likely, why)
-            }
-            Some(alone) if contradicts(alone) => {
-                let why = "runs at once on one CPU show a gain, runs one at a time do not";
-                (Word::CannotTell, why.to_owned())
-            }
-            Some(_) => (verdict.word, verdict.why),
-        };
-        let effect = Some(Effect { at_once: true, alone, ..effect });
-        Verdict { word, why, effect, ..verdict }
-    }
-
     /// The gain of this arm is proven by runs at once, whatever runs one at a time show.
     pub(super) fn is_proven_at_once(&self, arm: usize) -> bool {
-        self.is_at_once(arm)
+        self.alone(arm).is_some()
             && self.race().is_proven(arm)
             && self.found_by_race(arm, 0.0).word == Word::Keep
     }
@@ -174,4 +160,23 @@ impl Policy {
         experiment.time_and_memory = tradeoff::side_by_side(&experiment);
         (experiment, pairs)
     }
+}
+
+/// A gain that is found at once is kept only where what was alone does not contradict it.
+/// `denied` says what does.
+fn beside_alone(verdict: Verdict, alone: Option<Ratio>, denied: &str) -> Verdict {
+    let Some(effect) = verdict.effect.clone() else { return verdict };
+    let contradicts =
+        |alone: &Ratio| alone.ratio_low > effect.ratio_high && alone.ratio_high > 1.0 - LEAST_GAIN;
+    let (word, why) = match &alone {
+        _ if verdict.word != Word::Keep => (verdict.word, verdict.why),
+        None => {
+            let why = format!("{}; runs one at a time are still missing", verdict.why);
+            (Word::Likely, why)
+        }
+        Some(alone) if contradicts(alone) => (Word::CannotTell, denied.to_owned()),
+        Some(_) => (verdict.word, verdict.why),
+    };
+    let effect = Some(Effect { at_once: true, alone, ..effect });
+    Verdict { word, why, effect, ..verdict }
 }

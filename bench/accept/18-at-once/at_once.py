@@ -1,0 +1,46 @@
+"""Runs of programs at once on one CPU, apart from pagewise."""
+
+import math
+import os
+import statistics
+import time
+
+import harness
+
+
+def started(command, cpu, inputs, env):
+    """The process id of a fresh run in a session of its own."""
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setsid()
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})
+    os.chdir(inputs)
+    nowhere = os.open("/dev/null", os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    try:
+        os.execvpe(command[0], command, env)
+    finally:
+        os._exit(127)
+
+
+def runs(command, count, cpu, inputs, env, peak):
+    """Wall and CPU seconds of `count` runs at once, and the peak of one in bytes."""
+    harness.back_memory(count * peak + (256 << 20))
+    begun = time.perf_counter()
+    order = [started(command, cpu, inputs, env) for _ in range(count)]
+    seen = {}
+    for _ in order:
+        pid, status, used = os.wait4(-1, 0)
+        if status:
+            raise harness.Unfit(f"ended with status {status}")
+        seen[pid] = (time.perf_counter() - begun, used.ru_utime + used.ru_stime, used.ru_maxrss << 10)
+    return [seen[pid] for pid in order]
+
+
+def deviation(groups):
+    """Of the logarithm of the ratio of two runs of a group, in percent."""
+    variances = [statistics.variance(map(math.log, group)) for group in groups]
+    return 100 * math.sqrt(2 * statistics.mean(variances))

@@ -1,0 +1,41 @@
+//! Which CPUs servers and their loads have.
+
+use super::Shape;
+use pagewise_kernel::{affinity, topology};
+use pagewise_model::service::Mode;
+
+impl Shape {
+    /// The halves of the CPUs for the server that started as this one, and for its load, in a window.
+    pub(super) const fn halves(&self, at: usize, window: u32) -> [usize; 2] {
+        let (slot, turn) = (self.slot as usize % 2, window as usize);
+        match self.mode {
+            Mode::AtOnce => [slot, 1 - slot],
+            Mode::Duet => [(slot + at + turn) % 2; 2],
+            Mode::Restart | Mode::Toggle => [(slot + turn) % 2, (slot + turn + 1) % 2],
+        }
+    }
+}
+
+/// The CPUs that we may use in two halves, hardware threads of one core together.
+pub(super) fn halves() -> Option<[Vec<u32>; 2]> {
+    let mut cpus = affinity::get(0).ok()?;
+    cpus.sort_by_key(|cpu| (topology::siblings(*cpu).unwrap_or_default(), *cpu));
+    let second = cpus.split_off(cpus.len() / 2);
+    (!cpus.is_empty()).then_some([cpus, second])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_and_loads_have_their_halves() {
+        let halves = |mode| {
+            let shape = Shape { mode, windows: 2, slot: 1 };
+            [0, 1].map(|window| [0, 1].map(|at| shape.halves(at, window)))
+        };
+        assert_eq!(halves(Mode::AtOnce), [[[1, 0]; 2]; 2], "together, apart from the loads");
+        assert_eq!(halves(Mode::Duet), [[[1, 1], [0, 0]], [[0, 0], [1, 1]]]);
+        assert_eq!(halves(Mode::Restart).map(|window| window[0]), [[1, 0], [0, 1]]);
+    }
+}
