@@ -95,8 +95,7 @@ impl<'a> Live<'a> {
     ) -> Result<Self, Stop> {
         let scratch = Scratch::create(&std::env::temp_dir())
             .map_err(|e| Stop::Broken(format!("cannot make a scratch directory: {e}")))?;
-        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        let helper = Helper { exe: exe.to_owned(), args };
+        let helper = Helper::of(exe, args);
         let runs = helper.start()?;
         Ok(Self::with(request, runs, Some(helper), recording, scratch, stop, listener))
     }

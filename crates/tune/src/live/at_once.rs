@@ -9,7 +9,7 @@ use pagewise_model::Bytes;
 use pagewise_tracee::launch::{Launch, Sink};
 use pagewise_tracee::run::Finished;
 use pagewise_tracee::supervise::Supervisor;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How a supervising process is started.
 pub(super) struct Helper {
@@ -18,6 +18,11 @@ pub(super) struct Helper {
 }
 
 impl Helper {
+    pub(super) fn of(exe: &Path, args: &[&str]) -> Self {
+        let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+        Self { exe: exe.to_owned(), args }
+    }
+
     pub(super) fn start(&self) -> Result<Box<dyn Runs>, Stop> {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         Ok(Box::new(Supervisor::start(&self.exe, &args).map_err(stopped)?))
