@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -80,11 +81,14 @@ static uint64_t touch(long units)
 
 	for (long i = 0; i < units; i++) {
 		size_t bytes = 4 << 20;
-		char *all = malloc(bytes);
+		char *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (all == MAP_FAILED)
+			exit(1);
 		for (size_t at = 0; at < bytes; at += 4096)
 			all[at] = 1;
 		sum += (uint64_t)all[bytes / 2];
-		free(all);
+		munmap(all, bytes);
 	}
 	return sum;
 }

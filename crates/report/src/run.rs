@@ -21,7 +21,7 @@ use crate::{
     output_section, profile_section, receipt_section, text_trial_section,
 };
 use pagewise_model::body::Body;
-use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
 use pagewise_model::trial::Point;
 use pagewise_model::usage::Usage;
 
@@ -154,13 +154,16 @@ fn examined(run: &Run, page: &mut Document) {
     } else {
         page.section(untried_section(run));
     }
-    page.section(output_section(&run.output_checks));
+    // Of two commands only what differs is worth a line.
+    let is_shown = |check: &&OutputCheck| run.kind != RunKind::Ab || !check.equal;
+    let checks: Vec<OutputCheck> = run.output_checks.iter().filter(is_shown).cloned().collect();
+    page.section(output_section(&checks));
     if let Some(receipt) = &run.receipt {
         let is_proven = !matches!(run.outcome, Some(Outcome::Likely { .. }));
         page.section(receipt_section(receipt, is_proven));
     }
     page.section(continue_section(run));
-    if let Some(look) = &run.look {
+    if let Some(look) = run.look.as_ref().filter(|_| run.kind != RunKind::Ab) {
         page.section(look_section(look, &run.plain_runs()));
     }
     if let Some(machine) = &run.machine {

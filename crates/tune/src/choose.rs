@@ -75,15 +75,16 @@ fn mechanism(dose: &Dose) -> Option<Mechanism> {
     find(&dose.remedy).map(|remedy| remedy.mechanism(dose))
 }
 
-/// The doses to try, each as an arm of its own: those asked for, else those that fit, first those that could
-/// gain most.
+/// The doses to try, each as an arm of its own: those asked for, else those that fit, first those of the
+/// remedy that could gain most for each of its doses.
 #[must_use]
 pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
     match &request.spec.only {
         Some(only) => only.clone(),
         None => {
             let mut by_ceiling: Vec<&Candidate> = candidates.iter().collect();
-            by_ceiling.sort_by(|a, b| b.ceiling_share.total_cmp(&a.ceiling_share));
+            let each = |of: &Candidate| of.ceiling_share / of.doses.len().max(1) as f64;
+            by_ceiling.sort_by(|a, b| each(b).total_cmp(&each(a)));
             by_ceiling.into_iter().flat_map(|c| c.doses.iter().cloned()).collect()
         }
     }

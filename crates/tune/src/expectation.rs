@@ -22,6 +22,9 @@ const LEAST_OTHER_RUNS: usize = 3;
 const LEAST_FAULTS: u64 = 16;
 /// Memory less than a plain run's that may be chance.
 const LEAST_SAVED: Bytes = Bytes::kib(256);
+/// Time in user mode from which its growth says how much slower a shared CPU is, and the most that it counts for.
+const LEAST_USER: Nanos = Nanos::millis(10);
+const MOST_SLOWER: f64 = 2.0;
 /// How far the bytes that a run moves may lie outside those of the plain runs, as a share.
 const WORK_SHARE: f64 = 0.10;
 /// And beyond that: a writer that its reader leaves has filled the pipe, of up to 1 MiB, in vain.
@@ -33,6 +36,8 @@ pub(crate) struct Expectation {
     minor_faults: u64,
     major_faults: u64,
     other_sys_ns: f64,
+    /// In user mode.
+    user_ns: f64,
     fault_ns: f64,
     huge_fault_ns: f64,
     fault_bound: bool,
@@ -59,6 +64,7 @@ impl Expectation {
             minor_faults,
             major_faults,
             other_sys_ns,
+            user_ns: typical(runs, |u| u.user_ns.0).unwrap_or(0.0),
             fault_ns,
             huge_fault_ns,
             fault_bound,
@@ -68,15 +74,19 @@ impl Expectation {
         }
     }
 
-    /// System time of a run of the program beyond what its work explains.
-    pub(crate) fn host_ns(&self, usage: &Usage, huge_faults: u64) -> Nanos {
+    /// System time of a run of the program beyond what its work explains. `at_once` it shared a CPU, whose caches serve
+    /// all: its work takes as much more time in the kernel as it does in user mode.
+    pub(crate) fn host_ns(&self, usage: &Usage, huge_faults: u64, at_once: bool) -> Nanos {
         if !(self.guest && self.fault_bound) {
             return Nanos(0);
         }
         let huge_faults = self.own_huge_faults(usage, huge_faults);
         let small = usage.minor_faults.saturating_sub(huge_faults) as f64 * self.fault_ns;
         let huge = huge_faults as f64 * self.huge_fault_ns;
-        let expected = (self.other_sys_ns + small + huge) * HOST_TOLERANCE;
+        let is_known = at_once && self.user_ns >= LEAST_USER.0 as f64;
+        let slower = if is_known { usage.user_ns.0 as f64 / self.user_ns } else { 1.0 };
+        let slower = slower.clamp(1.0, MOST_SLOWER);
+        let expected = (self.other_sys_ns + small + huge) * HOST_TOLERANCE * slower;
         Nanos::from_f64(usage.sys_ns.0 as f64 - expected)
     }
 
@@ -211,6 +221,7 @@ mod tests {
             minor_faults: 10_000,
             major_faults: 0,
             other_sys_ns: 0.0,
+            user_ns: 0.0,
             fault_ns: 1000.0,
             huge_fault_ns: 100_000.0,
             fault_bound: true,
@@ -231,8 +242,15 @@ mod tests {
     #[test]
     fn only_a_guest_has_a_host_to_blame() {
         let run = with_sys(20, 10_000);
-        assert_eq!(expectation(true).host_ns(&run, 0), Nanos::millis(8));
-        assert_eq!(expectation(false).host_ns(&run, 0), Nanos(0));
+        assert_eq!(expectation(true).host_ns(&run, 0, false), Nanos::millis(8));
+        assert_eq!(expectation(false).host_ns(&run, 0, false), Nanos(0));
+        let known = Expectation { user_ns: 20e6, ..expectation(true) };
+        let beside = |user| {
+            let run = Usage { user_ns: Nanos::millis(user), ..run.clone() };
+            (known.host_ns(&run, 0, true), known.host_ns(&run, 0, false))
+        };
+        assert_eq!(beside(20), (Nanos::millis(8), Nanos::millis(8)));
+        assert!(beside(22).0 < Nanos::millis(8) && beside(22).1 == Nanos::millis(8));
         let five = vec![with_sys(10, 10_000); 5];
         assert_eq!(expectation(false).host_ns_of_other(&run, &five), Nanos(0));
     }
@@ -251,9 +269,12 @@ mod tests {
     #[test]
     fn huge_faults_of_others_explain_nothing_of_a_run_that_saved_none() {
         let run = with_sys(20, 10_000);
-        assert_eq!(expectation(true).host_ns(&run, 500), Nanos::millis(8));
+        assert_eq!(expectation(true).host_ns(&run, 500, false), Nanos::millis(8));
         let saved = with_sys(20, 9_900);
-        assert_eq!(expectation(true).host_ns(&saved, 500), Nanos::from_f64(20e6 - 1.2 * 19.8e6));
+        assert_eq!(
+            expectation(true).host_ns(&saved, 500, false),
+            Nanos::from_f64(20e6 - 1.2 * 19.8e6)
+        );
     }
 
     #[test]

@@ -381,10 +381,11 @@ impl Lab for WorldLab<'_> {
         self.world.tell(&Event::Progress(progress));
     }
 
-    fn host_ns(&mut self, point: &Point) -> Nanos {
+    fn host_ns(&mut self, point: &Point, at_once: bool) -> Nanos {
+        let expectation = &self.known.expectation;
         match self.others.get(&point.arm) {
-            Some(runs) => self.known.expectation.host_ns_of_other(&point.usage, runs),
-            None => self.known.expectation.host_ns(&point.usage, point.huge_faults),
+            Some(runs) => expectation.host_ns_of_other(&point.usage, runs),
+            None => expectation.host_ns(&point.usage, point.huge_faults, at_once),
         }
     }
 

@@ -27,6 +27,11 @@ use pagewise_model::trial::{self, Quantity, Ratio, Word};
 const FEW: u32 = 2;
 /// Pairs of each arm before it may fall behind: one pair of starts shows a noisy arm far ahead.
 const LEAST_PAIRS: u32 = 2;
+/// The standard error to which the size of a difference is found at once, as a share of time and of the difference.
+const PRECISE: f64 = 0.004;
+const PRECISE_SHARE: f64 = 0.05;
+/// Runs of an arm that are made for that at most.
+const MOST_FOR_SIZE: u32 = 40;
 /// Combine only the best arms, this many.
 const COMBINED: usize = 3;
 /// Runs one at a time, of an arm whose gain is proven at once and of the control, before it is kept.
@@ -326,13 +331,22 @@ impl Policy {
                 Goal::Gain => !no_gain && !race.is_slower(*arm),
                 Goal::Difference => {
                     let no_difference = no_gain && least(race.no_loss_above(*arm));
-                    !(self.is_kept(*arm) || self.is_lost(*arm) || no_difference)
+                    let differs = self.is_kept(*arm) || self.is_lost(*arm);
+                    !(no_difference || differs && self.is_precise(*arm))
                 }
                 Goal::LossAtMost(share) => !race.is_loss_bounded(*arm, share),
                 Goal::Pairs(pairs) => self.runs(*arm) < pairs,
             }
         };
         self.sound().into_iter().filter(is_open).collect()
+    }
+
+    /// How much an arm differs is known well enough. A few runs prove a difference and show its size badly, and runs at
+    /// once are cheap.
+    fn is_precise(&self, arm: usize) -> bool {
+        let Some(standing) = self.race().standing(arm) else { return false };
+        let enough = PRECISE.max(PRECISE_SHARE * standing.ratio.ln().abs());
+        !self.is_at_once(arm) || standing.error <= enough || standing.runs >= MOST_FOR_SIZE
     }
 
     /// Open arms that may still be the best.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::guards;
-use crate::race::{Block, Counter, Entrant, Goal, Policy, Terms, Unit};
+use crate::race::{Block, Counter, Entrant, Goal, Order, Policy, Room, Terms, Unit};
 use crate::stats::Rng;
 use pagewise_model::service::{Holding, Latency, Load, Mode, Pair};
 use pagewise_model::trial::{Verdict, Word};
@@ -130,6 +130,32 @@ fn a_gain_that_other_windows_pay_for_is_not_kept() {
     let verdict = verdict(&all);
     assert_eq!(verdict.word, Word::CannotTell);
     assert!(verdict.why.starts_with("typical runs of the load"), "{}", verdict.why);
+}
+
+#[test]
+fn an_arm_stands_once_beside_one_plain_server() {
+    let arms = ["a", "b", "c", "last"].map(|name| Entrant {
+        name: name.to_owned(),
+        counter: Counter::None,
+        barred: None,
+        at_once: name != "last",
+    });
+    let mut all = policy(Unit::Pair, &[], &[]);
+    arms.into_iter().for_each(|arm| all.join(arm));
+    let room = Room { left_ns: 1000, block_ns: 1000, cost_ns: &|_| 1, compare_runs: 0 };
+    let mut met = Vec::new();
+    for _ in 0..4 {
+        let first = all.next_block(&room).unwrap();
+        let mut beside = std::iter::from_fn(|| all.next_beside(&room).filter(|_| first.at_once));
+        let group: Vec<Order> = beside.by_ref().take(3).collect();
+        assert!(group.iter().all(|order| order.at_once));
+        let group = std::iter::once(&first).chain(&group).flat_map(|order| &order.runs);
+        let mut arms: Vec<usize> = group.filter_map(|arm| *arm).collect();
+        met.extend(arms.clone());
+        arms.sort_unstable();
+        assert!(arms.windows(2).all(|two| two[0] != two[1]), "{arms:?}");
+    }
+    assert!((0..4).all(|arm| met.contains(&arm)), "{met:?}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ pub trait Lab: Clock {
 
     /// System time of a run beyond what its faults cost at the session's price: the time the
     /// host took to give memory back.
-    fn host_ns(&mut self, point: &Point) -> Nanos;
+    fn host_ns(&mut self, point: &Point, at_once: bool) -> Nanos;
 
     /// The arm that does what all of `apart` do, if they go together.
     ///

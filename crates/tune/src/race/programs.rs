@@ -149,7 +149,7 @@ impl<L: Lab> Programs<L> {
             for (arm, done) in order.runs.iter().zip(done) {
                 self.took(*arm, true, each);
                 let point = self.named(*arm, policy, done)?;
-                points.extend(point.map(|point| self.hosted(point)));
+                points.extend(point.map(|point| self.hosted(point, true)));
             }
             all.push(points);
         }
@@ -181,8 +181,8 @@ impl<L: Lab> Programs<L> {
         BlockRun { block, failed, ..BlockRun::default() }
     }
 
-    fn hosted(&mut self, point: Point) -> Hosted {
-        let host = self.lab.host_ns(&point);
+    fn hosted(&mut self, point: Point, at_once: bool) -> Hosted {
+        let host = self.lab.host_ns(&point, at_once);
         (point, host)
     }
 
@@ -220,7 +220,7 @@ impl<L: Lab> Programs<L> {
         let mut points = Vec::new();
         for arm in order {
             match self.point(*arm, policy, time) {
-                Ok(point) => points.extend(point.map(|point| self.hosted(point))),
+                Ok(point) => points.extend(point.map(|point| self.hosted(point, false))),
                 Err(end) => return (points, Err(end)),
             }
         }

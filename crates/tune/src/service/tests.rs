@@ -53,6 +53,8 @@ struct Simulated {
     is_on: bool,
     is_washed: bool,
     level: f64,
+    /// Servers that share CPUs answer nothing.
+    fails_at_once: bool,
     notes: Vec<String>,
 }
 
@@ -68,6 +70,7 @@ impl Simulated {
             is_on: false,
             is_washed: true,
             level: 0.0,
+            fails_at_once: false,
             notes: Vec::new(),
         }
     }
@@ -138,6 +141,9 @@ impl ServerWorld for Simulated {
     }
     fn pairs(&mut self, _: &Arm, arms: &[&Arm], pairing: &Pairing) -> Result<Vec<Pair>, Failure> {
         self.clock += PAIR;
+        if self.fails_at_once && pairing.shape.mode == Mode::AtOnce {
+            return Err(Failure::Arm(0, "no answer".to_owned()));
+        }
         let plain = self.side(false);
         let pair = |arm: &&Arm| Pair {
             arm: arm.name.clone(),
@@ -370,6 +376,20 @@ fn harm_is_seen_within_the_block_or_the_session() {
     assert!(at_once >= 80, "{at_once} of 100 at 6 times the p99");
     let rejected = count(100, &[Word::Reject], |seed| switched(seed, (0.9, 1.8), 25).0);
     assert!(rejected >= 90, "{rejected} of 100 at +80%");
+}
+
+#[test]
+fn nobody_is_blamed_for_what_fails_beside_others() {
+    let mut world = Simulated::new(1, (0.9, 1.0), PROBED, 2);
+    world.fails_at_once = true;
+    let (run, request) = (looked(Mode::AtOnce, world.side(false)), request(25, 1, &USUAL_GUARDS));
+    let since = world.clock;
+    let (run, end) = session::tune(run, since, Ok(Servers::new(&request, world)));
+    assert!(end.is_none(), "{end:?}");
+    assert_eq!(verdict(&run).word, Word::Keep);
+    let experiment = run.experiment.unwrap();
+    assert!(experiment.in_turn_because.unwrap().contains("no answer"));
+    assert!(run.service.unwrap().pairs.iter().all(|pair| pair.mode == Mode::Duet));
 }
 
 #[test]

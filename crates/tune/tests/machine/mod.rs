@@ -238,7 +238,7 @@ impl Lab for &mut Machine {
             assert!(at.ratio_low <= at.ratio && at.ratio <= at.ratio_high, "{arm}: {at:?}");
         }
     }
-    fn host_ns(&mut self, _: &Point) -> Nanos {
+    fn host_ns(&mut self, _: &Point, _: bool) -> Nanos {
         self.hit
     }
     fn combine(&mut self, arms: &[&Arm], _: &Arms) -> Result<Option<Arm>, RunFailure> {
