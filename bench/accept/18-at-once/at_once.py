@@ -26,11 +26,11 @@ def started(command, cpu, inputs, env):
         os._exit(127)
 
 
-def runs(command, count, cpu, inputs, env, peak):
-    """Wall and CPU seconds of `count` runs at once, and the peak of one in bytes."""
-    harness.back_memory(count * peak + (256 << 20))
+def runs(command, cpu, inputs, environments, peak):
+    """Wall and CPU seconds and the peak in bytes of runs at once, one for each environment."""
+    harness.back_memory(len(environments) * peak + (256 << 20))
     begun = time.perf_counter()
-    order = [started(command, cpu, inputs, env) for _ in range(count)]
+    order = [started(command, cpu, inputs, env) for env in environments]
     seen = {}
     for _ in order:
         pid, status, used = os.wait4(-1, 0)

@@ -75,7 +75,7 @@ pub(crate) fn decisive(quantity: Quantity, side: &Side) -> Option<f64> {
 }
 
 /// The logarithms of all windows that show it: CPU time of those in which servers shared CPUs, where there are any;
-/// rates and latencies of the others. None where one does not report it, or there is none.
+/// rates and latencies of the others. None without such windows, or where one does not report it.
 fn windows(quantity: Quantity, side: &Side) -> Option<Vec<f64>> {
     let is_by_clock = matches!(quantity, Quantity::Throughput | Quantity::Time | Quantity::P99);
     let is_shared = !is_by_clock && side.windows.iter().any(|window| window.at_once);
