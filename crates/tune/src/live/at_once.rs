@@ -67,7 +67,7 @@ impl Live<'_> {
         Ok(blocks.iter().map(|block| done.by_ref().take(block.len()).collect()).collect())
     }
 
-    /// Runs to their ends, all at once. Each ends, whatever becomes of the others.
+    /// Runs to their ends, all at once. Each ends, however the others do.
     fn bounded_at_once(
         &mut self,
         launches: &[Launch],

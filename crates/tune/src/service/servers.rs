@@ -230,22 +230,6 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
         even.clamp(WINDOWS.0, WINDOWS.1)
     }
 
-    /// Runs these pairs with one plain server.
-    fn pair(&mut self, orders: &[Order], policy: &Policy, time: &Time) -> Vec<BlockRun> {
-        let arm_of = |order: &Order| order.runs.iter().find_map(|arm| *arm);
-        let arms: Vec<usize> = orders.iter().filter_map(arm_of).collect();
-        let Some(first) = arms.first().copied() else { return Vec::new() };
-        session::show(&mut self.world, policy, first, time);
-        let mode = self.entries[first].mode;
-        match self.pairs(&arms, mode) {
-            Ok(pairs) => pairs.into_iter().map(BlockRun::of_pair).collect(),
-            Err(failure) if mode == Mode::AtOnce && !failure.is_by_user() => {
-                vec![self.apart_instead(&arms, failure)]
-            }
-            Err(failure) => vec![self.failed(&arms, failure)],
-        }
-    }
-
     /// Pairs of these arms with one plain server.
     fn pairs(&mut self, arms: &[usize], mode: Mode) -> Result<Vec<Pair>, Failure> {
         let slot = self.rng.below(2) as u32;
@@ -425,20 +409,33 @@ impl<W: ServerWorld> Surroundings for Servers<'_, W> {
 
 impl<W: ServerWorld> race::Subject for Servers<'_, W> {
     fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun {
-        self.pair(std::slice::from_ref(order), policy, time).pop().unwrap_or_default()
+        let orders = std::slice::from_ref(order);
+        self.run_side_by_side(orders, policy, time).pop().unwrap_or_default()
     }
 
     fn most_side_by_side(&self) -> usize {
         self.most_beside
     }
 
+    /// All with one plain server.
     fn run_side_by_side(
         &mut self,
         orders: &[Order],
         policy: &Policy,
         time: &Time,
     ) -> Vec<BlockRun> {
-        self.pair(orders, policy, time)
+        let arm_of = |order: &Order| order.runs.iter().find_map(|arm| *arm);
+        let arms: Vec<usize> = orders.iter().filter_map(arm_of).collect();
+        let Some(first) = arms.first().copied() else { return Vec::new() };
+        session::show(&mut self.world, policy, first, time);
+        let mode = self.entries[first].mode;
+        match self.pairs(&arms, mode) {
+            Ok(pairs) => pairs.into_iter().map(BlockRun::of_pair).collect(),
+            Err(failure) if mode == Mode::AtOnce && !failure.is_by_user() => {
+                vec![self.apart_instead(&arms, failure)]
+            }
+            Err(failure) => vec![self.failed(&arms, failure)],
+        }
     }
 
     fn cost_ns(&self, arm: Option<usize>) -> u64 {

@@ -118,16 +118,7 @@ impl<'a> Stage<'a> {
         watched: Option<&mut Watched>,
     ) -> Result<Vec<Played>, (usize, Stop)> {
         let mut acts = Vec::new();
-        let done = self.perform(arms, shape, watched, &mut acts);
-        let done = match done {
-            Ok(mut played) if shape.mode == Mode::AtOnce && self.halves.is_some() => {
-                let apart = self.load_apart(&mut acts, plain, shape);
-                let of = |act: &mut Act| std::mem::take(&mut act.apart);
-                played.iter_mut().zip(&mut acts).for_each(|(one, act)| one.apart = of(act));
-                apart.map(|()| played)
-            }
-            other => other,
-        };
+        let done = self.perform(arms, plain, shape, watched, &mut acts);
         for act in acts {
             self.end(act);
         }
@@ -137,6 +128,7 @@ impl<'a> Stage<'a> {
     fn perform(
         &mut self,
         arms: &[&Arm],
+        plain: usize,
         shape: &Shape,
         watched: Option<&mut Watched>,
         acts: &mut Vec<Act>,
@@ -176,6 +168,9 @@ impl<'a> Stage<'a> {
         if let (Some(watched), Some(act), Some(running)) = (watched, acts.first(), running) {
             *watched = Watched { running, before: before[0], after: act.server.tree().counts() };
         }
+        if shape.mode == Mode::AtOnce && self.halves.is_some() {
+            self.load_apart(acts, plain, shape)?;
+        }
         let played = |((act, at_first), at_last): ((&mut Act, Holding), Holding)| Played {
             side: Side {
                 ready_ns: act.server.ready_ns(),
@@ -184,7 +179,7 @@ impl<'a> Stage<'a> {
                 at_first,
                 at_last,
             },
-            apart: Vec::new(),
+            apart: std::mem::take(&mut act.apart),
         };
         Ok(acts.iter_mut().zip(at_first).zip(at_last).map(played).collect())
     }
