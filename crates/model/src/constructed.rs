@@ -121,6 +121,7 @@ pub const fn usage() -> Usage {
         device_read_bytes: None,
         speed: None,
         memory: None,
+        run_delay_ns: None,
         ended: Ended::Exited(0),
     }
 }

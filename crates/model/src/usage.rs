@@ -105,6 +105,9 @@ pub struct Usage {
     /// Memory of all processes together; absent where that was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryUse>,
+    /// How long its processes were ready to run while others had the CPU; absent where that was not sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_delay_ns: Option<Nanos>,
     pub ended: Ended,
 }
 

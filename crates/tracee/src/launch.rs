@@ -59,6 +59,8 @@ pub struct Observe {
     pub walks: bool,
     /// The memory of its processes together.
     pub memory: bool,
+    /// How long its processes waited for a CPU.
+    pub run_delay: bool,
 }
 
 /// A program and the conditions it is started under.

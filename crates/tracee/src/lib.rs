@@ -44,6 +44,7 @@ pub mod ptrace;
 pub mod read_ahead;
 pub mod recorder;
 pub mod run;
+mod run_delay;
 pub mod seccomp;
 mod signals;
 pub mod supervise;

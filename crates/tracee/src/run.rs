@@ -18,6 +18,7 @@ use crate::mapped_file::MappedFiles;
 use crate::memory_use::MemorySampler;
 use crate::perf::Observers;
 use crate::recorder::Recording;
+use crate::run_delay::DelaySampler;
 use crate::tool_links::Starts;
 use crate::tree::Tree;
 use crate::wait;
@@ -146,14 +147,17 @@ fn run_once(
     let starts = Starts::of(&launch.settings)?;
     let huge_before = HugeCounts::now();
     let mut limits = Limits::of(launch);
-    let mut memory = launch.observe.memory.then(MemorySampler::new);
+    let mut samplers = Samplers {
+        memory: launch.observe.memory.then(MemorySampler::new),
+        run_delay: launch.observe.run_delay.then(DelaySampler::new),
+    };
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
     let helpers: HashSet<i32> = running.helpers().into_iter().chain(recording.pid()).collect();
     let tree = Tree::new(running.pid(), helpers.iter().copied());
     let except = Except { helpers, unreaped: Some(running.pid()) };
     let mut beside = Beside { running: &running, tree, except: &except, ends: &ends, stop };
-    let end = beside.supervise(&mut watchers, &mut limits, memory.as_mut());
+    let end = beside.supervise(&mut watchers, &mut limits, &mut samplers);
     let mut supervisor_ns = Nanos(wait::own_cpu_time().0.saturating_sub(cpu_before.0));
     let Killed { killed, alive } = descendants::end_all(&except);
     Killed { killed, alive }.check(launch.shown())?;
@@ -167,7 +171,8 @@ fn run_once(
     };
     let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
     let usage = Usage {
-        memory: memory.and_then(|sampler| sampler.finish(wall)),
+        memory: samplers.memory.and_then(|sampler| sampler.finish(wall)),
+        run_delay_ns: samplers.run_delay.and_then(|sampler| sampler.finish(running.pid())),
         ..wait::usage(running.pid(), wall, running.io())?
     };
     let huge = HugeCounts::now().since(huge_before);
@@ -282,6 +287,30 @@ enum End {
     Told,
 }
 
+/// What is sampled of a run, where that is asked for.
+struct Samplers {
+    memory: Option<MemorySampler>,
+    run_delay: Option<DelaySampler>,
+}
+
+impl Samplers {
+    /// Takes the samples that are due.
+    fn look(&mut self, tree: &mut Tree, now: Nanos) {
+        if let Some(memory) = &mut self.memory {
+            memory.look(tree, now);
+        }
+        if let Some(run_delay) = &mut self.run_delay {
+            run_delay.look(tree, now);
+        }
+    }
+
+    /// When the next sample is due.
+    fn due(&self) -> Option<Nanos> {
+        let memory = self.memory.as_ref().map(MemorySampler::due);
+        memory.into_iter().chain(self.run_delay.as_ref().map(DelaySampler::due)).min()
+    }
+}
+
 /// What a run is supervised by.
 struct Beside<'a> {
     running: &'a Running,
@@ -297,7 +326,7 @@ impl Beside<'_> {
         &mut self,
         watchers: &mut [Scheduled],
         limits: &mut Limits,
-        mut memory: Option<&mut MemorySampler>,
+        samplers: &mut Samplers,
     ) -> End {
         let running = self.running;
         let since_start = || Nanos::from(running.started().elapsed());
@@ -307,11 +336,8 @@ impl Beside<'_> {
             if limits.look(&mut self.tree, since_start()) {
                 return End::Limit;
             }
-            if let Some(memory) = &mut memory {
-                memory.look(&mut self.tree, since_start());
-            }
-            let memory_due = memory.as_ref().map(|memory| memory.due());
-            let due = [watch_due, limits.due(), memory_due].into_iter().flatten().min();
+            samplers.look(&mut self.tree, since_start());
+            let due = [watch_due, limits.due(), samplers.due()].into_iter().flatten().min();
             let timeout = due.map(|due| Nanos(due.0.saturating_sub(since_start().0)));
             let fds =
                 [Some(running.pidfd()), Some(self.ends.fd()), self.stop].into_iter().flatten();

@@ -192,6 +192,7 @@ pub(crate) fn usage(pid: i32, wall: Nanos, io: Option<&File>) -> Result<Usage, L
         device_read_bytes: io.map(|c| c.storage_read),
         speed: None,
         memory: None,
+        run_delay_ns: None,
         ended: ended(status),
     })
 }

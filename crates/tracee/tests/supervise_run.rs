@@ -432,6 +432,23 @@ fn pages_that_a_tree_shares_count_once() {
 }
 
 #[test]
+fn a_wait_for_a_cpu_is_no_sleep() {
+    let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    let delayed = |script: &str| {
+        let mut launch = sh(script);
+        launch.observe.run_delay = true;
+        launch.settings.cpus = Some(vec![0]);
+        let usage = run(&launch).unwrap().usage;
+        usage.run_delay_ns.unwrap().0 as f64 / usage.wall_ns.0 as f64
+    };
+    // Two children take turns on one CPU: each waits while the other runs.
+    let both = delayed(&format!("sh -c '{spin}; :' & sh -c '{spin}; :'; wait"));
+    assert!(both > 0.5, "{both}");
+    let asleep = delayed("sleep 0.5");
+    assert!(asleep < 0.5, "{asleep}");
+}
+
+#[test]
 fn an_answer_too_long_is_told_in_short() {
     let mut supervisor = supervisor();
     let launch = words(&["sh", "-c", "exit 3", "tell-too-much"]);

@@ -50,7 +50,7 @@ impl Comparison<'_> {
         world.tell(&Event::Stage("first runs"));
         let plain = Arm::unchanged(&self.first_name, &request.spec.command);
         let first = self.captured(&plain, world)?;
-        let (mut slowest, mut arms) = (first.wall_ns, Vec::new());
+        let (mut slowest, mut arms) = (first.usage.wall_ns, Vec::new());
         let mut seen = vec![self.seen(&plain, &first, world)?];
         // Two commands may well put out different things: the report says so, and no arm is rejected for it.
         let base = Baseline::of_one(first).map_err(|why| Stop::Output(why.to_string()))?;
@@ -58,7 +58,7 @@ impl Comparison<'_> {
             let arm = Arm::own(other);
             let captured = self.captured(&arm, world)?;
             run.output_checks.push(base.check(&arm.name, &captured));
-            slowest = slowest.max(captured.wall_ns);
+            slowest = slowest.max(captured.usage.wall_ns);
             seen.push(self.seen(&arm, &captured, world)?);
             arms.push(arm);
         }
@@ -81,12 +81,11 @@ impl Comparison<'_> {
 
     /// What one of them does to the world outside, if that can let runs be made at once and takes little time.
     fn seen(&self, arm: &Arm, first: &Captured, world: &mut dyn World) -> Result<Seen, Stop> {
-        let (cpu_ns, wall_ns) = (first.cpu_ns, first.wall_ns);
         let traced = Fact::missing("it runs too long to be traced");
-        let seen = Seen { traced, cpu_ns, wall_ns, peak_rss: first.peak_rss_bytes };
+        let seen = Seen { traced, run: first.usage.clone() };
         let in_turn = at_once::in_turn_by_request(self.request).is_some()
             || seen.waits(self.request.spec.quantity).is_some();
-        if in_turn || first.wall_ns > LONG {
+        if in_turn || first.usage.wall_ns > LONG {
             return Ok(seen);
         }
         Ok(Seen { traced: world.traced(arm)?.0, ..seen })
@@ -95,10 +94,10 @@ impl Comparison<'_> {
     /// An untimed run of one of them, of which nothing is known yet that would limit it.
     fn captured(&self, arm: &Arm, world: &mut dyn World) -> Result<Captured, Stop> {
         let run = world.captured(arm, &Limits::default())?;
-        if run.ended.success() || self.request.spec.ignore_failure {
+        if run.usage.ended.success() || self.request.spec.ignore_failure {
             return Ok(run);
         }
-        Err(Stop::Failed { arm: Some(arm.name.clone()), ended: run.ended, said: run.said })
+        Err(Stop::Failed { arm: Some(arm.name.clone()), ended: run.usage.ended, said: run.said })
     }
 }
 

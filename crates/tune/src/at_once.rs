@@ -14,7 +14,7 @@ use pagewise_model::look::{Look, SideEffect, Traced, sentence};
 use pagewise_model::plan::Settings;
 use pagewise_model::trial::Quantity;
 use pagewise_model::usage::Usage;
-use pagewise_model::{Bytes, Fact, Nanos};
+use pagewise_model::{Bytes, Fact};
 
 /// What is written there meets nothing.
 const NOWHERE: &str = "/dev/null";
@@ -22,7 +22,7 @@ const NOWHERE: &str = "/dev/null";
 const MOST: u32 = 5;
 /// Most blocks side by side: what they have in common is not measured.
 const MOST_BLOCKS: u32 = 2;
-/// CPU time over wall time of a program with one busy thread.
+/// CPUs that a program with one busy thread keeps busy.
 const ONE_BUSY: (f64, f64) = (0.85, 1.1);
 /// Each run may take this much more memory than the plain ones.
 const MORE_MEMORY: f64 = 1.25;
@@ -33,18 +33,14 @@ const SAME_CPU: (f64, f64) = (0.4, 3.0);
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) traced: Fact<Traced>,
-    pub(crate) cpu_ns: Nanos,
-    pub(crate) wall_ns: Nanos,
-    /// Of its largest process.
-    pub(crate) peak_rss: Bytes,
+    pub(crate) run: Usage,
 }
 
 impl Seen {
     /// By the longest of its plain runs.
     pub(crate) fn by(look: &Look) -> Option<Self> {
         let run = look.runs.iter().max_by_key(|run| run.wall_ns)?;
-        let (cpu_ns, wall_ns, peak_rss) = (run.cpu_ns(), run.wall_ns, run.peak_rss_bytes);
-        Some(Self { traced: look.traced.clone(), cpu_ns, wall_ns, peak_rss })
+        Some(Self { traced: look.traced.clone(), run: run.clone() })
     }
 
     /// Why two runs of it cannot be there at once, if so.
@@ -64,9 +60,10 @@ impl Seen {
         None
     }
 
-    /// CPU time over wall time.
+    /// How many CPUs it keeps busy, or would if no other program had them.
     fn busy(&self) -> f64 {
-        self.cpu_ns.0 as f64 / self.wall_ns.0.max(1) as f64
+        let ready = self.run.cpu_ns() + self.run.run_delay_ns.unwrap_or_default();
+        ready.0 as f64 / self.run.wall_ns.0.max(1) as f64
     }
 
     /// Why its CPU time is not what decides, if so.
@@ -80,7 +77,7 @@ impl Seen {
     fn peak(&self) -> Bytes {
         let processes = self.traced.known().into_iter().flat_map(|traced| &traced.processes);
         let tree: u64 = processes.map(|process| process.peak_rss_bytes.0).sum();
-        self.peak_rss.max(Bytes(tree))
+        self.run.peak_rss_bytes.max(Bytes(tree))
     }
 }
 
@@ -180,6 +177,7 @@ pub(crate) fn differs(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_model::Nanos;
     use pagewise_model::constructed;
     use pagewise_model::spec::Spec;
     use pagewise_model::usage::Ended;
@@ -196,12 +194,13 @@ mod tests {
 
     /// Two runs of a program that keeps `percent` of a CPU busy and holds `mib`.
     fn fits(spec: Spec, traced: &Fact<Traced>, percent: u64, mib: u64) -> Result<Width, String> {
-        let seen = Seen {
-            traced: traced.clone(),
-            cpu_ns: Nanos::millis(percent),
+        let run = Usage {
+            user_ns: Nanos::millis(percent),
             wall_ns: Nanos::millis(100),
-            peak_rss: Bytes::mib(mib),
+            peak_rss_bytes: Bytes::mib(mib),
+            ..constructed::usage()
         };
+        let seen = Seen { traced: traced.clone(), run };
         width(&asked(spec), &[seen], &Room { memory: Bytes::gib(1), cpus: 2 })
     }
 
@@ -240,6 +239,24 @@ mod tests {
         assert_eq!(fits(cpu(), &quiet, 40, 10), fit(MOST, 2));
         let memory = Spec { quantity: Quantity::Memory, ..spec() };
         assert!(no(memory, &quiet, 98, 10).contains("memory decides"));
+    }
+
+    #[test]
+    fn waiting_for_a_cpu_that_others_have_is_no_sleep() {
+        let run = |delay| Usage {
+            user_ns: Nanos::millis(50),
+            wall_ns: Nanos::millis(100),
+            run_delay_ns: delay,
+            ..constructed::usage()
+        };
+        let waits = |delay| {
+            let seen = Seen { traced: Fact::Known(constructed::traced()), run: run(delay) };
+            seen.waits(Quantity::Time)
+        };
+        assert_eq!(waits(Some(Nanos::millis(48))), None);
+        assert!(waits(Some(Nanos::millis(2))).unwrap().contains("0.5 CPUs"));
+        assert!(waits(None).is_some(), "nobody knows");
+        assert!(waits(Some(Nanos::millis(150))).is_some(), "two of it were ready");
     }
 
     #[test]

@@ -386,6 +386,7 @@ impl World for Live<'_> {
             user: observed,
             walks: observed,
             memory: timing.memory,
+            run_delay: timing.watch != Watch::Speeds,
             ..Observe::default()
         };
         let speeds = self.speeds(timing.watch);
@@ -454,6 +455,7 @@ impl World for Live<'_> {
         let launch = Launch {
             stdout: Sink::File(stdout.clone()),
             stderr: Sink::File(stderr.clone()),
+            observe: Observe { run_delay: true, ..Observe::default() },
             ..self.launch(arm, limits)
         };
         self.around(|live| {
@@ -462,7 +464,7 @@ impl World for Live<'_> {
             let marks: Vec<Mark> =
                 live.request.spec.outputs.iter().map(|f| Mark::take(f)).collect();
             let folios = live.switch_folios(arm)?;
-            let usage = live.bounded(&launch)?.usage;
+            let Finished { usage, .. } = live.bounded(&launch)?;
             give_up(folios)?;
             // Before --cleanup, which may well remove them.
             let mut streams = vec![
@@ -470,15 +472,7 @@ impl World for Live<'_> {
                 ("standard error".to_owned(), files::read(&stderr)),
             ];
             streams.extend(marks.iter().map(|mark| (mark.name(), mark.read())));
-            Ok(Captured {
-                ended: usage.ended,
-                streams,
-                said: files::last_line(&stderr),
-                written: usage.written_bytes,
-                wall_ns: usage.wall_ns,
-                cpu_ns: usage.cpu_ns(),
-                peak_rss_bytes: usage.peak_rss_bytes,
-            })
+            Ok(Captured { usage, streams, said: files::last_line(&stderr) })
         })
     }
 

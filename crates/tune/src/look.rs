@@ -168,14 +168,14 @@ pub(crate) fn longest(slowest: u64) -> Nanos {
 /// Why the output of a plain run was not kept whole, if so: with its output in a file it ends and
 /// writes as it did in the look, unless that file could not take it.
 pub(crate) fn not_kept(run: &Captured, look: &[Usage]) -> Option<String> {
-    if let Some(plain) = look.first().filter(|_| !look.iter().any(|u| u.ended == run.ended)) {
+    if let Some(plain) = look.first().filter(|_| !look.iter().any(|u| u.ended == run.usage.ended)) {
         return Some(format!(
             "its output could not be kept: a plain run that writes to a file ends with {}, otherwise with {}",
-            run.ended, plain.ended
+            run.usage.ended, plain.ended
         ));
     }
     let least = look.iter().filter_map(|u| u.written_bytes).min()?;
-    let written = run.written?.max(run.kept());
+    let written = run.usage.written_bytes?.max(run.kept());
     let enough = least.0 as f64 * KEPT_SHARE - KEPT_SLACK.0 as f64;
     ((written.0 as f64) < enough).then(|| {
         format!("its output could not be kept: a plain run that writes to a file wrote {written}, in the look {least}")

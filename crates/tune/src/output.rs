@@ -11,9 +11,9 @@
 //! Not seen: output that goes to a terminal, a socket, or a file that was not named.
 
 use crate::stop::Stop;
+use pagewise_model::Bytes;
 use pagewise_model::run::{Outcome, OutputCheck};
-use pagewise_model::usage::Ended;
-use pagewise_model::{Bytes, Nanos};
+use pagewise_model::usage::{Ended, Usage};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, BufRead};
 
@@ -29,21 +29,14 @@ pub struct Stream {
 }
 
 /// Everything a run put out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Captured {
-    /// How it ended.
-    pub ended: Ended,
+    /// What it used, and how it ended.
+    pub usage: Usage,
     /// Streams by name: standard output, standard error, named files; why one is not there.
     pub streams: Vec<(String, Result<Stream, String>)>,
     /// Last line of its standard error.
     pub said: String,
-    /// Bytes through write-like calls, where the kernel tells.
-    pub written: Option<Bytes>,
-    /// How long it took.
-    pub wall_ns: Nanos,
-    pub cpu_ns: Nanos,
-    /// Of its largest process.
-    pub peak_rss_bytes: Bytes,
 }
 
 impl Captured {
@@ -200,14 +193,14 @@ impl Baseline {
     /// # Errors
     /// [`NoBaseline`].
     pub fn of(first: &Captured, second: &Captured) -> Result<Self, NoBaseline> {
-        if first.ended != second.ended {
-            return Err(NoBaseline::Endings(first.ended, second.ended));
+        if first.usage.ended != second.usage.ended {
+            return Err(NoBaseline::Endings(first.usage.ended, second.usage.ended));
         }
         let pairs = first.streams.iter().zip(&second.streams);
         let rules = pairs
             .map(|((name, a), (_, b))| Ok((name.clone(), rule(name, a, b)?)))
             .collect::<Result<_, NoBaseline>>()?;
-        Ok(Self { ended: first.ended, rules, only: None })
+        Ok(Self { ended: first.usage.ended, rules, only: None })
     }
 
     /// What is left out of the comparison, a sentence for each stream.
@@ -220,8 +213,8 @@ impl Baseline {
     #[must_use]
     pub fn check(&self, arm: &str, run: &Captured) -> OutputCheck {
         let mut notes = Vec::new();
-        if run.ended != self.ended {
-            notes.push(format!("{} instead of {}", run.ended, self.ended));
+        if run.usage.ended != self.ended {
+            notes.push(format!("{} instead of {}", run.usage.ended, self.ended));
         }
         for ((name, rule), (_, stream)) in self.rules.iter().zip(&run.streams) {
             if let Some(what) = differs(rule, stream) {
@@ -302,17 +295,14 @@ fn differs(rule: &Rule, run: &Result<Stream, String>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_model::constructed;
 
     fn run(out: &str) -> Captured {
         let stream = Stream::read(out.as_bytes()).unwrap();
         Captured {
-            ended: Ended::Exited(0),
+            usage: constructed::usage(),
             streams: vec![("standard output".to_owned(), Ok(stream))],
             said: String::new(),
-            written: None,
-            wall_ns: Nanos::secs(1),
-            cpu_ns: Nanos::secs(1),
-            peak_rss_bytes: Bytes(0),
         }
     }
 
@@ -343,7 +333,7 @@ mod tests {
     #[test]
     fn endings_are_compared_first() {
         let mut other = run("a");
-        other.ended = Ended::Exited(1);
+        other.usage.ended = Ended::Exited(1);
         assert!(Baseline::of(&run("a"), &other).is_err());
         let base = Baseline::of(&run("a"), &run("a")).unwrap();
         assert!(!base.check("x", &other).equal);

@@ -1,7 +1,9 @@
 //! `pagewise ab`
 
 use super::ExperimentArgs;
+use super::values::values;
 use clap::Args;
+use pagewise_model::trial::Quantity;
 use std::ffi::OsString;
 
 /// A share of time, given in percent.
@@ -19,6 +21,13 @@ impl std::str::FromStr for Percent {
             .ok_or_else(|| "it needs a percentage such as 5%".to_owned())
     }
 }
+
+/// What decides between commands.
+const GOALS: &[(Quantity, &str)] = &[
+    (Quantity::Time, "wall time"),
+    (Quantity::Cpu, "CPU time"),
+    (Quantity::Memory, "most memory of all processes"),
+];
 
 /// `pagewise ab`
 #[derive(Debug, Args)]
@@ -41,6 +50,9 @@ pub(crate) struct Ab {
     /// Names of the commands, in order
     #[arg(long = "name", value_name = "NAME")]
     pub(crate) names: Vec<String>,
+    /// What to compare: time, cpu or memory
+    #[arg(long, value_parser = values(GOALS), value_name = "GOAL", hide_possible_values = true, default_value = "time")]
+    pub(crate) goal: Quantity,
     /// Exit with 1 if a command is proven slower than the first, or is rejected
     #[arg(long)]
     pub(crate) fail_if_slower: bool,

@@ -40,6 +40,7 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
         Launch::experiment(other.command.clone()).check()?;
     }
     request.spec.own_arms = commands;
+    request.spec.quantity = args.goal;
     let limit = args.fail_if_slower_than.map(|limit| limit.0);
     let goal = limit.map_or(Goal::Difference, Goal::LossAtMost);
     let lock = experiment::lock(args.experiment.wait)?;

@@ -47,6 +47,7 @@ impl Watched {
             device_read_bytes: bytes(|io| io.storage_read.0).map(Bytes),
             speed: None,
             memory: None,
+            run_delay_ns: None,
             ended: Ended::Exited(0),
         }
     }

@@ -356,13 +356,16 @@ impl World for Fake {
             streams.push(("file `x`".into(), Err(why.into())));
         }
         Ok(Captured {
-            ended: self.captured_ended.unwrap_or(self.ended),
+            usage: Usage {
+                wall_ns: Nanos::millis(500),
+                user_ns: Nanos::millis(500),
+                peak_rss_bytes: self.anon,
+                written_bytes: Some(Bytes(4)),
+                ended: self.captured_ended.unwrap_or(self.ended),
+                ..constructed::usage()
+            },
             streams,
             said: "no such table: t".into(),
-            written: Some(Bytes(4)),
-            wall_ns: Nanos::millis(500),
-            cpu_ns: Nanos::millis(500),
-            peak_rss_bytes: self.anon,
         })
     }
 
