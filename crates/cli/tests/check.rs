@@ -170,7 +170,7 @@ fn a_broken_budget_counts_where_this_machine_cannot_measure_another() {
     let place = Place::new();
     let text = "[check.a]\ncommand = [\"true\"]\nmax-faults = 1\n[check.b]\ncommand = [\"true\"]\n\
                 baseline = [\"true\"]\nmax-slower = \"50%\"\n";
-    let done = check(&place, text, &["--quiet", "--junit", "j.xml"]);
+    let done = check(&place, text, &["--quiet", "--no-wait", "--junit", "j.xml"]);
     if is_refused(&done) {
         return;
     }
@@ -179,7 +179,7 @@ fn a_broken_budget_counts_where_this_machine_cannot_measure_another() {
     assert!(said(&done.stderr).contains("help: wait for it to end"), "{done:?}");
     let junit = std::fs::read_to_string(place.path().join("j.xml")).unwrap();
     assert!(junit.contains("cannot tell: another experiment runs"), "{junit}");
-    let open = check(&place, text, &["--quiet", "b"]);
+    let open = check(&place, text, &["--quiet", "--no-wait", "b"]);
     assert_eq!(open.status.code(), Some(3), "{open:?}");
 }
 

@@ -274,11 +274,15 @@ fn a_second_experiment_is_refused() {
         println!("SKIP a_second_experiment_is_refused: another experiment runs");
         return;
     };
-    let done = place.pagewise(&["tune", "--", "true"]).output().unwrap();
-    assert_eq!(done.status.code(), Some(3));
+    let pid = format!("pid {}", std::process::id());
+    let done = place.pagewise(&["tune", "--no-wait", "--", "true"]).output().unwrap();
     let text = said(&done.stderr);
-    assert!(text.contains(&format!("pid {}", std::process::id())), "{text}");
-    assert_eq!(text.lines().count(), 2, "{text}");
+    assert_eq!((done.status.code(), text.lines().count()), (Some(3), 2), "{text}");
+    assert!(text.contains(&pid), "{text}");
+    let done = place.pagewise(&["tune", "--wait", "1s", "--", "true"]).output().unwrap();
+    let text = said(&done.stderr);
+    assert_eq!((done.status.code(), text.lines().count()), (Some(3), 3), "{text}");
+    assert!(text.contains("waiting up to 1.00 s") && text.contains(&pid), "{text}");
 }
 
 #[test]

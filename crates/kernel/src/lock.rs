@@ -19,8 +19,9 @@
 use crate::dirs::{DirError, machine_dir};
 use crate::error::SysError;
 use crate::proc::fd::{self, Target};
-use crate::proc::{fields, lines, number, read_bytes, stat, tree};
+use crate::proc::{arguments, fields, lines, number, read_bytes, stat, tree};
 use crate::trusted_path::Missing;
+use pagewise_model::Nanos;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -34,6 +35,9 @@ const NAME: &[u8] = b"pagewise-experiment";
 /// The name of the file in root's directory.
 const SETTINGS: &str = "lock";
 
+/// Characters of the holder's command that are shown.
+const MOST_SHOWN: usize = 60;
+
 /// Refused experiments that are told the holder's pid: each leaves an unanswered connection in the
 /// queue; beyond that many the holder stays unnamed.
 const QUESTIONS: i32 = 1024;
@@ -42,10 +46,10 @@ const QUESTIONS: i32 = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another experiment runs.
-    #[error("another experiment runs on this machine{}", .0.text())]
+    #[error("another experiment runs on this machine{0}")]
     Held(Holder),
     /// Another start of pagewise changes settings.
-    #[error("another pagewise changes settings of this machine{}", .0.text())]
+    #[error("another pagewise changes settings of this machine{0}")]
     Changing(Holder),
     /// There is no place for the lock.
     #[error(transparent)]
@@ -60,23 +64,42 @@ pub struct Holder {
     pub pid: Option<i32>,
     /// Its user.
     pub uid: Option<u32>,
+    /// What it was started as.
     pub command: Option<String>,
+    /// How long it runs.
+    pub age: Option<Nanos>,
 }
 
 impl Holder {
     fn from_ids(pid: Option<i32>, uid: Option<u32>) -> Self {
-        let command = pid.and_then(|pid| stat::read(pid).ok()).map(|s| s.comm);
-        Self { pid, uid, command }
+        let stat = pid.and_then(|pid| stat::read(pid).ok());
+        let command = stat.as_ref().map(|stat| match arguments(stat.pid) {
+            words if words.is_empty() => stat.comm.clone(),
+            words => words.join(" ").chars().take(MOST_SHOWN).collect(),
+        });
+        let age = stat.map(|stat| age(stat.start_ticks));
+        Self { pid, uid, command, age }
     }
+}
 
-    fn text(&self) -> String {
+/// How long a process runs that started so many ticks after the machine (`starttime` of proc(5)).
+fn age(start_ticks: u64) -> Nanos {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let ticks = rustix::param::clock_ticks_per_second().max(1);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0).saturating_sub(start_ticks / ticks);
+    Nanos::secs(seconds)
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let known = [
             self.pid.map(|pid| format!("pid {pid}")),
             self.uid.map(|uid| format!("uid {uid}")),
             self.command.as_ref().map(|name| name.escape_debug().to_string()),
+            self.age.map(|age| format!("running for {age}")),
         ];
         let known: Vec<String> = known.into_iter().flatten().collect();
-        if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) }
+        if known.is_empty() { Ok(()) } else { write!(f, " ({})", known.join(", ")) }
     }
 }
 
@@ -85,16 +108,13 @@ impl LockError {
     #[must_use]
     pub fn help(&self) -> String {
         match self {
-            Self::Held(Holder { pid: Some(pid), .. }) => {
-                format!("wait for it to end (tune, ab: --wait 1h), or stop it: kill {pid}")
-            }
-            Self::Changing(Holder { pid: Some(pid), .. }) => {
-                format!("wait for it to end, or stop it: kill {pid}")
+            Self::Held(Holder { pid: Some(_), .. }) => {
+                "wait for it to end (tune, ab: --wait 1h)".to_owned()
             }
             Self::Held(_) => "wait for it to end (tune, ab: --wait 1h), or find it as root: \
                 ss -xap | grep pagewise-experiment"
                 .to_owned(),
-            Self::Changing(_) => "wait for it to end, or stop it".to_owned(),
+            Self::Changing(_) => "wait for it to end".to_owned(),
             Self::Dir(_) | Self::Sys(_) => {
                 "run as root: only root may change settings of the machine".to_owned()
             }

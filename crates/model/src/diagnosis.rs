@@ -35,7 +35,7 @@ pub enum CostKind {
     #[strum(serialize = "copies through pipes")]
     PipeCopies,
     /// Copies out of and into files.
-    #[strum(serialize = "copies of file data")]
+    #[strum(serialize = "copies by read and write")]
     FileCopies,
     /// mmap, munmap, brk.
     #[strum(serialize = "map and unmap")]

@@ -54,6 +54,12 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Fact<T> {
     }
 }
 
+/// The mean, 0 without values.
+#[must_use]
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
 /// The median; `None` without values or when one is not finite.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {

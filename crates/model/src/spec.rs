@@ -68,7 +68,7 @@ impl Spec {
             command,
             directory,
             input: Input::Null,
-            stdout: StdoutTo::Null,
+            stdout: StdoutTo::Pipe,
             outputs: Vec::new(),
             rerun_safe: false,
             prepare: None,
@@ -150,10 +150,10 @@ pub enum ServerSpec {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum StdoutTo {
-    /// /dev/null.
-    #[default]
+    /// /dev/null, for which some programs do no work.
     Null,
     /// A pipe that is emptied at once.
+    #[default]
     Pipe,
     /// A scratch file.
     File,

@@ -248,7 +248,25 @@ pub struct Experiment {
     pub halted: Option<String>,
 }
 
+impl Effect {
+    /// Whether it is one: a single run shows nothing of an arm.
+    #[must_use]
+    pub const fn is_measured(&self) -> bool {
+        self.runs > 1 && self.control_runs > 1
+    }
+}
+
 impl Experiment {
+    /// What its arms are compared by: CPU time where runs were made at once.
+    #[must_use]
+    pub fn compared(&self) -> Quantity {
+        let at_once = |verdict: &Verdict| verdict.effect.as_ref().is_some_and(|one| one.at_once);
+        match self.design.quantity {
+            Quantity::Time if self.verdicts.iter().any(at_once) => Quantity::Cpu,
+            other => other,
+        }
+    }
+
     /// Points of one arm in the blocks that count, of runs at once or one at a time.
     pub fn points_in<'a>(&'a self, arm: &'a str, at_once: bool) -> impl Iterator<Item = &'a Point> {
         let counts = move |block: &&Block| block.dropped.is_none() && block.at_once == at_once;

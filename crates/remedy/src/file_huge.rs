@@ -5,7 +5,7 @@
 //! for code ([`warmth`]); nothing of the program is changed.
 //!
 //! The files are those that the traced look saw opened for reading and not written, and standard
-//! input; `run --with` takes their names. Ceiling: copies of file data and faults on files. Not seen:
+//! input; `run --with` takes their names. Ceiling: copies by read and write and faults on files. Not seen:
 //! that a program which reads in order may find large folios anyway, as reading ahead makes them; the
 //! experiment settles it against what a plain start leaves.
 

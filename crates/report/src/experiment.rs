@@ -67,8 +67,9 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
         "what was tried ({}, {first} and {second} against the first row)",
         quantity.noun()
     ));
+    let beside = asides(quantity);
     let [wide, narrow] =
-        [true, false].map(|roomy| Document::from(arms_table(experiment, ab, roomy)));
+        [&beside[..], &[]].map(|shown| Document::from(arms_table(experiment, ab, shown)));
     page.fitted(move |style| if style.columns() >= ROOMY { &wide } else { &narrow }.clone());
     if experiment.verdicts.is_empty() {
         page.para("no arm has a verdict", 2, Tone::Plain);
@@ -87,7 +88,7 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
 }
 
 /// What is shown beside what decides.
-const fn asides(quantity: Quantity) -> [Quantity; 2] {
+pub(crate) const fn asides(quantity: Quantity) -> [Quantity; 2] {
     match quantity {
         Quantity::Memory => [Quantity::Time, Quantity::Cpu],
         Quantity::Cpu => [Quantity::Time, Quantity::Memory],
@@ -103,43 +104,47 @@ const fn label(quantity: Quantity) -> &'static str {
     }
 }
 
-/// With what is shown beside in columns of its own where it is `roomy`.
-pub(crate) fn arms_table(experiment: &Experiment, ab: bool, roomy: bool) -> Table {
-    let quantity = experiment.design.quantity;
-    let asides = asides(quantity);
-    let mut columns =
-        vec![("arm", Align::Name), (quantity.noun(), Align::Decimal), ("95%", Align::Decimal)];
-    if roomy {
-        columns.extend(asides.map(|aside| (label(aside), Align::Decimal)));
-    }
-    columns.extend([("runs", Align::Right), ("verdict", Align::Left)]);
-    let mut table = Table::new(&columns);
-    if let Some(cells) = control_row(experiment, roomy) {
+/// With these beside what decides in columns of their own; without any they stand under the rows.
+pub(crate) fn arms_table(experiment: &Experiment, ab: bool, shown: &[Quantity]) -> Table {
+    let mut table = Table::new(&columns(experiment, shown));
+    if let Some(cells) = control_row(experiment, shown) {
         table.row(cells);
     }
     for verdict in &experiment.verdicts {
         let mut under = Vec::new();
-        if !roomy {
-            let [first, second] =
-                asides.map(|one| format!("{} {}", label(one), aside(experiment, verdict, one)));
+        if shown.is_empty() {
+            let [first, second] = asides(experiment.design.quantity)
+                .map(|one| format!("{} {}", label(one), aside(experiment, verdict, one)));
             let text = format!("{first}; {second}");
             under.push(Paragraph::new(text, 6, Tone::Plain));
         }
         under.push(Paragraph::new(reason(verdict), 6, Tone::Faint));
-        table.row_with(verdict_row(experiment, verdict, roomy, ab), under);
+        table.row_with(verdict_row(experiment, verdict, shown, ab), under);
     }
     table
 }
 
-/// The name of an arm with its files without their directories: a label has little room.
-fn without_directories(arm: &str) -> String {
-    let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+/// The columns of a table of arms.
+pub(crate) fn columns(experiment: &Experiment, shown: &[Quantity]) -> Vec<(&'static str, Align)> {
+    let first = [
+        ("arm", Align::Name),
+        (experiment.compared().noun(), Align::Decimal),
+        ("95%", Align::Decimal),
+    ];
+    let beside = shown.iter().map(|one| (label(*one), Align::Decimal));
+    let last = [("runs", Align::Right), ("verdict", Align::Left)];
+    first.into_iter().chain(beside).chain(last).collect()
+}
+
+/// The name of an arm for people: of one file its name, of several how many. Their paths are in the receipt.
+pub(crate) fn short_arm(arm: &str) -> String {
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let part = |part: &str| match part.split_once('=') {
-        Some((remedy, value)) => {
-            let values: Vec<String> = value.split(':').map(last).collect();
-            format!("{remedy}={}", values.join(":"))
-        }
-        None => part.to_owned(),
+        Some((remedy, files)) if files.starts_with('/') => match files.split(':').count() {
+            1 => format!("{remedy}={}", name(files)),
+            count => format!("{remedy} ({count} files)"),
+        },
+        _ => part.to_owned(),
     };
     arm.split('+').map(part).collect::<Vec<_>>().join("+")
 }
@@ -155,7 +160,7 @@ pub(crate) fn picture(experiment: &Experiment) -> Option<String> {
         let value = Range { median, least: least.max(0.0), most: most.min(WIDEST) };
         let value = if is_open { Err("too few runs yet".to_owned()) } else { Ok(value) };
         let rows = vec![Row { label: String::new(), series: 0, value }];
-        Some(Group { title: without_directories(&verdict.arm), detail: String::new(), rows })
+        Some(Group { title: short_arm(&verdict.arm), detail: String::new(), rows })
     };
     let groups: Vec<Group> = experiment.verdicts.iter().filter_map(arm).collect();
     let is_any = groups.iter().flat_map(|group| &group.rows).any(|row| row.value.is_ok());
@@ -180,7 +185,7 @@ fn memory_over_time(experiment: &Experiment) -> Option<String> {
         let points = held.iter().map(mebibytes).enumerate().map(|(at, held)| {
             ((at as f64 + 0.5) * part, Range { median: held, least: held, most: held })
         });
-        Some(Series { name: without_directories(arm), points: points.collect() })
+        Some(Series { name: short_arm(arm), points: points.collect() })
     };
     let ran = experiment.verdicts.iter().filter_map(|v| Some((v.effect.as_ref()?.ratio, &v.arm)));
     let mut arms: Vec<(f64, &String)> = ran.collect();
@@ -208,29 +213,43 @@ fn memory_over_time(experiment: &Experiment) -> Option<String> {
     is_any.then(|| drawn.draw())
 }
 
-fn verdict_row(experiment: &Experiment, verdict: &Verdict, roomy: bool, ab: bool) -> Vec<Cell> {
-    let quantity = experiment.design.quantity;
-    let (word, tone) = short_word(verdict, quantity, ab);
-    let mut row: Vec<Cell> = vec![verdict.arm.as_str().into()];
-    match &verdict.effect {
-        Some(e) => {
-            row.push(Cell::new(change(e.ratio), tone));
-            row.push(interval(e.ratio, e.ratio_low, e.ratio_high).into());
-        }
-        None => row.extend(["no runs".into(), "".into()]),
-    }
-    if roomy {
-        row.extend(asides(quantity).map(|one| Cell::from(aside(experiment, verdict, one))));
-    }
+/// The row of an arm in a table with [`columns`].
+pub(crate) fn verdict_row(
+    experiment: &Experiment,
+    verdict: &Verdict,
+    shown: &[Quantity],
+    ab: bool,
+) -> Vec<Cell> {
+    let (word, tone) = short_word(verdict, experiment.design.quantity, ab);
+    let mut row: Vec<Cell> = vec![short_arm(&verdict.arm).into()];
+    row.extend(effect_cells(verdict.effect.as_ref(), tone, "no runs"));
+    let is_measured = verdict.effect.as_ref().is_some_and(Effect::is_measured);
+    row.extend(shown.iter().map(|one| match is_measured {
+        true => Cell::from(aside(experiment, verdict, *one)),
+        false => Cell::from(""),
+    }));
     row.push(verdict.effect.as_ref().map_or_else(String::new, |e| e.runs.to_string()).into());
     row.push(Cell::new(word, tone));
     row
 }
 
+/// The effect of an arm and its interval; `none` where it has no runs. One run shows nothing.
+pub(crate) fn effect_cells(effect: Option<&Effect>, tone: Tone, none: &str) -> [Cell; 2] {
+    match effect {
+        Some(e) if e.is_measured() => {
+            [Cell::new(change(e.ratio), tone), interval(e.ratio, e.ratio_low, e.ratio_high).into()]
+        }
+        Some(_) => ["too few".into(), "".into()],
+        None => [none.into(), "".into()],
+    }
+}
+
 /// The reason of a verdict, with what its interval says of a later day.
 pub(crate) fn reason(verdict: &Verdict) -> String {
     let mut text = verdict.why.clone();
-    let Some(effect) = &verdict.effect else { return text };
+    let Some(effect) = verdict.effect.as_ref().filter(|effect| effect.is_measured()) else {
+        return text;
+    };
     if verdict.word == Word::Likely {
         text.push_str(&format!("; {} sure", percent(effect.sure_share)));
     }
@@ -293,14 +312,13 @@ fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<Str
     })
 }
 
-fn control_row(experiment: &Experiment, roomy: bool) -> Option<Vec<Cell>> {
+/// The row of what the arms are held against.
+pub(crate) fn control_row(experiment: &Experiment, shown: &[Quantity]) -> Option<Vec<Cell>> {
     let name = experiment.design.control.as_str();
-    let quantity = experiment.design.quantity;
     let text = |what| median_text(experiment, name, what);
-    let mut row: Vec<Cell> = vec![name.into(), text(quantity)?.into(), "".into()];
-    if roomy {
-        let [first, second] = asides(quantity);
-        row.extend([text(first)?.into(), text(second)?.into()]);
+    let mut row: Vec<Cell> = vec![name.into(), text(experiment.design.quantity)?.into(), "".into()];
+    for one in shown {
+        row.push(text(*one)?.into());
     }
     row.extend([experiment.points_of(name).count().to_string().into(), "reference".into()]);
     Some(row)

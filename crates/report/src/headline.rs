@@ -1,7 +1,7 @@
 //! The verdict in one sentence: the first thing a reader sees.
 
 use crate::bench;
-use crate::experiment::{effect_phrase, short_word};
+use crate::experiment::{effect_phrase, short_arm, short_word};
 use crate::number::{at_most, counted, percent, times_as_fast, whole_percent};
 use crate::page::Document;
 use crate::style::Tone;
@@ -162,11 +162,12 @@ fn tune_headline(run: &Run) -> String {
 fn best<'a>(
     verdicts: impl IntoIterator<Item = &'a Verdict>,
     quantity: Quantity,
-) -> Option<(&'a str, String)> {
+) -> Option<(String, String)> {
     let ran = verdicts.into_iter().filter(|v| v.word != Word::Reject);
     let timed = ran.filter_map(|v| Some((v.arm.as_str(), v.effect.as_ref()?)));
+    let timed = timed.filter(|(_, effect)| effect.is_measured());
     let best = timed.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))?;
-    Some((best.0, effect_phrase(best.1, quantity)))
+    Some((short_arm(best.0), effect_phrase(best.1, quantity)))
 }
 
 /// Why a session has no outcome, as it was shown.
@@ -178,8 +179,9 @@ fn unfinished(run: &Run) -> String {
 /// `keep heap-huge: 48% less time (46..50%), 1.94 times as fast`.
 fn sentence(verdict: &Verdict, quantity: Quantity) -> String {
     let (word, _) = short_word(verdict, quantity, false);
+    let arm = short_arm(&verdict.arm);
     let Some(effect) = &verdict.effect else {
-        return format!("{word} {}: {}", verdict.arm, verdict.why);
+        return format!("{word} {arm}: {}", verdict.why);
     };
     let saved = effect_phrase(effect, quantity);
     let end = match (verdict.word, quantity) {
@@ -187,7 +189,7 @@ fn sentence(verdict: &Verdict, quantity: Quantity) -> String {
         (_, Quantity::Time) => format!(", {}", times_as_fast(effect.ratio)),
         _ => String::new(),
     };
-    format!("{word} {}: {saved}{end}", verdict.arm)
+    format!("{word} {arm}: {saved}{end}")
 }
 
 fn nothing_kept(verdicts: &[Verdict], quantity: Quantity) -> String {
@@ -206,7 +208,9 @@ fn rejection(verdicts: &[Verdict]) -> String {
     let rejected = verdicts.iter().filter(|verdict| verdict.word == Word::Reject);
     let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(f64::INFINITY, |e| e.ratio);
     let most = rejected.min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
-    most.map_or_else(String::new, |arm| format!("; {} is rejected: {}", arm.arm, arm.why))
+    most.map_or_else(String::new, |arm| {
+        format!("; {} is rejected: {}", short_arm(&arm.arm), arm.why)
+    })
 }
 
 fn advice(run: &Run) -> String {
@@ -240,16 +244,25 @@ fn ab_headline(run: &Run) -> String {
     if all.is_empty() {
         return run.outcome.as_ref().map_or("no comparison".to_owned(), outcome_line);
     }
+    let quantity = quantity(run);
     let of = |verdict: &Verdict| {
-        let (word, _) = short_word(verdict, Quantity::Time, true);
+        let (word, _) = short_word(verdict, quantity, true);
         match &verdict.effect {
-            Some(effect) => {
-                format!("{}: {}, {word}", verdict.arm, effect_phrase(effect, Quantity::Time))
+            Some(effect) if effect.is_measured() => {
+                format!("{}: {}, {word}", verdict.arm, effect_phrase(effect, quantity))
             }
-            None => format!("{}: {word}: {}", verdict.arm, verdict.why),
+            _ => format!("{}: {word}: {}", verdict.arm, verdict.why),
         }
     };
-    let sentence = all.iter().map(of).collect::<Vec<_>>().join("; ");
+    let ratio = |one: &Verdict| one.effect.as_ref().map_or(f64::INFINITY, |effect| effect.ratio);
+    let sentence = match all {
+        [_, _, _, ..] => {
+            let best = all.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b)));
+            let best = best.map(of).unwrap_or_default();
+            format!("the best of {} beside the first, {best}", all.len())
+        }
+        _ => all.iter().map(of).collect::<Vec<_>>().join("; "),
+    };
     match &run.outcome {
         Some(Outcome::Interrupted) => format!("interrupted; {sentence}"),
         _ => sentence,

@@ -16,6 +16,7 @@
 pub mod address;
 mod applied;
 pub mod bench;
+mod brief;
 mod cache;
 mod cache_restore;
 mod candidates;
@@ -82,7 +83,7 @@ pub use profile::{graph_section, profile_section};
 pub use profile_export::{ProfileForm, profile_export};
 pub use receipt::{continue_section, output_section, receipt_section};
 pub use recheck::recheck_page;
-pub use run::{csv, html, pictures, render};
+pub use run::{csv, html, pictures, render, render_whole};
 pub use shell::{command_line, quote, quote_bytes, start_line};
 pub use style::Style;
 pub use text_report::text_section;

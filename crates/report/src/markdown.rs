@@ -29,7 +29,11 @@ pub fn markdown(run: &Run) -> String {
     if let Some(experiment) = &run.experiment {
         let table = match &run.service {
             Some(service) => service::arms_table(service, experiment),
-            None => experiment::arms_table(experiment, run.kind == RunKind::Ab, true),
+            None => experiment::arms_table(
+                experiment,
+                run.kind == RunKind::Ab,
+                &experiment::asides(experiment.design.quantity),
+            ),
         };
         out.push_str(&format!("{}\n", table.markdown()));
     }

@@ -49,27 +49,33 @@ pub(crate) fn exact_lines(page: &mut Document, heading: &str, lines: &[String]) 
 #[must_use]
 pub fn continue_section(run: &Run) -> Document {
     let mut page = Document::default();
+    if let Some(line) = continue_line(run) {
+        page.heading("to settle it");
+        page.exact(&line);
+    }
+    page
+}
+
+/// The same as a line alone.
+pub(crate) fn continue_line(run: &Run) -> Option<String> {
     let is_open = matches!(
         run.outcome,
         Some(Outcome::Likely { .. } | Outcome::CannotTell { .. } | Outcome::Interrupted)
     );
     let can_continue = run.can_continue() && !run.id.is_empty();
-    let Some(experiment) = run
+    let experiment = run
         .experiment
         .as_ref()
-        .filter(|e| is_open && can_continue && e.halted.is_none() && !e.verdicts.is_empty())
-    else {
-        return page;
-    };
+        .filter(|e| is_open && can_continue && e.halted.is_none() && !e.verdicts.is_empty())?;
     let settled = |word: Word| {
         let of_word = experiment.verdicts.iter().filter(move |verdict| verdict.word == word);
         of_word.filter_map(|verdict| verdict.settled_by_ns).min()
     };
-    let known = settled(Word::Likely).or_else(|| settled(Word::CannotTell));
-    page.heading(if known.is_some() { "to settle it" } else { "to continue" });
+    let known = settled(Word::Likely)
+        .or_else(|| settled(Word::CannotTell))
+        .or_else(|| settled(Word::NotTried));
     let seconds = known.unwrap_or(experiment.design.budget_ns).0.div_ceil(Nanos::secs(1).0);
-    page.exact(&format!("pagewise tune --continue {} --budget {seconds}s", run.id));
-    page
+    Some(format!("pagewise tune --continue {} --budget {seconds}s", run.id))
 }
 
 /// Output of each arm against a plain run.

@@ -1,6 +1,7 @@
 //! A whole run as a document, for a terminal or as a page, and its timed points as CSV: verdict, why, what was tried and what not, receipt, notes.
 
 use crate::bench::{self, caption};
+use crate::brief::{brief, has_brief};
 use crate::cache::cache_section;
 use crate::cache_restore::cache_restore_section;
 use crate::candidates::{candidates_section, untried_section};
@@ -22,7 +23,7 @@ use crate::{
 };
 use pagewise_model::body::Body;
 use pagewise_model::run::{Outcome, OutputCheck, Run, RunKind};
-use pagewise_model::trial::Point;
+use pagewise_model::trial::{Point, Quantity};
 use pagewise_model::usage::Usage;
 
 /// Columns of the CSV of a run.
@@ -30,10 +31,16 @@ const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,pe
 minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,written_bytes,\
 read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
-/// The report of a run. An empty id means that the run is not saved, and leaves out the line that
-/// says how to see it again.
+/// The report of a run: of a session on one screen.
 #[must_use]
 pub fn render(run: &Run, style: &Style) -> String {
+    if has_brief(run) { brief(run, style) } else { render_whole(run, style) }
+}
+
+/// The whole report of a run. An empty id means that the run is not saved, and leaves out the line that
+/// says how to see it again.
+#[must_use]
+pub fn render_whole(run: &Run, style: &Style) -> String {
     let mut page = headline_section(run);
     add_body(run, &mut page);
     page.section(notes_section(run));
@@ -147,7 +154,9 @@ fn examined(run: &Run, page: &mut Document) {
     } else if let Some(experiment) = &run.experiment {
         let ab = matches!(run.kind, RunKind::Ab | RunKind::Bench);
         page.section(tried_section(experiment, ab));
-        page.section(tradeoff_section(experiment));
+        if experiment.design.quantity == Quantity::Memory {
+            page.section(tradeoff_section(experiment));
+        }
     }
     if matches!(run.outcome, Some(Outcome::AdviceOnly)) {
         page.section(candidates_section(&run.candidates));

@@ -1,13 +1,14 @@
 //! A service under its load: what the plain server needs, what each arm changed, how pairs were made.
 
 use crate::csv::{known, samples};
-use crate::experiment::{picture, reason, short_word};
-use crate::number::{change, counted, interval, signed_bytes, three_digits};
+use crate::experiment::{effect_cells, picture, reason, short_arm, short_word};
+use crate::number::{change, counted, signed_bytes, three_digits};
 use crate::page::Document;
 use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::guard::Guarded;
+use pagewise_model::measured::mean;
 use pagewise_model::service::{Holding, Mode, Pair, Service, Side, Window};
 use pagewise_model::spec::{ServerSpec, ServiceSpec};
 use pagewise_model::trial::{Experiment, Quantity, Verdict};
@@ -53,38 +54,51 @@ const fn unit(service: &Service) -> (&'static str, &'static str) {
 /// What each arm changed, the plain server first.
 pub(crate) fn arms_table(service: &Service, experiment: &Experiment) -> Table {
     let quantity = experiment.design.quantity;
-    let mut table = Table::new(&[
-        ("arm", Align::Name),
-        (quantity.noun(), Align::Decimal),
-        ("95%", Align::Decimal),
-        ("p99", Align::Decimal),
-        (aside(quantity).noun(), Align::Decimal),
-        (unit(service).1, Align::Right),
-        ("verdict", Align::Left),
-    ]);
-    if service.first.is_some() {
-        table.row(plain_row(service, &experiment.design.control, quantity));
-    }
+    let beside = [Quantity::P99, aside(quantity)];
+    let mut table = headed(service, experiment, &beside);
     for verdict in &experiment.verdicts {
         let under = std::iter::once(reason(verdict)).chain(huge_text(service, &verdict.arm));
         let under = under.map(|text| Paragraph::new(text, 6, Tone::Faint)).collect();
-        table.row_with(arm_row(service, experiment, verdict), under);
+        table.row_with(arm_row(service, experiment, verdict, &beside), under);
     }
     table
 }
 
-fn plain_row(service: &Service, name: &str, quantity: Quantity) -> Vec<Cell> {
+/// The same of these arms alone, without reasons, and with p99 alone beside what decides.
+pub(crate) fn brief_table(service: &Service, experiment: &Experiment, arms: &[&Verdict]) -> Table {
+    let beside = [Quantity::P99];
+    let mut table = headed(service, experiment, &beside);
+    for verdict in arms {
+        table.row(arm_row(service, experiment, verdict, &beside));
+    }
+    table
+}
+
+/// A table of arms with the plain server in its first row.
+fn headed(service: &Service, experiment: &Experiment, beside: &[Quantity]) -> Table {
+    let quantity = experiment.design.quantity;
+    let first = [("arm", Align::Name), (quantity.noun(), Align::Decimal), ("95%", Align::Decimal)];
+    let label = |one: &Quantity| match one {
+        Quantity::P99 => "p99",
+        other => other.noun(),
+    };
+    let beside_columns = beside.iter().map(|one| (label(one), Align::Decimal));
+    let last = [(unit(service).1, Align::Right), ("verdict", Align::Left)];
+    let columns: Vec<_> = first.into_iter().chain(beside_columns).chain(last).collect();
+    let mut table = Table::new(&columns);
+    if service.first.is_some() {
+        table.row(plain_row(service, &experiment.design.control, quantity, beside));
+    }
+    table
+}
+
+fn plain_row(service: &Service, name: &str, quantity: Quantity, beside: &[Quantity]) -> Vec<Cell> {
     let sides = service.plain_sides();
-    let shown = |of: Quantity| figure_text(of, figure(of, &sides)).into();
-    vec![
-        name.into(),
-        shown(quantity),
-        "".into(),
-        shown(Quantity::P99),
-        shown(aside(quantity)),
-        service.pairs.len().to_string().into(),
-        "reference".into(),
-    ]
+    let shown = |of: Quantity| Cell::from(figure_text(of, figure(of, &sides)));
+    let mut row = vec![name.into(), shown(quantity), "".into()];
+    row.extend(beside.iter().map(|one| shown(*one)));
+    row.extend([service.pairs.len().to_string().into(), "reference".into()]);
+    row
 }
 
 /// A figure of servers over all their windows: seconds, bytes, or requests a second. None where the load did not
@@ -115,42 +129,36 @@ pub(crate) fn figure_text(quantity: Quantity, value: Option<f64>) -> String {
     }
 }
 
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 fn seconds(value: f64) -> String {
     Nanos::from_f64(value * 1e9).to_string()
 }
 
-fn arm_row(service: &Service, experiment: &Experiment, verdict: &Verdict) -> Vec<Cell> {
+fn arm_row(
+    service: &Service,
+    experiment: &Experiment,
+    verdict: &Verdict,
+    beside: &[Quantity],
+) -> Vec<Cell> {
     let (word, tone) = short_word(verdict, experiment.design.quantity, false);
-    let mut row: Vec<Cell> = vec![verdict.arm.as_str().into()];
-    match &verdict.effect {
-        Some(effect) => {
-            row.push(Cell::new(change(effect.ratio), tone));
-            row.push(interval(effect.ratio, effect.ratio_low, effect.ratio_high).into());
-        }
-        None => row.extend([format!("no {}", unit(service).1).into(), "".into()]),
-    }
+    let mut row: Vec<Cell> = vec![short_arm(&verdict.arm).into()];
+    let none = format!("no {}", unit(service).1);
+    row.extend(effect_cells(verdict.effect.as_ref(), tone, &none));
     let p99 = |one: &&Guarded| one.arm == verdict.arm && one.guard.quantity == Some(Quantity::P99);
     let p99 = experiment.guarded.iter().find(p99).and_then(|one| one.ratio);
-    let beside = match aside(experiment.design.quantity) {
+    let shown = |one: &Quantity| match one {
+        Quantity::P99 => Some(p99.map_or_else(|| "none".to_owned(), |(ratio, ..)| change(ratio))),
         Quantity::Memory => verdict.peak_rss_change_bytes.map(signed_bytes),
         other => {
             let of = |side: fn(&Pair) -> &Side| {
-                figure(other, &of_arm(service, &verdict.arm).map(side).collect::<Vec<_>>())
+                figure(*other, &of_arm(service, &verdict.arm).map(side).collect::<Vec<_>>())
             };
             of(|pair| &pair.other)
                 .zip(of(|pair| &pair.plain))
                 .map(|(arm, plain)| change(arm / plain))
         }
     };
-    row.extend([p99.map_or_else(|| "none".to_owned(), |(ratio, ..)| change(ratio)).into()]);
-    row.extend([
-        beside.unwrap_or_default().into(),
-        of_arm(service, &verdict.arm).count().to_string().into(),
-    ]);
+    row.extend(beside.iter().map(|one| Cell::from(shown(one).unwrap_or_default())));
+    row.push(of_arm(service, &verdict.arm).count().to_string().into());
     row.push(Cell::new(word, tone));
     row
 }

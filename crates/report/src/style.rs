@@ -2,7 +2,7 @@
 //! and what `NO_COLOR` says is the caller's business.
 
 /// Narrowest layout; a smaller request is raised to it.
-const NARROWEST: usize = 40;
+const NARROWEST: usize = 30;
 /// Widest layout of prose; longer lines are hard to read.
 const WIDEST: usize = 80;
 const WIDEST_TABLE: usize = 160;
@@ -12,7 +12,7 @@ const WIDEST_TABLE: usize = 160;
 pub struct Style {
     /// Emit colour sequences.
     pub colour: bool,
-    /// Columns available; used between 40 and 80, by tables up to 160.
+    /// Columns available; used between 30 and 80, by tables up to 160.
     pub width: usize,
     /// Characters beyond ASCII may be printed.
     pub unicode: bool,
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn width_stays_in_bounds() {
-        assert_eq!(Style { width: 0, ..Style::default() }.columns(), 40);
+        assert_eq!(Style { width: 0, ..Style::default() }.columns(), 30);
         assert_eq!(Style { width: 60, ..Style::default() }.columns(), 60);
         let wide = Style { width: 300, ..Style::default() };
         assert_eq!((wide.columns(), wide.table_columns()), (80, 160));

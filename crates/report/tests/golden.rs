@@ -13,7 +13,7 @@ use pagewise_model::trial::Quantity;
 use pagewise_model::trial::{Ratio, Word};
 use pagewise_report::{
     RunHead, Style, compare, csv, headline, history_table, look_section, markdown, receipt_section,
-    render,
+    render_whole as render,
 };
 use support::{
     PLAIN, candidate, compare_two, doctor, effect, experiment, proven, run, slower_ab, traced_look,

@@ -9,7 +9,7 @@ use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::Word;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_report::text::{cells, is_hostile};
-use pagewise_report::{Style, html, markdown, render};
+use pagewise_report::{Style, html, markdown, render, render_whole};
 use proptest::prelude::*;
 use support::{
     assert_harmless, candidate, compare_two, cost, doctor, effect, experiment, proven, run, verdict,
@@ -47,7 +47,7 @@ fn hostile_run() -> Run {
 fn nothing_raw_in_any_report() {
     for unicode in [true, false] {
         let style = Style { colour: false, width: 80, unicode };
-        let text = render(&hostile_run(), &style);
+        let text = render(&hostile_run(), &style) + &render_whole(&hostile_run(), &style);
         assert_harmless(&text);
         assert!(text.contains("do not copy it"), "{text}");
         assert_harmless(&compare_two(&hostile_run(), &proven(), None).text(&style));
@@ -172,7 +172,9 @@ proptest! {
     #[test]
     fn no_line_is_too_wide(run in any_run(), width in 0usize..120, unicode in any::<bool>()) {
         let style = Style { colour: false, width, unicode };
-        let text = render(&run, &style) + &compare_two(&run, &proven(), None).text(&style);
+        let text = render(&run, &style)
+            + &render_whole(&run, &style)
+            + &compare_two(&run, &proven(), None).text(&style);
         let limit = width.clamp(40, 160);
         for line in text.lines() {
             prop_assert!(cells(line) <= limit, "{} cells: {line}", cells(line));

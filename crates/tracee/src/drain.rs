@@ -1,5 +1,5 @@
 //! The reader behind a program whose output goes to a pipe: a forked process of ours that splices
-//! the pipe to /dev/null.
+//! the pipe to /dev/null, or to a file that keeps it.
 //!
 //! `splice(2)` hands the pages over without copying, so the drain costs little; where it is
 //! refused the bytes are read. The drain is a process and not a thread so that its CPU time can
@@ -9,8 +9,10 @@ use crate::descriptors;
 use crate::launch_error::LaunchError;
 use crate::wait;
 use pagewise_model::units::Nanos;
+use pagewise_model::usage::Ended;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes asked for at once.
@@ -28,22 +30,15 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// Forks a drain and returns it with the end the program writes to.
-    pub(crate) fn start() -> Result<(Self, OwnedFd), LaunchError> {
-        let failed = |call| move |e| LaunchError::errno(call, "for the drained output", e);
+    /// Forks a drain that hands all on to `into`, and returns it with the end the program writes to.
+    pub(crate) fn start(into: &OwnedFd) -> Result<(Self, OwnedFd), LaunchError> {
         let (from, to) = pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e))?;
-        let null = rustix::fs::open(
-            c"/dev/null",
-            rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
-        )
-        .map_err(failed("open"))?;
         let parent = std::process::id();
         // SAFETY: the child runs `drain` alone, which neither allocates nor locks, and `_exit`s.
         let pid = unsafe { libc::fork() };
         match pid {
-            -1 => Err(LaunchError::call("fork", "a drain", &std::io::Error::last_os_error())),
-            0 => drain(from.as_fd(), null.as_fd(), parent),
+            -1 => Err(LaunchError::call("fork", "a drain", &io::Error::last_os_error())),
+            0 => drain(from.as_fd(), into.as_fd(), parent),
             _ => Ok((Self { pid, reaped: false }, to)),
         }
     }
@@ -52,22 +47,26 @@ impl Drain {
         self.pid
     }
 
-    /// Ends it although somebody may still write; returns the CPU time it took.
-    pub(crate) fn stop(mut self) -> Nanos {
-        wait::kill(self.pid, libc::SIGKILL);
-        self.reaped = true;
-        wait::reap(self.pid).map_or(Nanos(0), |(_, usage)| wait::cpu_time(&usage))
-    }
-
-    /// Waits for end of file, but no longer than [`PATIENCE`] and until `stop` is readable.
-    pub(crate) fn finish(self, stop: Option<BorrowedFd<'_>>) -> Nanos {
+    /// Waits for end of file, but no longer than [`PATIENCE`] and until `stop` is readable, and ends it although
+    /// somebody may still write. Returns the CPU time it took.
+    ///
+    /// # Errors
+    /// When what the program wrote could not be handed on.
+    pub(crate) fn finish(mut self, stop: Option<BorrowedFd<'_>>) -> Result<Nanos, LaunchError> {
         if let Ok(pidfd) = pagewise_kernel::pidfd::open(self.pid) {
             let own = PollFd::new(&pidfd, PollFlags::IN);
             let stop = stop.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             let mut fds: Vec<PollFd<'_>> = [own].into_iter().chain(stop).collect();
             wait::sleep(&mut fds, Some(PATIENCE));
         }
-        self.stop()
+        wait::kill(self.pid, libc::SIGKILL);
+        self.reaped = true;
+        let failed = |e: &io::Error| LaunchError::call("write", "the program's output", e);
+        let (status, usage) = wait::reap(self.pid).map_err(|e| failed(&e))?;
+        match wait::ended(status) {
+            Ended::Exited(errno) if errno != 0 => Err(failed(&io::Error::from_raw_os_error(errno))),
+            _ => Ok(wait::cpu_time(&usage)),
+        }
     }
 }
 
@@ -80,34 +79,46 @@ impl Drop for Drain {
     }
 }
 
-/// The life of the drain. Never returns.
-fn drain(from: BorrowedFd<'_>, null: BorrowedFd<'_>, parent: u32) -> ! {
+/// The life of the drain, which ends with the number of the error that it met. Never returns.
+fn drain(from: BorrowedFd<'_>, into: BorrowedFd<'_>, parent: u32) -> ! {
+    let mut done = Ok(());
     if wait::die_with(parent).is_ok() {
-        descriptors::close_all_but([from, null]);
-        pump(from, null);
+        descriptors::close_all_but([from, into]);
+        done = pump(from, into);
     }
+    let status = done.err().map_or(0, Errno::raw_os_error);
     // SAFETY: ends this forked process without running exit handlers of its parent.
-    unsafe { libc::_exit(0) }
+    unsafe { libc::_exit(status) }
 }
 
-fn pump(from: BorrowedFd<'_>, null: BorrowedFd<'_>) {
+fn pump(from: BorrowedFd<'_>, into: BorrowedFd<'_>) -> Result<(), Errno> {
     let flags = rustix::pipe::SpliceFlags::MOVE;
     loop {
-        match rustix::pipe::splice(from, None, null, None, CHUNK, flags) {
-            Ok(0) => return,
+        match rustix::pipe::splice(from, None, into, None, CHUNK, flags) {
+            Ok(0) => return Ok(()),
             Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return pump_by_read(from),
+            Err(Errno::INVAL) => return pump_by_read(from, into),
+            Err(error) => return Err(error),
         }
     }
 }
 
-fn pump_by_read(from: BorrowedFd<'_>) {
+/// Where the file takes no splice.
+fn pump_by_read(from: BorrowedFd<'_>, into: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut buffer = [0_u8; 1 << 16];
     loop {
-        match rustix::io::read(from, &mut buffer) {
-            Ok(0) => return,
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return,
+        let mut rest = match rustix::io::read(from, &mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => &buffer[..count],
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error),
+        };
+        while !rest.is_empty() {
+            match rustix::io::write(into, rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 }
@@ -115,21 +126,43 @@ fn pump_by_read(from: BorrowedFd<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
+    use std::io::Write;
     use std::time::{Duration, Instant};
+
+    fn null() -> OwnedFd {
+        File::create("/dev/null").unwrap().into()
+    }
+
+    #[test]
+    fn a_file_keeps_all_or_the_error_is_reported() {
+        let words = b"page".repeat(100_000);
+        let (kept, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
+        let (drain, end) = Drain::start(&kept.into()).unwrap();
+        File::from(end).write_all(&words).unwrap();
+        drain.finish(None).unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), words);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (drain, end) = Drain::start(&full.into()).unwrap();
+        let _broken = File::from(end).write_all(b"x");
+        let error = drain.finish(None).unwrap_err().to_string();
+        assert!(error.contains("No space left"), "{error}");
+    }
 
     #[test]
     fn it_ends_with_the_pipe_or_when_told() {
         // Half of `PATIENCE`: this is about waiting in vain, not about speed.
         let is_soon = |begin: Instant| begin.elapsed() < Duration::from_secs(5);
-        let (ended, end) = Drain::start().unwrap();
+        let null = null();
+        let (ended, end) = Drain::start(&null).unwrap();
         drop(end);
         let begin = Instant::now();
-        ended.finish(None);
+        ended.finish(None).unwrap();
         assert!(is_soon(begin), "it does not end with the pipe");
-        let (told, held) = Drain::start().unwrap();
+        let (told, held) = Drain::start(&null).unwrap();
         let (stop, _) = pagewise_kernel::pipe::pipe().unwrap();
         let begin = Instant::now();
-        told.finish(Some(stop.as_fd()));
+        told.finish(Some(stop.as_fd())).unwrap();
         assert!(is_soon(begin), "it does not end when told");
         drop(held);
     }

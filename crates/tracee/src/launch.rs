@@ -38,6 +38,8 @@ pub enum Sink {
     Null,
     /// A pipe with a reader of ours behind it that throws all away.
     Pipe,
+    /// Such a pipe, whose reader writes all to a file, emptied first.
+    PipeTo(#[serde(with = "os_text")] PathBuf),
     /// A file, emptied first.
     File(#[serde(with = "os_text")] PathBuf),
     /// Whatever this process has.
@@ -256,15 +258,27 @@ fn open_sink(sink: &Sink, drains: &mut Vec<Drain>) -> Result<Descriptor, LaunchE
             let copy = std::io::stderr().as_fd().try_clone_to_owned();
             copy.map_err(|e| LaunchError::call("dup", "standard error", &e))
         }
-        Sink::Null => open(Path::new("/dev/null"), OFlags::WRONLY),
-        Sink::File(path) => open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC),
-        Sink::Pipe => {
-            let (drain, end) = Drain::start()?;
-            drains.push(drain);
-            Ok(end)
-        }
+        Sink::Null => null(),
+        Sink::File(path) => emptied(path),
+        Sink::Pipe => null().and_then(|null| drained(&null, drains)),
+        Sink::PipeTo(path) => emptied(path).and_then(|file| drained(&file, drains)),
     };
     opened.map(Descriptor::Is)
+}
+
+/// The end of a pipe that a new drain empties into `file`.
+fn drained(file: &OwnedFd, drains: &mut Vec<Drain>) -> Result<OwnedFd, LaunchError> {
+    let (drain, end) = Drain::start(file)?;
+    drains.push(drain);
+    Ok(end)
+}
+
+fn null() -> Result<OwnedFd, LaunchError> {
+    open(Path::new("/dev/null"), OFlags::WRONLY)
+}
+
+fn emptied(path: &Path) -> Result<OwnedFd, LaunchError> {
+    open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)
 }
 
 fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, LaunchError> {

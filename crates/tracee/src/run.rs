@@ -177,7 +177,7 @@ fn run_once(
     };
     let huge = HugeCounts::now().since(huge_before);
     for drain in std::mem::take(&mut running.drains) {
-        supervisor_ns += drain.finish(stop);
+        supervisor_ns += drain.finish(stop)?;
     }
     let observed = observers.finish();
     Ok(Outcome::Finished(Box::new(Finished {

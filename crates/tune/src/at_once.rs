@@ -26,8 +26,9 @@ const MOST_BLOCKS: u32 = 2;
 const ONE_BUSY: (f64, f64) = (0.85, 1.1);
 /// Each run may take this much more memory than the plain ones.
 const MORE_MEMORY: f64 = 1.25;
-/// CPU time of a run at once, as a multiple of that of a run alone, within which it does the same.
-const SAME_CPU: (f64, f64) = (0.4, 3.0);
+/// CPU time of a run at once, as a multiple of that of a run alone, within which it does the same. Runs that take the
+/// largest cache from each other need five times as much, and compare well all the same.
+const SAME_CPU: (f64, f64) = (0.4, 8.0);
 
 /// A program as a look or a first run showed it.
 #[derive(Debug)]
@@ -272,10 +273,10 @@ mod tests {
         assert_eq!(differs(&run(130, 0), Some(&one), &alone, false), None);
         assert_eq!(differs(&run(130, 0), None, &alone, false), None);
         assert!(why(&run(130, 1), &one).contains("exit status 1"));
-        assert!(why(&run(400, 0), &one).contains("3.6 times"));
+        assert!(why(&run(1000, 0), &one).contains("9.1 times"));
         assert!(why(&run(30, 0), &one).contains("0.3 times"));
         assert!(why(&run(130, 0), &vec![0, 1]).contains("chooses its CPUs"));
-        assert_eq!(differs(&run(400, 0), Some(&one), &alone, true), None, "it is another program");
+        assert_eq!(differs(&run(1000, 0), Some(&one), &alone, true), None, "it is another program");
         assert!(differs(&run(130, 1), Some(&one), &alone, true).is_some(), "but it must end alike");
     }
 }

@@ -182,6 +182,12 @@ impl Work {
     /// How the work of a run in which these tools are ours is another than that of the plain runs,
     /// if it is. What our tools hand on by reference counts nowhere: with them, less is no sign.
     pub(crate) fn unequal(&self, run: &Usage, tools: &[Tool]) -> Option<String> {
+        let why = self.other_amount(run, tools)?;
+        Some(format!("unequal work: it {why}"))
+    }
+
+    /// The same in short.
+    pub(crate) fn other_amount(&self, run: &Usage, tools: &[Tool]) -> Option<String> {
         let sides =
             [("read", self.read, run.read_bytes), ("wrote", self.written, run.written_bytes)];
         sides.into_iter().find_map(|(verb, plain, bytes)| {
@@ -190,11 +196,12 @@ impl Work {
             let high = most as f64 * (1.0 + WORK_SHARE) + WORK_SLACK.0 as f64;
             let is_less = tools.is_empty() && (bytes.0 as f64) < low;
             (is_less || bytes.0 as f64 > high).then(|| {
-                format!(
-                    "unequal work: it {verb} {bytes}, plain runs {} to {}",
-                    Bytes(least),
-                    Bytes(most)
-                )
+                let (least, most) = (Bytes(least), Bytes(most));
+                if least == most {
+                    format!("{verb} {bytes}, other runs {least}")
+                } else {
+                    format!("{verb} {bytes}, other runs {least} to {most}")
+                }
             })
         })
     }

@@ -92,6 +92,15 @@ fn limits_of(arm: &Arm, limits: &Limits) -> Limits {
     Limits { memory: limits.memory.filter(|_| !arm.mechanism.is_empty()), ..*limits }
 }
 
+/// Whether a timed run does what a run did whose output was kept; how it differs, if not. For /dev/null some programs
+/// do no work.
+pub(crate) fn own_work(kept: &Work, timed: &Usage) -> Result<(), String> {
+    let other = kept.other_amount(timed, &[]);
+    other.map_or(Ok(()), |why| {
+        Err(format!("its timed runs do other work than a run whose output is kept: one {why}"))
+    })
+}
+
 /// What plain runs showed: arms are held against it.
 #[derive(Debug, Default)]
 struct Known {
@@ -100,6 +109,8 @@ struct Known {
     limits: Limits,
     expectation: Expectation,
     work: Work,
+    /// Of commands of the user's own, by name: what a run did whose output was kept.
+    own_work: HashMap<String, Work>,
 }
 
 /// Runs programs in a [`World`].
@@ -131,10 +142,16 @@ impl Programs<WorldLab<'_>> {
             limits,
             expectation: Expectation::of(look, run.prices.as_ref(), guest),
             work: Work::of(&look.runs),
+            own_work: HashMap::new(),
         };
         let memory = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         let cpus = affinity::get(0).map_or(1, |cpus| u32::try_from(cpus.len()).unwrap_or(1));
         self.lab.width = at_once::width(self.lab.request, seen, &Room { memory, cpus });
+    }
+
+    /// What a run of a command of the user's own did whose output was kept.
+    pub(crate) fn learn_work(&mut self, arm: &str, run: &Usage) {
+        self.lab.known.own_work.insert(arm.to_owned(), Work::of(std::slice::from_ref(run)));
     }
 
     /// Lets these arms enter.
@@ -232,7 +249,11 @@ impl<'a> WorldLab<'a> {
     /// What a plain run put out, kept whole.
     fn kept(&mut self, plain: &Arm) -> Result<Captured, NoBaseline> {
         let run = self.world.captured(plain, &self.known.limits)?;
-        match look::not_kept(&run, &self.known.runs) {
+        let other_work = || {
+            let why = self.known.work.other_amount(&run.usage, &[])?;
+            Some(format!("with its output kept the plain program does other work: it {why}"))
+        };
+        match look::not_kept(&run, &self.known.runs).or_else(other_work) {
             Some(why) => Err(NoBaseline::NotKept(why)),
             None => Ok(run),
         }
@@ -309,14 +330,20 @@ impl<'a> WorldLab<'a> {
         })
     }
 
-    /// Another amount of work than that of the plain program makes a time worthless. An arm of the
-    /// user's own may do its work in another way.
+    /// Another amount of work than that of the plain program makes a time worthless. A command of the user's own
+    /// may do its work in another way, but the same whenever it runs.
     fn check_work(&mut self, arm: &Arm, arms: &Arms, run: &Timed) -> Result<(), RunFailure> {
         let work = &mut self.known.work;
         if arm.name == arms.control.name {
             *work = work.with(&run.done.usage);
         }
-        if arm.mechanism.is_empty() || run.done.leftovers_killed > 0 {
+        if run.done.leftovers_killed > 0 {
+            return Ok(());
+        }
+        if let Some(own) = self.known.own_work.get(&arm.name) {
+            own_work(own, &run.done.usage).map_err(RunFailure::Failed)?;
+        }
+        if arm.mechanism.is_empty() {
             return Ok(());
         }
         let unequal = work.unequal(&run.done.usage, &arm.settings.tools);

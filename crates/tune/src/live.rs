@@ -452,8 +452,12 @@ impl World for Live<'_> {
 
     fn captured(&mut self, arm: &Arm, limits: &Limits) -> Result<Captured, Stop> {
         let (stdout, stderr) = (self.scratch.file("stdout"), self.scratch.file("stderr"));
+        let kept = match self.request.spec.stdout {
+            StdoutTo::Pipe => Sink::PipeTo(stdout.clone()),
+            StdoutTo::Null | StdoutTo::File => Sink::File(stdout.clone()),
+        };
         let launch = Launch {
-            stdout: Sink::File(stdout.clone()),
+            stdout: kept,
             stderr: Sink::File(stderr.clone()),
             observe: Observe { run_delay: true, ..Observe::default() },
             ..self.launch(arm, limits)

@@ -1,7 +1,7 @@
 //! `pagewise bench`
 
-use super::Files;
 use super::values::{named, values};
+use super::{Files, Patience};
 use clap::{Args, Subcommand};
 use pagewise_model::bench::pipe::{Consumption, Pages, Placement, Reader, Wait, Writer};
 use pagewise_model::{Bytes, Nanos};
@@ -155,9 +155,18 @@ pub(crate) struct BenchResult {
     /// Print JSON, as saved, instead of text
     #[arg(long)]
     pub(crate) json: bool,
+    /// Do not wait for another experiment on this machine [default: up to 5 minutes]
+    #[arg(long)]
+    pub(crate) no_wait: bool,
     /// No announcement and no progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,
+}
+
+impl BenchResult {
+    pub(crate) fn patience(&self) -> Patience {
+        Patience { wait: None, no_wait: self.no_wait }
+    }
 }
 
 mod file;

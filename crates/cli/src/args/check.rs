@@ -1,5 +1,6 @@
 //! `pagewise check`
 
+use super::Patience;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -50,6 +51,8 @@ pub(crate) struct Check {
     /// Write Markdown to FILE, such as $GITHUB_STEP_SUMMARY
     #[arg(long, value_name = "FILE")]
     pub(crate) markdown: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// No progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -1,8 +1,8 @@
 //! `pagewise choose`
 
-use super::Html;
 use super::bench::{ARMS, WalkOrder};
 use super::values::values;
+use super::{Html, Patience};
 use clap::Args;
 use pagewise_model::Bytes;
 use pagewise_model::bench::file::Arm;
@@ -66,6 +66,8 @@ pub(crate) struct Choose {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) page: Html,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// No announcement and no progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -9,10 +9,33 @@ use std::path::PathBuf;
 
 /// Where the program's standard output goes during timed runs, the same for all arms.
 pub(crate) const OUTPUTS: &[(StdoutTo, &str)] = &[
-    (StdoutTo::Null, "/dev/null"),
     (StdoutTo::Pipe, "A pipe that is read at once"),
+    (StdoutTo::Null, "/dev/null: grep, tar and others do no work for it"),
     (StdoutTo::File, "A file in a scratch directory"),
 ];
+
+/// What to do while another experiment runs on this machine.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct Patience {
+    /// Wait this long for another experiment on this machine to end, such as 1h [default: 5m]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait: Option<Nanos>,
+    /// Do not wait for another experiment
+    #[arg(long, conflicts_with = "wait")]
+    pub(crate) no_wait: bool,
+}
+
+impl Patience {
+    /// How long is waited where nothing else is asked.
+    const USUAL: Nanos = Nanos::secs(5 * 60);
+
+    pub(crate) fn time(self) -> Nanos {
+        match self.wait {
+            _ if self.no_wait => Nanos(0),
+            asked => asked.unwrap_or(Self::USUAL),
+        }
+    }
+}
 
 /// Options that every experiment takes.
 #[derive(Debug, Default, Args)]
@@ -25,7 +48,7 @@ pub(crate) struct ExperimentArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
     /// Send standard output of timed runs here
-    #[arg(long, value_parser = values(OUTPUTS), default_value = "null", value_name = "KIND")]
+    #[arg(long, value_parser = values(OUTPUTS), default_value = "pipe", value_name = "KIND")]
     pub(crate) stdout: StdoutTo,
     /// Compare this file, written by the program, between arms (repeatable)
     #[arg(long = "output", value_name = "FILE")]
@@ -45,14 +68,16 @@ pub(crate) struct ExperimentArgs {
     /// Accept a program that fails, if it always fails in the same way
     #[arg(long)]
     pub(crate) ignore_failure: bool,
-    /// Wait this long for another experiment on this machine to end, such as 1h
-    #[arg(long, value_name = "TIME")]
-    pub(crate) wait: Option<Nanos>,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// Seed of the random order of runs
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) files: Files,
+    /// Print the whole report: every cost with its evidence, every arm with its reason, all remedies
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) verbose: bool,
     /// Print JSON, as saved, instead of text
     #[arg(long)]
     pub(crate) json: bool,

@@ -33,7 +33,7 @@ pub(crate) use cache::{Cache, CacheVerb, CachedFiles, LockedFiles, RestoredPages
 pub(crate) use check::Check;
 pub(crate) use choose::Choose;
 pub(crate) use compare::{Compare, History};
-pub(crate) use experiment::ExperimentArgs;
+pub(crate) use experiment::{ExperimentArgs, Patience};
 pub(crate) use faults::Faults;
 pub(crate) use files::{Files, Html};
 pub(crate) use fleet::{Fleet, FleetScript, FleetVerb, Merge};
@@ -270,6 +270,9 @@ pub(crate) struct Show {
     /// Number from `pagewise history` (1 is the newest), `last`, an identifier, or a file [default: the newest
     /// run]; ./3 is a file named 3
     pub(crate) run: Option<String>,
+    /// Print the whole report: every cost with its evidence, every arm with its reason, all remedies
+    #[arg(long, short, conflicts_with_all = ["json", "csv", "markdown"])]
+    pub(crate) verbose: bool,
     /// Print the saved form
     #[arg(long)]
     pub(crate) json: bool,
@@ -293,7 +296,7 @@ pub(crate) struct Show {
     pub(crate) chart: Option<String>,
     /// Print the JSON Schema of saved runs; reads no run
     #[arg(long)]
-    #[arg(conflicts_with_all = ["run", "json", "markdown", "csv", "html", "open", "picture"])]
+    #[arg(conflicts_with_all = ["run", "verbose", "json", "markdown", "csv", "html", "open", "picture"])]
     pub(crate) schema: bool,
 }
 

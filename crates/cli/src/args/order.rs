@@ -1,7 +1,7 @@
 //! `pagewise order`
 
-use super::Html;
 use super::values::values;
+use super::{Html, Patience};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use pagewise_model::Nanos;
@@ -180,6 +180,8 @@ pub(crate) struct CheckOrder {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) drawn: Drawn,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// No progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,

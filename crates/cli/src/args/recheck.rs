@@ -1,5 +1,6 @@
 //! `pagewise recheck`
 
+use super::Patience;
 use clap::Args;
 use pagewise_model::Nanos;
 
@@ -31,6 +32,8 @@ pub(crate) struct Recheck {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// No progress display
     #[arg(long, short)]
     pub(crate) quiet: bool,

@@ -43,7 +43,7 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     request.spec.quantity = args.goal;
     let limit = args.fail_if_slower_than.map(|limit| limit.0);
     let goal = limit.map_or(Goal::Difference, Goal::LossAtMost);
-    let lock = experiment::lock(args.experiment.wait)?;
+    let lock = experiment::lock(args.experiment.patience)?;
     let (run, end) = race(&request, &first.name, goal, args.experiment.quiet)?;
     drop(lock);
     let interrupted = matches!(run.outcome, Some(Outcome::Interrupted));

@@ -173,7 +173,7 @@ fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<Ch
     request.spec.own_arms =
         vec![OwnArm { name: named.name.clone(), command: named.command.clone() }];
     let goal = Goal::LossAtMost(baseline.limit);
-    let _lock = experiment::lock(None)?;
+    let _lock = experiment::lock(args.patience)?;
     let (mut run, end) = ab::race(&request, "baseline", goal, args.quiet)?;
     if let Some(stop @ Stop::Interrupted) = &end {
         return Err(experiment::failure(stop));

@@ -106,7 +106,7 @@ impl Bench {
     fn new(args: &Choose) -> Result<Self, Failure> {
         let (started_unix_ns, _) = identity(&[]);
         let seed = args.seed.unwrap_or(started_unix_ns);
-        let (lock, control) = (lock(None)?, Control::new(seed, args.quiet)?);
+        let (lock, control) = (lock(args.patience)?, Control::new(seed, args.quiet)?);
         Ok(Self { _lock: lock, control, started_unix_ns, quiet: args.quiet })
     }
 

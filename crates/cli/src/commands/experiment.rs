@@ -2,7 +2,7 @@
 //! exit code.
 
 use super::signals::INTERRUPTED;
-use crate::args::ExperimentArgs;
+use crate::args::{ExperimentArgs, Patience};
 use crate::failure::{Failure, UNFIT};
 use crate::{store, terminal};
 use pagewise_kernel::clock;
@@ -137,14 +137,25 @@ fn named_input(file: &Path) -> Result<Input, Failure> {
     Ok(Input::File(file.to_owned()))
 }
 
-/// The lock of this machine's experiments, waited for at most this long.
-pub(super) fn lock(wait: Option<Nanos>) -> Result<ExperimentLock, Failure> {
+/// The lock of this machine's experiments. While another experiment has it, the user is told so once.
+pub(super) fn lock(patience: Patience) -> Result<ExperimentLock, Failure> {
     /// Between two attempts.
     const PAUSE: Duration = Duration::from_millis(500);
-    let end = clock::now() + wait.unwrap_or(Nanos(0));
+    let end = clock::now() + patience.time();
+    let mut is_told = false;
     loop {
         match ExperimentLock::acquire() {
-            Err(LockError::Held(_)) if clock::now() < end => std::thread::sleep(PAUSE),
+            Err(LockError::Held(holder)) if clock::now() < end => {
+                if !is_told {
+                    let most = Nanos(end.0.saturating_sub(clock::now().0));
+                    let text = format!(
+                        "waiting up to {most} for the experiment that runs here{holder}; --no-wait: do not"
+                    );
+                    terminal::remark(&text);
+                    is_told = true;
+                }
+                std::thread::sleep(PAUSE);
+            }
             got => return got.map_err(refused),
         }
     }
@@ -206,11 +217,7 @@ pub(super) fn conclude(
     };
     keep(&mut run);
     let saved = args.files.write(&run);
-    let text = if args.json {
-        run.to_json() + "\n"
-    } else {
-        pagewise_report::render(&run, &terminal::style())
-    };
+    let text = if args.json { run.to_json() + "\n" } else { report(&run, args.verbose) };
     terminal::print(&text)?;
     // The result is printed first: a failed save loses nothing.
     saved?;
@@ -218,6 +225,12 @@ pub(super) fn conclude(
         return Err(failure);
     }
     Ok(ExitCode::from(code(run.outcome.as_ref())))
+}
+
+/// The report of a run, on one screen or whole.
+pub(super) fn report(run: &Run, verbose: bool) -> String {
+    let render = if verbose { pagewise_report::render_whole } else { pagewise_report::render };
+    render(run, &terminal::style())
 }
 
 /// Keeps a run under its identifier. A run that cannot be saved has none, which is reported; nobody

@@ -113,7 +113,7 @@ fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
             option("--guard", Some(guards::spell(*guard).as_ref()));
         }
         option("--input", spec.input.path().map(Path::as_os_str));
-        let stdout = (spec.stdout != StdoutTo::Null).then(|| spec.stdout.into_str());
+        let stdout = (spec.stdout != StdoutTo::default()).then(|| spec.stdout.into_str());
         option("--stdout", stdout.map(OsStr::new));
         option("--prepare", spec.prepare.as_deref().map(OsStr::new));
         option("--cleanup", spec.cleanup.as_deref().map(OsStr::new));

@@ -31,7 +31,7 @@ pub(super) fn run(args: &args::Recheck) -> Result<ExitCode, Failure> {
         return print_unit();
     }
     let gains = wanted(args)?;
-    let _lock = experiment::lock(None)?;
+    let _lock = experiment::lock(args.patience)?;
     let mut done = Vec::new();
     for gain in gains {
         let one = again(gain, args)?;

@@ -1,5 +1,6 @@
 //! `pagewise show`
 
+use super::experiment;
 use crate::args::Show;
 use crate::failure::Failure;
 use crate::{browser, store, terminal};
@@ -38,7 +39,7 @@ fn text(run: &Run, args: &Show) -> String {
     } else if args.csv {
         pagewise_report::csv(run)
     } else {
-        pagewise_report::render(run, &terminal::style())
+        experiment::report(run, args.verbose)
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
         }
         None => (fresh(args)?, None),
     };
-    let _lock = experiment::lock(args.experiment.wait)?;
+    let _lock = experiment::lock(args.experiment.patience)?;
     if args.system {
         let refused =
             |why| Failure::unfit(why).with_help("leave out --system to change no settings");

@@ -9,7 +9,7 @@
 use super::typical::Typical;
 use super::{Estimate, counted, micros};
 use pagewise_model::Bytes;
-use pagewise_model::diagnosis::CostKind;
+use pagewise_model::diagnosis::{Basis, CostKind};
 use pagewise_model::look::{Look, MapChurn, PipeSeen};
 use pagewise_model::machine::Machine;
 use pagewise_model::price::{Prices, TransferPoint};
@@ -87,7 +87,9 @@ pub(super) fn wakeups(run: &Typical, prices: &Prices, machine: &Machine) -> Opti
     let count = run.voluntary_switches;
     (count > 0.0 && price > 0.0).then(|| {
         let evidence = format!("{} x {}{which}", counted(count, "wake-up"), micros(price));
-        // Waiting cannot take longer than the run.
-        Estimate::priced(CostKind::Wakeups, (count * price).min(run.wall_ns), evidence)
+        // Waiting cannot take longer than the run. Only their number is counted: a wake-up that nobody waits for
+        // costs less.
+        let ns = (count * price).min(run.wall_ns);
+        Estimate { kind: CostKind::Wakeups, ns, basis: Basis::UpperBound, evidence }
     })
 }

@@ -3,7 +3,8 @@
 //! *keep* needs all of: evidence of 50 against no gain and of 20 against a gain of 1% at most, both for an
 //! arm that was picked among several; evidence of 20 against no gain with the host's time taken off each
 //! run; the mechanism's counter moved in two of three runs of the arm and not in the control's
-//! (docs/decisions/008). *likely* is evidence of [`super::LIKELY`] against a gain of 1% at most, with the counter.
+//! (docs/decisions/008). *likely* is evidence of [`super::LIKELY`] against a gain of 1% at most, with the counter,
+//! and an interval without *no gain* in it.
 //! *slower* is the mirror image of keep without the counter. *no gain above N* is evidence of 20 against a
 //! gain of N. Where times are corrected by what memory cost meanwhile, a gain has to show in plain times,
 //! too, to be kept. What is left is *cannot tell*, with the interval.
@@ -139,7 +140,8 @@ impl Findings<'_> {
     }
 
     fn decide(&self) -> (Word, String) {
-        if self.race.is_likely(self.arm) {
+        let interval = self.race.interval(self.arm);
+        if self.race.is_likely(self.arm) && interval.is_some_and(|(_, high)| high < 1.0) {
             return self.faster();
         }
         if self.race.is_slower(self.arm) {

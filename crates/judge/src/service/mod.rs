@@ -22,7 +22,7 @@ pub use watch::Watch;
 
 use crate::race::between_logs;
 use pagewise_model::guard::Guard;
-use pagewise_model::measured::median;
+use pagewise_model::measured::{mean, median};
 use pagewise_model::service::{Service, Side, Window};
 use pagewise_model::trial::{Quantity, Ratio};
 
@@ -92,10 +92,6 @@ fn logs(quantity: Quantity, side: &Side, at_once: bool) -> Option<Vec<f64>> {
 /// CPU time per request in windows in which the server shared its CPUs with no other: a logarithm. None without one.
 pub(crate) fn apart(side: &Side) -> Option<f64> {
     logs(Quantity::CpuPerRequest, side, false).map(|values| mean(&values))
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// Values with those that are not typical moved to the bound of those that are.

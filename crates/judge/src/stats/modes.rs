@@ -6,6 +6,8 @@
 //! apart for their width, if nothing lies between them, and if both are more than a few strays;
 //! that is conservative: modes that overlap are not seen.
 
+use pagewise_model::measured::mean;
+
 /// Fewest values in which modes are sought.
 const LEAST_VALUES: usize = 8;
 /// Distance of the means, in standard deviations within the parts. The best split of uniform
@@ -58,10 +60,6 @@ pub fn find_two_modes(values: &[f64]) -> Option<Modes> {
             switches: upper.windows(2).filter(|pair| pair[0] != pair[1]).count(),
         }
     })
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 fn squares(values: &[f64]) -> f64 {

@@ -27,7 +27,7 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     let conditions = args.experiment();
     let request = experiment::request(&conditions, args.command.clone(), true)?;
     let files = files(args)?;
-    let _lock = experiment::lock(None)?;
+    let _lock = experiment::lock(args.result.patience())?;
     let stop = signals::stop_flag()?;
     let mut display = Display::new(args.result.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);

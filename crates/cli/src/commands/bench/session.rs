@@ -63,7 +63,7 @@ impl<'a> Start<'a> {
     /// Takes the lock.
     pub(super) fn begin(self) -> Result<Session<'a>, Failure> {
         let Self { out, at, started_unix_ns, id, seed } = self;
-        let lock = lock(None)?;
+        let lock = lock(out.patience())?;
         let control = Control::new(seed, out.quiet)?;
         let words: Vec<OsString> = std::env::args_os().skip(1).collect();
         let mut run = pagewise_tune::request::run_of(RunKind::Bench, id, started_unix_ns, &words);

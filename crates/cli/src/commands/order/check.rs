@@ -86,7 +86,7 @@ fn time(
     };
     let mut request = experiment::request(&options, first, false)?;
     request.spec.own_arms = vec![OwnArm { name: "after".to_owned(), command: second }];
-    let _lock = experiment::lock(None)?;
+    let _lock = experiment::lock(args.patience)?;
     let (run, end) = ab::race(&request, "before", Goal::Difference, args.quiet)?;
     if let Some(stop) = end {
         return Err(experiment::failure(&stop));

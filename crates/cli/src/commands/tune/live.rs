@@ -43,7 +43,7 @@ pub(super) fn run(args: &Tune, pid: i32) -> Result<ExitCode, Failure> {
         return Err(not_allowed(&target));
     }
     let request = request(args, target)?;
-    let _lock = experiment::lock(args.experiment.wait)?;
+    let _lock = experiment::lock(args.experiment.patience)?;
     let stop = signals::stop_flag()?;
     let mut display = Display::new(args.experiment.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);

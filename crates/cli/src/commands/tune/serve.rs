@@ -36,7 +36,7 @@ fn session(
     saved: Option<Run>,
     args: &ExperimentArgs,
 ) -> Result<ExitCode, Failure> {
-    let _lock = experiment::lock(args.wait)?;
+    let _lock = experiment::lock(args.patience)?;
     let stop = signals::stop_flag()?;
     let mut display = Display::new(args.quiet);
     let mut listener = |event: &pagewise_tune::world::Event<'_>| display.tell(event);

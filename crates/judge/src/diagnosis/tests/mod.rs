@@ -393,7 +393,7 @@ fn a_shared_activity_is_not_split_by_guess() {
     let kinds = [CostKind::PipeCopies, CostKind::FileCopies];
     let samples = Fact::Known(Sorted::from_samples(&Samples::default()));
     let shared = second_opinion::sampled(CostKind::PipeCopies, &kinds, &samples);
-    assert!(shared.reason().unwrap().contains("copies of file data"));
+    assert!(shared.reason().unwrap().contains("copies by read and write"));
 }
 
 #[test]

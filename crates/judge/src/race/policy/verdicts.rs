@@ -16,6 +16,8 @@ const RUNS_DENY: &str = "runs at once on one CPU show a gain, runs one at a time
 const SERVERS_DENY: &str = "servers that share CPUs show a gain, servers apart do not";
 /// Pairs of an arm that a longer budget should allow.
 const USEFUL_PAIRS: u64 = 3;
+/// The same of runs.
+const USEFUL_RUNS: u64 = 8;
 
 impl Policy {
     /// The verdict by values, counters and guards only. A run, or half a pair, takes `run_ns`.
@@ -96,14 +98,16 @@ impl Policy {
             return refused(Word::Reject, why);
         }
         match verdict.word {
-            Word::NotTried if self.terms.unit.is_pair() => {
-                let more = Nanos::from_f64(2.0 * USEFUL_PAIRS as f64 * run_ns);
-                refused(
-                    Word::NotTried,
-                    &format!("{NO_ROOM}; {more} more would allow {USEFUL_PAIRS} pairs"),
-                )
+            Word::NotTried => {
+                let (count, unit) = if self.terms.unit.is_pair() {
+                    (USEFUL_PAIRS, "pairs")
+                } else {
+                    (USEFUL_RUNS, "runs")
+                };
+                let more = Nanos::from_f64(2.0 * count as f64 * run_ns);
+                let why = format!("{NO_ROOM}; {more} more would allow {count} {unit}");
+                Verdict { settled_by_ns: Some(more), ..refused(Word::NotTried, &why) }
             }
-            Word::NotTried => refused(Word::NotTried, NO_ROOM),
             Word::Keep | Word::Likely if !own.is_compared => {
                 let why = format!("{}; its output is not compared yet", verdict.why);
                 refused(Word::CannotTell, &why)
