@@ -22,8 +22,11 @@ fn check(run: &Run, style: &Style) -> String {
     for line in &lines {
         assert!(copied(line) || line.chars().count() <= style.width.max(40), "too wide: {line}");
     }
-    let mut said: Vec<&str> =
-        lines.iter().map(|line| line.trim()).filter(|line| line.len() > 30).collect();
+    let mut said: Vec<&str> = lines
+        .iter()
+        .map(|line| line.trim())
+        .filter(|line| line.split_whitespace().count() > 6)
+        .collect();
     said.sort_unstable();
     assert!(said.windows(2).all(|pair| pair[0] != pair[1]), "twice:\n{text}");
     for share in text.split("up to ").skip(1) {
