@@ -1,6 +1,6 @@
 //! Saved runs, one line each; the times of programs over their sessions; gains that are lost.
 
-use crate::headline::outcome_line;
+use crate::headline::{headline, outcome_line};
 use crate::number::{change, date, interval};
 use crate::page::Document;
 use crate::recheck::recheck_page;
@@ -9,7 +9,7 @@ use crate::style::{Style, Tone};
 use crate::table::{Align, Table};
 use pagewise_model::history::Trend;
 use pagewise_model::recheck::Recheck;
-use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::run::{Run, RunKind};
 
 /// Sessions whose medians are drawn.
 const DRAWN: usize = 24;
@@ -32,8 +32,8 @@ pub struct RunHead {
     pub kind: RunKind,
     /// The command that was examined.
     pub command: Vec<String>,
-    /// How it ended.
-    pub outcome: Option<Outcome>,
+    /// How it ended; of two commands in the words of `ab`.
+    pub outcome: String,
 }
 
 impl RunHead {
@@ -45,7 +45,10 @@ impl RunHead {
             started_unix_ns: run.started_unix_ns,
             kind: run.kind,
             command: run.command.clone(),
-            outcome: run.outcome.clone(),
+            outcome: match (&run.outcome, run.kind) {
+                (Some(_), RunKind::Ab) => headline(run),
+                (outcome, _) => outcome.as_ref().map_or_else(String::new, outcome_line),
+            },
         }
     }
 }
@@ -79,13 +82,12 @@ pub fn history_table(heads: &[RunHead], style: &Style) -> String {
         ("outcome", Align::Text),
     ]);
     for head in heads {
-        let outcome = head.outcome.as_ref().map_or_else(String::new, outcome_line);
         table.row(vec![
             head.number.to_string().into(),
             date(head.started_unix_ns).into(),
             kind_label(head.kind).into(),
             command_line(&head.command).into(),
-            outcome.into(),
+            head.outcome.as_str().into(),
         ]);
     }
     table.render(style)

@@ -47,6 +47,7 @@ pub mod run;
 mod run_delay;
 pub mod seccomp;
 mod signals;
+mod sink;
 pub mod supervise;
 pub mod target;
 mod tool_links;

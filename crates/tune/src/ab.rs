@@ -1,9 +1,9 @@
 //! `ab`: commands against the first of them, through the same engine.
 
 use crate::at_once::{self, Seen};
-use crate::experiment::{Outputs, WorldLab};
+use crate::experiment::WorldLab;
 use crate::look;
-use crate::output::{Baseline, Captured};
+use crate::output::{Baseline, Captured, Outputs};
 use crate::race::{Goal, Programs};
 use crate::request::Request;
 use crate::session;

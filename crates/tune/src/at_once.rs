@@ -14,7 +14,7 @@ use pagewise_model::look::{Look, SideEffect, Traced, sentence};
 use pagewise_model::plan::Settings;
 use pagewise_model::trial::Quantity;
 use pagewise_model::usage::Usage;
-use pagewise_model::{Bytes, Fact};
+use pagewise_model::{Bytes, Fact, Nanos};
 
 /// What is written there meets nothing.
 const NOWHERE: &str = "/dev/null";
@@ -24,6 +24,9 @@ const MOST: u32 = 5;
 const MOST_BLOCKS: u32 = 2;
 /// CPUs that a program with one busy thread keeps busy.
 const ONE_BUSY: (f64, f64) = (0.85, 1.1);
+/// A program that waits more often than this, and more than once in each millisecond of CPU time, lives by its
+/// wake-ups: what reads its output, or another part of it, decides how long it takes.
+const MOST_WAITS: u64 = 50;
 /// Each run may take this much more memory than the plain ones.
 const MORE_MEMORY: f64 = 1.25;
 /// CPU time of a run at once, as a multiple of that of a run alone, within which it does the same. Runs that take the
@@ -69,6 +72,11 @@ impl Seen {
 
     /// Why its CPU time is not what decides, if so.
     pub(crate) fn waits(&self, quantity: Quantity) -> Option<String> {
+        let waits = self.run.voluntary_switches;
+        let cpu_ms = self.run.cpu_ns().0 / Nanos::millis(1).0;
+        if quantity != Quantity::Cpu && waits > MOST_WAITS && waits > cpu_ms {
+            return Some(format!("it waits {waits} times in {cpu_ms} ms of CPU time"));
+        }
         let busy = self.busy();
         let is_meant = quantity == Quantity::Cpu || (ONE_BUSY.0..=ONE_BUSY.1).contains(&busy);
         (!is_meant).then(|| format!("it keeps {busy:.1} CPUs busy, not one"))
@@ -178,7 +186,6 @@ pub(crate) fn differs(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::Nanos;
     use pagewise_model::constructed;
     use pagewise_model::spec::Spec;
     use pagewise_model::usage::Ended;

@@ -8,7 +8,7 @@ use crate::at_once::{self, Room, Seen, Width};
 use crate::choose;
 use crate::expectation::{Expectation, Work};
 use crate::look;
-use crate::output::{Baseline, Captured, NoBaseline};
+use crate::output::{Baseline, Captured, NoBaseline, Outputs, rejection};
 use crate::race::{Arms, Clock, Lab, Programs, Progress, RunFailure, WeatherMark};
 use crate::request::Request;
 use crate::stop::Stop;
@@ -22,53 +22,6 @@ use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 use std::collections::{BTreeSet, HashMap};
 
-/// How outputs are dealt with.
-#[derive(Debug)]
-pub(crate) enum Outputs {
-    /// They may differ.
-    Free,
-    /// An arm that is likely to gain is held against plain runs, which are made when the first one is.
-    Equal {
-        /// What plain runs put out, once it is known.
-        base: Option<Baseline>,
-        /// Comparisons made so far; more are added.
-        checks: Vec<OutputCheck>,
-    },
-}
-
-impl Outputs {
-    fn check_of(&self, arm: &str) -> Option<&OutputCheck> {
-        match self {
-            Self::Free => None,
-            Self::Equal { checks, .. } => checks.iter().find(|check| check.arm == arm),
-        }
-    }
-
-    fn add(&mut self, check: OutputCheck) {
-        if let Self::Equal { checks, .. } = self {
-            checks.push(check);
-        }
-    }
-
-    fn take_base(&mut self) -> Option<Baseline> {
-        match self {
-            Self::Free => None,
-            Self::Equal { base, .. } => base.take(),
-        }
-    }
-
-    fn set_base(&mut self, plain: Baseline) {
-        if let Self::Equal { base, .. } = self {
-            *base = Some(plain);
-        }
-    }
-
-    /// Why an arm is rejected by a comparison made before, if it is.
-    fn bars(&self, arm: &Arm) -> Option<String> {
-        self.check_of(&arm.name).and_then(differs)
-    }
-}
-
 /// Files that arms bring into huge folios.
 fn huge_files(arms: &[Arm]) -> BTreeSet<String> {
     let all = arms.iter().flat_map(|arm| &arm.settings.huge_files);
@@ -79,12 +32,6 @@ fn huge_files(arms: &[Arm]) -> BTreeSet<String> {
 fn beside(arm: Arm, all: &BTreeSet<String>) -> Arm {
     let own = huge_files(std::slice::from_ref(&arm));
     Arm { natural_files: all.difference(&own).cloned().collect(), ..arm }
-}
-
-/// Why an arm with this check is rejected, if it is.
-fn differs(check: &OutputCheck) -> Option<String> {
-    (!check.equal)
-        .then(|| format!("its output differs from the reference: {}", check.notes.join("; ")))
 }
 
 /// The limits of an arm: one with a command of its own may need more memory than the program does.
@@ -425,7 +372,7 @@ impl Lab for WorldLab<'_> {
 
     fn compare_output(&mut self, arm: &Arm, arms: &Arms) -> Result<Option<String>, RunFailure> {
         if let Some(check) = self.outputs.check_of(&arm.name) {
-            return Ok(differs(check));
+            return Ok(rejection(check));
         }
         if matches!(self.outputs, Outputs::Free) {
             return Ok(None);
@@ -433,7 +380,7 @@ impl Lab for WorldLab<'_> {
         let run = self.put_out(arm).map_err(Stop::into_failure)?;
         match run.map_or_else(Ok, |run| self.against_plain(&arm.name, &run, &arms.control)) {
             Ok(check) => {
-                let why = differs(&check);
+                let why = rejection(&check);
                 self.outputs.add(check);
                 Ok(why)
             }

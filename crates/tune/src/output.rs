@@ -11,6 +11,7 @@
 //! Not seen: output that goes to a terminal, a socket, or a file that was not named.
 
 use crate::stop::Stop;
+use crate::world::Arm;
 use pagewise_model::Bytes;
 use pagewise_model::run::{Outcome, OutputCheck};
 use pagewise_model::usage::{Ended, Usage};
@@ -290,6 +291,59 @@ fn differs(rule: &Rule, run: &Result<Stream, String>) -> Option<String> {
             _ => Some("has a different number of lines".to_owned()),
         },
     }
+}
+
+/// How outputs are dealt with.
+#[derive(Debug)]
+pub(crate) enum Outputs {
+    /// They may differ.
+    Free,
+    /// An arm that is likely to gain is held against plain runs, which are made when the first one is.
+    Equal {
+        /// What plain runs put out, once it is known.
+        base: Option<Baseline>,
+        /// Comparisons made so far; more are added.
+        checks: Vec<OutputCheck>,
+    },
+}
+
+impl Outputs {
+    pub(crate) fn check_of(&self, arm: &str) -> Option<&OutputCheck> {
+        match self {
+            Self::Free => None,
+            Self::Equal { checks, .. } => checks.iter().find(|check| check.arm == arm),
+        }
+    }
+
+    pub(crate) fn add(&mut self, check: OutputCheck) {
+        if let Self::Equal { checks, .. } = self {
+            checks.push(check);
+        }
+    }
+
+    pub(crate) fn take_base(&mut self) -> Option<Baseline> {
+        match self {
+            Self::Free => None,
+            Self::Equal { base, .. } => base.take(),
+        }
+    }
+
+    pub(crate) fn set_base(&mut self, plain: Baseline) {
+        if let Self::Equal { base, .. } = self {
+            *base = Some(plain);
+        }
+    }
+
+    /// Why an arm is rejected by a comparison made before, if it is.
+    pub(crate) fn bars(&self, arm: &Arm) -> Option<String> {
+        self.check_of(&arm.name).and_then(rejection)
+    }
+}
+
+/// Why an arm with this check is rejected, if it is.
+pub(crate) fn rejection(check: &OutputCheck) -> Option<String> {
+    (!check.equal)
+        .then(|| format!("its output differs from the reference: {}", check.notes.join("; ")))
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use crate::at_once::Seen;
 use crate::choose;
 use crate::conditions;
-use crate::experiment::{self, Outputs, WorldLab};
+use crate::experiment::{self, WorldLab};
 use crate::look;
-use crate::output::{Baseline, NoBaseline};
+use crate::output::{Baseline, NoBaseline, Outputs};
 use crate::race::Programs;
 use crate::request::Request;
 use crate::session::{self, Tunable};

@@ -10,8 +10,9 @@
 
 use crate::ab;
 use crate::choose;
-use crate::experiment::{Outputs, WorldLab};
+use crate::experiment::WorldLab;
 use crate::look;
+use crate::output::Outputs;
 use crate::race::{Goal, Programs};
 use crate::request::Request;
 use crate::session;

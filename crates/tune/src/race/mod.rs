@@ -193,6 +193,9 @@ fn drive(
             }
             done.end?;
         }
+        if let Some(why) = policy.denied_at_once() {
+            policy.run_in_turn(why.to_owned());
+        }
         compare_outputs(subject, policy)?;
         combine(subject, policy)?;
     }

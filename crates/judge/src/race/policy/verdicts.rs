@@ -1,6 +1,6 @@
 //! The verdict on each arm, and the experiment as a whole, when a race ends.
 
-use super::{Block, Halt, Policy, Terms};
+use super::{Block, Goal, Halt, Policy, Terms};
 use crate::guards;
 use crate::race::observation::{Beside, mode_warnings};
 use crate::race::{Findings, LEAST_GAIN};
@@ -12,7 +12,7 @@ use pagewise_model::trial::{Design, Effect, Experiment, Quantity, Ratio, Verdict
 /// Why an arm was not run.
 const NO_ROOM: &str = "the budget was too short for it";
 /// Why a gain that is found at once is not kept.
-const RUNS_DENY: &str = "runs at once on one CPU show a gain, runs one at a time do not";
+const RUNS_DENY: &str = "runs at once on one CPU and runs one at a time contradict each other";
 const SERVERS_DENY: &str = "servers that share CPUs show a gain, servers apart do not";
 /// Pairs of an arm that a longer budget should allow.
 const USEFUL_PAIRS: u64 = 3;
@@ -24,21 +24,38 @@ impl Policy {
     pub(super) fn found(&self, arm: usize, run_ns: f64) -> Verdict {
         let verdict = self.found_by_race(arm, run_ns);
         if let Some(beside) = self.alone(arm) {
-            return beside_alone(verdict, beside.ratio(), RUNS_DENY);
+            let is_difference = self.terms.goal == Goal::Difference;
+            return beside_alone(verdict, beside.ratio(), RUNS_DENY, is_difference);
         }
         let is_cpu = self.terms.quantity == Quantity::CpuPerRequest && self.is_at_once(arm);
         // With one CPU no window is apart.
         match self.beside(arm).ratio_apart().filter(|_| is_cpu) {
-            Some(apart) => beside_alone(verdict, Some(apart), SERVERS_DENY),
+            Some(apart) => beside_alone(verdict, Some(apart), SERVERS_DENY, false),
             None => verdict,
         }
     }
 
-    /// The gain of this arm is proven by runs at once, whatever runs one at a time show.
+    /// The gain of this arm is proven by runs at once, whatever runs one at a time show; where any difference is
+    /// asked for, its loss.
     pub(super) fn is_proven_at_once(&self, arm: usize) -> bool {
-        self.alone(arm).is_some()
-            && self.race().is_proven(arm)
-            && self.found_by_race(arm, 0.0).word == Word::Keep
+        let (race, is_difference) = (self.race(), self.terms.goal == Goal::Difference);
+        let word = || self.found_by_race(arm, 0.0).word;
+        let is_gain = || race.is_proven(arm) && word() == Word::Keep;
+        let is_loss = || is_difference && race.is_slower(arm) && word() == Word::Slower;
+        self.alone(arm).is_some() && (is_gain() || is_loss())
+    }
+
+    /// Why runs at once are not believed, if runs one at a time contradict them.
+    #[must_use]
+    pub fn denied_at_once(&self) -> Option<&'static str> {
+        let is_denied = |arm: &usize| {
+            let alone = self.alone(*arm).and_then(|beside| beside.ratio());
+            let found = self.found_by_race(*arm, 0.0);
+            let both = alone.zip(found.effect);
+            both.is_some_and(|(alone, effect)| contradicts(found.word, &alone, &effect))
+        };
+        let is_pair = self.terms.unit.is_pair();
+        (!is_pair && self.sound().iter().any(is_denied)).then_some(RUNS_DENY)
     }
 
     fn found_by_race(&self, arm: usize, run_ns: f64) -> Verdict {
@@ -166,20 +183,32 @@ impl Policy {
     }
 }
 
-/// A gain that is found at once is kept only where what was alone does not contradict it.
-/// `denied` says what does.
-fn beside_alone(verdict: Verdict, alone: Option<Ratio>, denied: &str) -> Verdict {
+/// What was alone contradicts what was found at once.
+fn contradicts(word: Word, alone: &Ratio, at_once: &Effect) -> bool {
+    match word {
+        Word::Keep => alone.ratio_low > at_once.ratio_high && alone.ratio_high > 1.0 - LEAST_GAIN,
+        Word::Slower => alone.ratio_high < at_once.ratio_low && alone.ratio_low < 1.0 + LEAST_GAIN,
+        _ => false,
+    }
+}
+
+/// A gain that is found at once is kept only where what was alone does not contradict it, and so is a loss where it
+/// `is_difference` that was asked for. `denied` says what contradicts.
+fn beside_alone(
+    verdict: Verdict,
+    alone: Option<Ratio>,
+    denied: &str,
+    is_difference: bool,
+) -> Verdict {
     let Some(effect) = verdict.effect.clone() else { return verdict };
-    let contradicts =
-        |alone: &Ratio| alone.ratio_low > effect.ratio_high && alone.ratio_high > 1.0 - LEAST_GAIN;
-    let (word, why) = match &alone {
-        _ if verdict.word != Word::Keep => (verdict.word, verdict.why),
-        None => {
-            let why = format!("{}; runs one at a time are still missing", verdict.why);
-            (Word::Likely, why)
+    let missing = || format!("{}; runs one at a time are still missing", verdict.why);
+    let (word, why) = match (&alone, verdict.word) {
+        (None, Word::Keep) => (Word::Likely, missing()),
+        (None, Word::Slower) if is_difference => (Word::CannotTell, missing()),
+        (Some(alone), word) if contradicts(word, alone, &effect) => {
+            (Word::CannotTell, denied.to_owned())
         }
-        Some(alone) if contradicts(alone) => (Word::CannotTell, denied.to_owned()),
-        Some(_) => (verdict.word, verdict.why),
+        (_, word) => (word, verdict.why),
     };
     let effect = Some(Effect { at_once: true, alone, ..effect });
     Verdict { word, why, effect, ..verdict }
