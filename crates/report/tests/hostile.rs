@@ -104,7 +104,7 @@ fn missing_is_never_zero() {
     empty.look.as_mut().unwrap().runs.clear();
     empty.experiment = Some(experiment(vec![]));
     empty.experiment.as_mut().unwrap().blocks.clear();
-    let text = render(&empty, &Style::default());
+    let text = render_whole(&empty, &Style::default());
     for want in [
         "unfinished",
         "no plain run",
