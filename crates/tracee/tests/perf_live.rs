@@ -61,8 +61,14 @@ fn samples_or_skip(test: &str, seen: &Seen) -> Option<Samples> {
     }
 }
 
-const SAMPLES: Observe =
-    Observe { samples: true, profile: false, user: false, walks: false, memory: false };
+const SAMPLES: Observe = Observe {
+    samples: true,
+    profile: false,
+    user: false,
+    walks: false,
+    memory: false,
+    run_delay: false,
+};
 
 /// One pipe; the reader keeps 60 MB in fresh memory.
 const PIPE_AND_MEMORY: &str = "head -c 300M /dev/zero | tail -c 60M";

@@ -56,16 +56,18 @@ fn two_percent_are_found_in_a_minute_and_five_in_few_runs() {
 
 #[test]
 fn intervals_cover_the_truth_and_say_what_they_are_of() {
-    let covered = (0..100).filter(|seed| {
-        let mut machine = noisy(*seed);
+    let (mut covered, mut by_at_once) = (0, 0);
+    for seed in 0..100 {
+        let mut machine = noisy(seed);
         machine.effects = vec![("b", 0.97f64.ln())];
-        let experiment = run(&mut machine, &at_once(&["b"], *seed));
+        let experiment = run(&mut machine, &at_once(&["b"], seed));
         let effect = of(&experiment, "b").effect.as_ref().unwrap();
-        assert!(effect.at_once && experiment.is_at_once("b"));
-        effect.ratio_low <= 0.97 && 0.97 <= effect.ratio_high
-    });
-    let covered = covered.count();
-    assert!(covered >= 93, "{covered} of 100");
+        assert_eq!(effect.at_once, experiment.is_at_once("b"));
+        by_at_once += usize::from(effect.at_once);
+        covered += usize::from(effect.ratio_low <= 0.97 && 0.97 <= effect.ratio_high);
+    }
+    // A few runs one at a time contradict them by chance.
+    assert!(covered >= 93 && by_at_once >= 95, "{covered} {by_at_once} of 100");
 }
 
 #[test]
@@ -87,7 +89,8 @@ fn a_keep_has_runs_one_at_a_time_that_do_not_contradict_it() {
         let mut machine = Machine { sd: 0.02, ..noisy(seed) };
         machine.only_at_once = vec![("b", -0.2)];
         let experiment = run(&mut machine, &at_once(&["b"], seed));
-        contradicted += usize::from(of(&experiment, "b").why.contains("one at a time do not"));
+        let why = experiment.in_turn_because.as_deref().unwrap_or_default();
+        contradicted += usize::from(why.contains("contradict each other"));
         kept += usize::from(word(&experiment, "b") == Word::Keep);
     }
     assert!(contradicted >= 18 && kept == 0, "{contradicted} {kept}");
