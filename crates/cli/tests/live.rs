@@ -262,7 +262,7 @@ fn a_result_that_cannot_be_kept_is_printed() {
         return;
     };
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
-    assert!(said(&done.stdout).contains("the unmodified program"));
+    assert!(said(&done.stdout).contains("  noise  "));
     assert!(said(&done.stderr).contains("XDG_STATE_HOME"), "{}", said(&done.stderr));
 }
 
@@ -282,7 +282,7 @@ fn a_second_experiment_is_refused() {
     let done = place.pagewise(&["tune", "--wait", "1s", "--", "true"]).output().unwrap();
     let text = said(&done.stderr);
     assert_eq!((done.status.code(), text.lines().count()), (Some(3), 3), "{text}");
-    assert!(text.contains("waiting up to 1.00 s") && text.contains(&pid), "{text}");
+    assert!(text.contains("waiting up to ") && text.contains(&pid), "{text}");
 }
 
 #[test]

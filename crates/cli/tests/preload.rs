@@ -70,7 +70,7 @@ fn a_program_that_binds_deep_is_refused_before_it_dies() {
     assert!(with.status.success(), "{}", said(&with.stderr));
 
     let advised = experiment(|| {
-        let mut tune = place.pagewise(&["tune", "--advise", "--"]);
+        let mut tune = place.pagewise(&["tune", "--advise", "--verbose", "--"]);
         tune.args(command);
         tune
     });

@@ -123,7 +123,7 @@ fn less_memory_is_found_and_a_session_goes_on_is_shown_and_compared() {
         said(&done.stdout)
     };
     let shown = output(&["show", &second.id]);
-    assert!(shown.contains("what was tried (memory") && shown.contains("lean"), "{shown}");
+    assert!(shown.contains("50% less memory") && shown.contains("lean"), "{shown}");
     let page = place.path().join("page.html");
     output(&["show", &second.id, "--html", page.to_str().unwrap()]);
     let page = std::fs::read_to_string(page).unwrap();

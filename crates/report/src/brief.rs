@@ -13,6 +13,7 @@ use crate::table::Table;
 use crate::text::{cut_end, escape_for, shorten};
 use pagewise_model::diagnosis::{Basis, Cost, CostKind};
 use pagewise_model::measured::mean;
+use pagewise_model::plan::Candidate;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Block, Experiment, Point, Quantity, Verdict, Word};
 
@@ -52,6 +53,10 @@ fn with_arms(run: &Run, style: &Style, most_arms: usize) -> String {
     }
     let inner = report.inner();
     report.add("tried", &tried(run, &inner, most_arms));
+    if run.experiment.is_none() {
+        report.add("fits", &remedies(run, &inner, true, MOST_ARMS));
+        report.add("not", &remedies(run, &inner, false, 2 * most_arms));
+    }
     report.keep(run);
     let noise = noise(run);
     report.sentence("noise", &noise);
@@ -199,15 +204,7 @@ fn share(cost: &Cost) -> String {
 
 /// The arms, the best first; what was not tried, in a line.
 fn tried(run: &Run, style: &Style, most_arms: usize) -> String {
-    let Some(experiment) = &run.experiment else {
-        let fitting = run.candidates.iter().filter(|one| one.fits()).count() as u64;
-        return match run.kind {
-            RunKind::Tune => {
-                format!("nothing; {}\n", counted(fitting, "remedy fits", "remedies fit"))
-            }
-            _ => String::new(),
-        };
-    };
+    let Some(experiment) = &run.experiment else { return String::new() };
     let mut verdicts: Vec<&Verdict> = experiment.verdicts.iter().collect();
     if run.kind == RunKind::Tune {
         let ratio =
@@ -240,6 +237,22 @@ fn tried(run: &Run, style: &Style, most_arms: usize) -> String {
         );
     }
     lines
+}
+
+/// Remedies that fit, with what they could save, or those that do not, each with its reason as far as there is room.
+fn remedies(run: &Run, style: &Style, fit: bool, most: usize) -> String {
+    let all: Vec<&Candidate> = run.candidates.iter().filter(|one| one.fits() == fit).collect();
+    let row = |one: &&Candidate| {
+        let most = percent(one.ceiling_share.min(1.0));
+        let share = if fit { format!("up to {most}: ") } else { String::new() };
+        let text = format!("{:<13}{share}{}", one.remedy, one.why);
+        cut_end(&escape_for(&text, style.unicode), style.columns(), style.unicode) + "\n"
+    };
+    let mut rows: String = all.iter().take(most).map(row).collect();
+    if all.len() > most {
+        rows.push_str(&format!("{} more\n", all.len() - most));
+    }
+    rows
 }
 
 /// Where an arm stands among others.

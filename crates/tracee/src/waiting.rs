@@ -1,12 +1,17 @@
 //! For tests: a child that waits for input, which never comes.
 
 use crate::ptrace::request;
+use pagewise_kernel::proc::stat;
 use std::process::{Child, Command, Stdio};
 
-/// A `cat` with its id. Its input ends when the child is dropped or killed.
+/// A `cat` with its id, which waits for input by now: before that its libraries may not be mapped. Its input ends when
+/// the child is dropped or killed.
 pub(crate) fn cat() -> (Child, i32) {
     let child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat is everywhere");
     let pid = i32::try_from(child.id()).expect("process ids are small");
+    while stat::read(pid).expect("it lives").state != 'S' {
+        std::thread::yield_now();
+    }
     (child, pid)
 }
 
