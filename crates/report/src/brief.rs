@@ -110,7 +110,7 @@ impl Brief<'_> {
         match lines.lines().count() {
             1 => self.add(label, lines.trim_start()),
             _ => {
-                self.sentence(label, "");
+                self.add(label, "\n");
                 self.out.push_str(&lines);
             }
         }
@@ -304,8 +304,13 @@ fn noise(run: &Run) -> String {
         }
         None => parts.push(counted(runs as u64, "run", "runs")),
     }
-    if experiment.blocks.iter().any(|block| block.at_once) {
-        parts.push("at once on shared CPUs".to_owned());
+    let is_at_once = |block: &Block| block.at_once && block.dropped.is_none();
+    match &experiment.in_turn_because {
+        Some(why) => parts.push(format!("one at a time ({why})")),
+        None if experiment.blocks.iter().any(is_at_once) => {
+            parts.push("at once on shared CPUs".to_owned());
+        }
+        None => {}
     }
     parts.push(format!("took {}", run.took_ns));
     parts.extend(disturbed(run, experiment));

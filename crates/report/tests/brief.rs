@@ -8,7 +8,7 @@ use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Effect, Word};
 use pagewise_report::{Style, render};
 use proptest::prelude::*;
-use support::{PLAIN, effect, experiment, proven, slower_ab, verdict};
+use support::{PLAIN, candidate, effect, experiment, proven, slower_ab, verdict};
 
 /// Lines of a screen.
 const MOST_LINES: usize = 25;
@@ -89,6 +89,17 @@ fn many_arms_and_many_notes_fit_as_well() {
     run.warnings = (0..40).map(|at| format!("note {at} {}", "of many words ".repeat(12))).collect();
     let text = check(&run, &PLAIN);
     assert!(text.contains("34 more: arm-") && text.contains("notes are left out here"), "{text}");
+}
+
+#[test]
+fn where_nothing_was_tried_the_remedies_stand() {
+    let mut run = proven();
+    (run.experiment, run.receipt, run.outcome) = (None, None, Some(Outcome::AdviceOnly));
+    let many = (0..40).map(|at| candidate(&format!("other-{at}"), "it does not fit", false));
+    run.candidates.extend(many);
+    let text = check(&run, &PLAIN);
+    assert!(text.contains("\n  fits   heap-huge    up to "), "{text}");
+    assert!(text.contains("it does not fit\n") && text.contains(" more\n"), "{text}");
 }
 
 #[test]
