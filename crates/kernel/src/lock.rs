@@ -265,16 +265,16 @@ mod tests {
     #[test]
     fn text_of_a_holder() {
         let held = |pid, uid, command: Option<&str>| {
-            LockError::Held(Holder { pid, uid, command: command.map(str::to_owned) })
+            let age = command.map(|_| Nanos::secs(3));
+            LockError::Held(Holder { pid, uid, command: command.map(str::to_owned), age })
         };
         let start = "another experiment runs on this machine";
         assert_eq!(held(None, None, None).to_string(), start);
         assert_eq!(held(Some(7), Some(1), None).to_string(), format!("{start} (pid 7, uid 1)"));
         let named = held(Some(7), None, Some("a\x1b"));
-        assert_eq!(named.to_string(), format!("{start} (pid 7, a\\u{{1b}})"));
-        assert!(
-            named.help().ends_with("kill 7") && held(None, None, None).help().contains("ss -xap")
-        );
+        assert_eq!(named.to_string(), format!("{start} (pid 7, a\\u{{1b}}, running for 3.00 s)"));
+        assert!(named.help().ends_with("--wait 1h)"), "nobody's work is to be killed");
+        assert!(held(None, None, None).help().contains("ss -xap"));
     }
 
     #[test]
@@ -298,5 +298,7 @@ mod tests {
         let LockError::Held(holder) = error else { panic!("{error}") };
         let own = rustix::process::geteuid().as_raw();
         assert_eq!((holder.pid, holder.uid), (Some(own_pid()), Some(own)));
+        assert!(holder.command.is_some_and(|command| !command.is_empty()));
+        assert!(holder.age.is_some_and(|age| age < Nanos::secs(3600)));
     }
 }

@@ -39,9 +39,9 @@ pub(crate) fn has_brief(run: &Run) -> bool {
 
 /// The report on one screen, with as many arms as there is room for.
 pub(crate) fn brief(run: &Run, style: &Style) -> String {
-    let reports = (1..=MOST_ARMS).rev().map(|arms| with_arms(run, style, arms));
     let fits = |report: &String| report.lines().count() <= MOST_LINES;
-    reports.clone().find(fits).or_else(|| reports.last()).unwrap_or_default()
+    let mut reports = (1..=MOST_ARMS).rev().map(|arms| with_arms(run, style, arms));
+    reports.find(fits).unwrap_or_else(|| with_arms(run, style, 1))
 }
 
 fn with_arms(run: &Run, style: &Style, most_arms: usize) -> String {

@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn timed(usage: Usage) -> Timed {
-        Timed { done: Finished::new(usage), huge_slots: Vec::new(), conditioned: true }
+        Timed { done: Finished::new(usage), huge_slots: Vec::new(), conditioned: true, kept: None }
     }
 
     fn with_sys(sys_ms: u64, minor_faults: u64) -> Usage {

@@ -17,6 +17,7 @@ use pagewise_judge::race::Entrant;
 use pagewise_kernel::{affinity, limits};
 use pagewise_model::plan::Dose;
 use pagewise_model::run::{Outcome, OutputCheck, Run};
+use pagewise_model::spec::StdoutTo;
 use pagewise_model::trial::{Experiment, Point, Quantity, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
@@ -48,6 +49,9 @@ pub(crate) fn own_work(kept: &Work, timed: &Usage) -> Result<(), String> {
     })
 }
 
+/// A program that writes more has its output kept by runs of their own.
+const MOST_AT_HAND: Bytes = Bytes::mib(4);
+
 /// What plain runs showed: arms are held against it.
 #[derive(Debug, Default)]
 struct Known {
@@ -66,6 +70,8 @@ pub(crate) struct WorldLab<'a> {
     pub(crate) world: &'a mut dyn World,
     /// Whether an arm's output has to be the control's.
     pub(crate) outputs: Outputs,
+    /// Outputs of runs at once that are not compared yet, by arm.
+    at_hand: HashMap<String, Vec<Captured>>,
     /// Why outputs could not be compared, where that was tried.
     pub(crate) incomparable: Option<NoBaseline>,
     known: Known,
@@ -118,6 +124,7 @@ impl<'a> WorldLab<'a> {
             request,
             world,
             outputs: Outputs::Free,
+            at_hand: HashMap::new(),
             incomparable: None,
             known: Known::default(),
             others: HashMap::new(),
@@ -181,6 +188,9 @@ impl<'a> WorldLab<'a> {
     /// # Errors
     /// What is not the arm's own failure.
     pub(crate) fn put_out(&mut self, arm: &Arm) -> Result<Result<Captured, OutputCheck>, Stop> {
+        if let Some(run) = self.at_hand.get_mut(&arm.name).and_then(Vec::pop) {
+            return Ok(Ok(run));
+        }
         let limits = self.limits(arm);
         self.world.captured(arm, &limits).map(Ok).or_else(|stop| match stop.into_failure() {
             RunFailure::Interrupted => Err(Stop::Interrupted),
@@ -195,7 +205,10 @@ impl<'a> WorldLab<'a> {
 
     /// What a plain run put out, kept whole.
     fn kept(&mut self, plain: &Arm) -> Result<Captured, NoBaseline> {
-        let run = self.world.captured(plain, &self.known.limits)?;
+        let run = match self.at_hand.get_mut(&plain.name).and_then(Vec::pop) {
+            Some(run) => run,
+            None => self.world.captured(plain, &self.known.limits)?,
+        };
         let other_work = || {
             let why = self.known.work.other_amount(&run.usage, &[])?;
             Some(format!("with its output kept the plain program does other work: it {why}"))
@@ -234,11 +247,24 @@ impl<'a> WorldLab<'a> {
             self.outputs.set_base(base);
             return Ok(found);
         };
+        // One by itself: what a program puts out may depend on the CPUs that it has.
+        self.at_hand.remove(&plain.name);
         let base = Baseline::of(first, &self.kept(plain)?)?;
         self.outputs.add(by_itself(&base, plain));
         let found = base.check(arm, run);
         self.outputs.set_base(base);
         Ok(found)
+    }
+
+    /// Whether runs at once keep what they put out, so that no other runs are made for it.
+    pub(crate) fn keeps_output(&self) -> bool {
+        let spec = &self.request.spec;
+        let written = self.known.runs.iter().filter_map(|run| run.written_bytes).max();
+        matches!(self.outputs, Outputs::Equal { .. })
+            && self.width.is_ok()
+            && spec.stdout != StdoutTo::Null
+            && spec.outputs.is_empty()
+            && written.is_some_and(|bytes| bytes <= MOST_AT_HAND)
     }
 
     /// Runs at once share all CPUs, not one.
@@ -259,7 +285,7 @@ impl<'a> WorldLab<'a> {
         all: &Arms,
         run: Result<Timed, Stop>,
     ) -> Result<Point, RunFailure> {
-        let run = run.map_err(|stop| {
+        let mut run = run.map_err(|stop| {
             let is_start = matches!(stop, Stop::Launch(_));
             match stop.into_failure() {
                 RunFailure::Failed(why) if !is_start => RunFailure::NotAtOnce(why),
@@ -271,10 +297,13 @@ impl<'a> WorldLab<'a> {
         if let Some(why) = at_once::differs(&done.usage, cpus, &self.known.runs, is_other) {
             return Err(RunFailure::NotAtOnce(why));
         }
-        self.point(arm, all, run).map_err(|failure| match failure {
+        let kept = run.kept.take();
+        let point = self.point(arm, all, run).map_err(|failure| match failure {
             RunFailure::Failed(why) => RunFailure::NotAtOnce(why),
             other => other,
-        })
+        })?;
+        self.at_hand.entry(arm.name.clone()).or_default().extend(kept);
+        Ok(point)
     }
 
     /// Another amount of work than that of the plain program makes a time worthless. A command of the user's own
@@ -333,8 +362,12 @@ impl Lab for WorldLab<'_> {
             };
             limited.push(block.iter().map(|arm| (*arm, limits(arm))).collect::<Vec<_>>());
         }
+        let is_new =
+            |arm: &&Arm| arm.name != all.control.name && !self.at_hand.contains_key(&arm.name);
+        let keep = self.keeps_output() && blocks.iter().flatten().any(is_new);
         let spread = self.is_spread();
-        let done = self.world.timed_at_once(&limited, fresh, spread).map_err(Stop::into_failure)?;
+        let done = self.world.timed_at_once(&limited, fresh, spread, keep);
+        let done = done.map_err(Stop::into_failure)?;
         let mut points = Vec::new();
         for (block, done) in blocks.iter().zip(done) {
             let runs = block.iter().zip(done);

@@ -405,7 +405,7 @@ impl World for Live<'_> {
         done.usage.wall_ns += look;
         // The kernel counts the pool's pages apart from what is resident.
         done.usage.peak_rss_bytes += on_pool(&done, arm);
-        Ok(Timed { done, huge_slots, conditioned })
+        Ok(Timed { done, huge_slots, conditioned, kept: None })
     }
 
     fn timed_at_once(
@@ -413,8 +413,9 @@ impl World for Live<'_> {
         blocks: &[Vec<(&Arm, Limits)>],
         fresh: Bytes,
         spread: bool,
+        keep: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
-        self.run_side_by_side(blocks, fresh, spread)
+        self.run_side_by_side(blocks, fresh, spread, keep)
     }
 
     fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {
@@ -471,12 +472,9 @@ impl World for Live<'_> {
             let Finished { usage, .. } = live.bounded(&launch)?;
             give_up(folios)?;
             // Before --cleanup, which may well remove them.
-            let mut streams = vec![
-                ("standard output".to_owned(), files::read(&stdout)),
-                ("standard error".to_owned(), files::read(&stderr)),
-            ];
-            streams.extend(marks.iter().map(|mark| (mark.name(), mark.read())));
-            Ok(Captured { usage, streams, said: files::last_line(&stderr) })
+            let mut run = Captured::of(usage, &stdout, &stderr);
+            run.streams.extend(marks.iter().map(|mark| (mark.name(), mark.read())));
+            Ok(run)
         })
     }
 

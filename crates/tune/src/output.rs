@@ -10,6 +10,7 @@
 //!
 //! Not seen: output that goes to a terminal, a socket, or a file that was not named.
 
+use crate::files;
 use crate::stop::Stop;
 use crate::world::Arm;
 use pagewise_model::Bytes;
@@ -17,6 +18,7 @@ use pagewise_model::run::{Outcome, OutputCheck};
 use pagewise_model::usage::{Ended, Usage};
 use sha2::{Digest as _, Sha256};
 use std::io::{self, BufRead};
+use std::path::Path;
 
 /// Lines beyond this are covered by the hash of the whole only.
 const MOST_LINES: usize = 4_000_000;
@@ -41,6 +43,15 @@ pub struct Captured {
 }
 
 impl Captured {
+    /// A run with its standard output and standard error in these files.
+    pub(crate) fn of(usage: Usage, stdout: &Path, stderr: &Path) -> Self {
+        let streams = vec![
+            ("standard output".to_owned(), files::read(stdout)),
+            ("standard error".to_owned(), files::read(stderr)),
+        ];
+        Self { usage, streams, said: files::last_line(stderr) }
+    }
+
     /// Bytes that were kept.
     #[must_use]
     pub fn kept(&self) -> Bytes {
@@ -172,7 +183,7 @@ pub struct Baseline {
     ended: Ended,
     rules: Vec<(String, Rule)>,
     /// The only run so far.
-    only: Option<Captured>,
+    only: Option<Box<Captured>>,
 }
 
 impl Baseline {
@@ -181,12 +192,13 @@ impl Baseline {
     /// # Errors
     /// [`NoBaseline`].
     pub fn of_one(run: Captured) -> Result<Self, NoBaseline> {
-        Ok(Self { only: Some(run.clone()), ..Self::of(&run, &run)? })
+        let rules = Self::of(&run, &run)?;
+        Ok(Self { only: Some(Box::new(run)), ..rules })
     }
 
     /// The run it was made of, where it is only one.
     pub(crate) fn only_run(&self) -> Option<&Captured> {
-        self.only.as_ref()
+        self.only.as_deref()
     }
 
     /// From two plain runs.

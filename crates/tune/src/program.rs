@@ -119,7 +119,8 @@ impl Tunable for Programs<WorldLab<'_>> {
     }
 
     fn compare_runs(&self) -> u32 {
-        if matches!(self.lab.outputs, Outputs::Equal { base: None, .. }) { 2 } else { 0 }
+        let is_new = matches!(self.lab.outputs, Outputs::Equal { base: None, .. });
+        if is_new && !self.lab.keeps_output() { 2 } else { 0 }
     }
 
     fn nothing_to_try(&self, run: &Run) -> Outcome {

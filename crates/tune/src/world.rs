@@ -111,6 +111,8 @@ pub struct Timed {
     pub huge_slots: Vec<(String, u64)>,
     /// Memory was conditioned before it.
     pub conditioned: bool,
+    /// What it put out, where that was kept.
+    pub kept: Option<Captured>,
 }
 
 impl Timed {
@@ -169,7 +171,7 @@ pub trait World: Surroundings {
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop>;
     /// One timed run of each of these arms, with what each may take: those of one block at once, started in this
     /// order, on one CPU, or with `spread` on all of them. Blocks run side by side. `fresh` is touched and freed before.
-    /// A run is an error when it cannot be started or breaks a limit.
+    /// A run is an error when it cannot be started or breaks a limit. With `keep` the output of each is kept.
     ///
     /// # Errors
     /// When none of them can be made.
@@ -178,6 +180,7 @@ pub trait World: Surroundings {
         blocks: &[Vec<(&Arm, Limits)>],
         fresh: Bytes,
         spread: bool,
+        keep: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop>;
     /// One run with each of its page faults timed, made like a timed one; missing where they cannot
     /// be recorded.

@@ -35,6 +35,8 @@ fn a_heap_that_gains_is_proven_and_gets_a_receipt() {
     );
     assert_eq!(run.input.as_deref(), Some("data set"));
     assert_eq!(world.recorded, 1, "its faults cost enough to be timed");
+    assert!(world.captured == 0 && world.kept_at_once >= 3, "runs at once kept their output");
+    assert!(run.output_checks.iter().all(|check| check.equal) && !run.output_checks.is_empty());
     assert_eq!(run.look.unwrap().faults.reason(), Some("no recorder here"));
     let verdict = &run.experiment.unwrap().verdicts[0];
     let effect = verdict.effect.as_ref().unwrap();

@@ -2,6 +2,7 @@
 
 use super::runs::Runs;
 use super::{Live, raised, stopped, within_limits};
+use crate::output::Captured;
 use crate::stop::Stop;
 use crate::world::{Arm, Limits, Timed};
 use pagewise_kernel::{affinity, limits};
@@ -36,6 +37,7 @@ impl Live<'_> {
         blocks: &[Vec<(&Arm, Limits)>],
         fresh: Bytes,
         spread: bool,
+        keep: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
         let cpus = affinity::get(0).map_err(|error| Stop::Broken(error.to_string()))?;
         // None of them has files in huge folios, so the same files lie for all as a plain start leaves them.
@@ -55,16 +57,33 @@ impl Live<'_> {
                 let share = room.map(|bytes| Bytes(bytes.0 / count));
                 launch.memory_limit_bytes =
                     launch.memory_limit_bytes.into_iter().chain(share).min();
-                if let Sink::File(_) = launch.stdout {
-                    let name = format!("timed-stdout-{}", launches.len());
-                    launch.stdout = Sink::File(self.scratch.file(&name));
+                let [out, err] = self.outputs_of(launches.len());
+                match launch.stdout {
+                    Sink::File(_) => launch.stdout = Sink::File(out),
+                    Sink::Pipe if keep => launch.stdout = Sink::PipeTo(out),
+                    _ => {}
+                }
+                if keep {
+                    launch.stderr = Sink::File(err);
                 }
                 launches.push(launch);
             }
         }
-        let timed = |done| Timed { done, huge_slots: Vec::new(), conditioned };
-        let mut done = self.bounded_at_once(&launches)?.into_iter().map(|run| run.map(timed));
+        let done = self.bounded_at_once(&launches)?.into_iter().enumerate();
+        let timed = |at: usize, done: Finished| {
+            let kept = keep.then(|| {
+                let [out, err] = self.outputs_of(at);
+                Captured::of(done.usage.clone(), &out, &err)
+            });
+            Timed { done, huge_slots: Vec::new(), conditioned, kept }
+        };
+        let mut done = done.map(|(at, run)| run.map(|done| timed(at, done)));
         Ok(blocks.iter().map(|block| done.by_ref().take(block.len()).collect()).collect())
+    }
+
+    /// Where the run with this number writes.
+    fn outputs_of(&self, at: usize) -> [PathBuf; 2] {
+        ["stdout", "stderr"].map(|stream| self.scratch.file(&format!("timed-{stream}-{at}")))
     }
 
     /// Runs to their ends, all at once. Each ends, however the others do.

@@ -84,6 +84,8 @@ pub(crate) struct Fake {
     pub(crate) memory_limits: Vec<(String, Bytes)>,
     /// Untimed runs made.
     pub(crate) captured: u32,
+    /// Runs at once that kept what they put out.
+    pub(crate) kept_at_once: u32,
     /// Runs made with each fault timed.
     pub(crate) recorded: u32,
     /// Runs made for an account of its memory.
@@ -124,6 +126,7 @@ impl Default for Fake {
             breaks_after: usize::MAX,
             memory_limits: Vec::new(),
             captured: 0,
+            kept_at_once: 0,
             recorded: 0,
             accounted: 0,
             memory: Fact::missing("no account here"),
@@ -314,7 +317,7 @@ impl World for Fake {
             ..Finished::new(usage)
         };
         let huge_slots = arm.settings.huge_files.iter().map(|f| (f.path.clone(), 2)).collect();
-        Ok(Timed { done, huge_slots, conditioned: true })
+        Ok(Timed { done, huge_slots, conditioned: true, kept: None })
     }
 
     fn timed_at_once(
@@ -322,11 +325,14 @@ impl World for Fake {
         blocks: &[Vec<(&Arm, Limits)>],
         fresh: Bytes,
         _: bool,
+        keep: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
         let timing = |limits: &Limits| Timing { fresh, limits: *limits, ..Timing::default() };
         let mut run = |(arm, limits): &(&Arm, Limits)| {
             let timed = self.timed(arm, &timing(limits))?;
-            Ok(Timed { done: Finished { cpus_at_end: vec![0], ..timed.done }, ..timed })
+            let kept = keep.then(|| self.put_out(arm));
+            self.kept_at_once += u32::from(keep);
+            Ok(Timed { done: Finished { cpus_at_end: vec![0], ..timed.done }, kept, ..timed })
         };
         Ok(blocks.iter().map(|block| block.iter().map(&mut run).collect()).collect())
     }
@@ -349,13 +355,24 @@ impl World for Fake {
         self.captured += 1;
         self.is_warm = !arm.settings.huge_files.is_empty();
         Self::find(arm)?;
+        Ok(self.put_out(arm))
+    }
+
+    fn weather(&mut self) -> WeatherMark {
+        WeatherMark::default()
+    }
+}
+
+impl Fake {
+    /// What a run of `arm` puts out.
+    fn put_out(&self, arm: &Arm) -> Captured {
         let text = if Self::is_huge(arm) { self.huge_output } else { "out\n" };
         let stream = Stream::read(text.as_bytes()).expect("memory can be read");
         let mut streams = vec![("standard output".into(), Ok(stream))];
         if let Some(why) = self.file_missing {
             streams.push(("file `x`".into(), Err(why.into())));
         }
-        Ok(Captured {
+        Captured {
             usage: Usage {
                 wall_ns: Nanos::millis(500),
                 user_ns: Nanos::millis(500),
@@ -366,10 +383,6 @@ impl World for Fake {
             },
             streams,
             said: "no such table: t".into(),
-        })
-    }
-
-    fn weather(&mut self) -> WeatherMark {
-        WeatherMark::default()
+        }
     }
 }
