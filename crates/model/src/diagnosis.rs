@@ -170,6 +170,8 @@ impl Diagnosis {
     /// Summed share of the given kinds.
     #[must_use]
     pub fn share(&self, kinds: &[CostKind]) -> f64 {
-        self.costs.iter().filter(|c| kinds.contains(&c.kind)).map(|c| c.time_share).sum()
+        let own = self.costs.iter().filter(|c| kinds.contains(&c.kind));
+        // A sum of nothing would be negative zero.
+        own.fold(0.0, |sum, cost| sum + cost.time_share)
     }
 }

@@ -178,7 +178,9 @@ impl Remedy for Preload {
         let (faults, malloc) =
             (evidence.diagnosis.share(&of_faults), evidence.share(CostKind::Malloc));
         let work = match evidence.look.user.known() {
-            Some(_) => format!("malloc and free take {:.1}% of its CPU time", malloc * 100.0),
+            Some(_) => {
+                format!("malloc and free take {:.1}% of its CPU time", malloc * 100.0)
+            }
             None => "how much time malloc takes is not known".to_owned(),
         };
         if malloc < LEAST_MALLOC && faults < LEAST_FAULTS {

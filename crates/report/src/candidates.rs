@@ -31,6 +31,18 @@ pub fn candidates_section(candidates: &[Candidate]) -> Document {
     page
 }
 
+/// Which of them fit, in a line.
+#[must_use]
+pub fn fitting_line(candidates: &[Candidate]) -> String {
+    let fit: Vec<&str> =
+        candidates.iter().filter(|one| one.fits()).map(|one| one.remedy.as_str()).collect();
+    match fit.as_slice() {
+        [] => "no remedy fits".to_owned(),
+        [one] => format!("1 remedy fits: {one}"),
+        all => format!("{} remedies fit: {}", all.len(), all.join(", ")),
+    }
+}
+
 fn fitting(candidate: &Candidate) -> String {
     format!("{} (estimate): {}", at_most(candidate.ceiling_share), candidate.why)
 }

@@ -32,7 +32,8 @@ pub fn at_most(share: f64) -> String {
 /// A share (0..1) as percent: `48%`, `4.1%`, `<0.1%`.
 #[must_use]
 pub fn percent(share: f64) -> String {
-    let value = share * 100.0;
+    // A sum of nothing is negative zero.
+    let value = share * 100.0 + 0.0;
     if !value.is_finite() {
         UNKNOWN.to_owned()
     } else if value.abs() > MOST_PERCENT {
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(percent(0.041), "4.1%");
         assert_eq!(percent(0.0996), "10%");
         assert_eq!(percent(0.0001), "<0.1%");
-        assert_eq!(percent(0.0), "0.0%");
+        assert_eq!((percent(0.0), percent(-0.0)), ("0.0%".into(), "0.0%".into()));
         assert_eq!(percent(f64::NAN), UNKNOWN);
         assert_eq!(percent(1e300), "over 99999%");
     }

@@ -33,8 +33,7 @@ impl Display {
         match event {
             Event::Stage(stage) => self.show(stage),
             Event::Chosen(run) => {
-                let candidates = pagewise_report::candidates_section(&run.candidates);
-                self.say(&candidates.text(&terminal::error_style()));
+                self.say(&pagewise_report::fitting_line(&run.candidates));
             }
             // The intervals take time, so they are computed only to be drawn.
             Event::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}
@@ -59,11 +58,7 @@ impl Display {
 
     fn say(&self, text: &str) {
         if self.announce {
-            self.bar.suspend(|| {
-                for line in text.lines() {
-                    terminal::complain(line);
-                }
-            });
+            self.bar.suspend(|| terminal::remark(text));
         }
     }
 
