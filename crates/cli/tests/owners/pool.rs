@@ -118,7 +118,8 @@ fn pages_are_given_back_whoever_holds_the_name_of_the_lock() {
     let mut again = place.pagewise(&["run", "--system", "--with", "pool=8M", "--", "true"]);
     again.env("LC_ALL", "C");
     let again = network.holds(&again).output().unwrap();
-    let refused = network.holds(&place.pagewise(&["tune", "--", "true"])).output().unwrap();
+    let refused =
+        network.holds(&place.pagewise(&["tune", "--no-wait", "--", "true"])).output().unwrap();
     end(&mut hostile, Signal::KILL);
     let reported = said(&next.stderr);
     if left != before {
