@@ -37,14 +37,18 @@ pub(crate) fn has_brief(run: &Run) -> bool {
     matches!(run.kind, RunKind::Tune | RunKind::Ab) && run.memory.is_none()
 }
 
-/// The report on one screen, with as many arms as there is room for.
+/// The report on one screen, with as many arms as there is room for beside all notes, or beside some where they are
+/// many.
 pub(crate) fn brief(run: &Run, style: &Style) -> String {
-    let fits = |report: &String| report.lines().count() <= MOST_LINES;
-    let mut reports = (1..=MOST_ARMS).rev().map(|arms| with_arms(run, style, arms));
-    reports.find(fits).unwrap_or_else(|| with_arms(run, style, 1))
+    let all = || (1..=MOST_ARMS).rev().map(|arms| with_arms(run, style, arms));
+    let fits = |report: &str| report.lines().count() <= MOST_LINES;
+    let whole = all().find(|(report, left_out)| fits(report) && *left_out == 0);
+    let found = whole.or_else(|| all().find(|(report, _)| fits(report)));
+    found.unwrap_or_else(|| with_arms(run, style, 1)).0
 }
 
-fn with_arms(run: &Run, style: &Style, most_arms: usize) -> String {
+/// The report with so many arms, and how many notes it leaves out.
+fn with_arms(run: &Run, style: &Style, most_arms: usize) -> (String, u64) {
     let mut report = Brief { style, out: headline_section(run).text(style) };
     if run.kind == RunKind::Tune {
         report.out.push_str(&single(&start_line(run), style));
@@ -66,8 +70,8 @@ fn with_arms(run: &Run, style: &Style, most_arms: usize) -> String {
         end.sentence("more", &format!("pagewise show {} --verbose, or --html FILE", run.id));
     }
     let room = MOST_LINES.saturating_sub(report.lines() + end.lines());
-    report.notes(run, room);
-    report.out + &end.out
+    let left_out = report.notes(run, room);
+    (report.out + &end.out, left_out)
 }
 
 /// Lines for a terminal, with labels in front.
@@ -138,8 +142,8 @@ impl Brief<'_> {
         }
     }
 
-    /// What else the reader has to know, as far as there is room.
-    fn notes(&mut self, run: &Run, room: usize) {
+    /// What else the reader has to know, as far as there is room; how many notes there is none for.
+    fn notes(&mut self, run: &Run, room: usize) -> u64 {
         let of_race = run.experiment.iter().flat_map(|one| &one.warnings);
         let differing = run.output_checks.iter().filter(|check| !check.equal);
         let differing = differing.map(|check| {
@@ -152,8 +156,9 @@ impl Brief<'_> {
         for note in &notes {
             let lines = Paragraph::new(note, 0, Tone::Warn).lines(&inner);
             let takes = lines.lines().count();
-            // One line is for the number of those that are left out.
-            if used + takes >= room {
+            // One line is for the number of those that are left out, unless this one is the last.
+            let is_last = std::ptr::eq(note, &notes[notes.len() - 1]) && left_out == 0;
+            if used + takes + usize::from(!is_last) > room {
                 left_out += 1;
                 continue;
             }
@@ -167,6 +172,7 @@ impl Brief<'_> {
                 &format!("{} left out here", counted(left_out, "note is", "notes are")),
             );
         }
+        left_out
     }
 }
 
