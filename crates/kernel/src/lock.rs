@@ -82,7 +82,7 @@ impl Holder {
     }
 }
 
-/// How long a process runs that started so many ticks after the machine (`starttime` of proc(5)).
+/// The age of a process by its start, in ticks since boot (`starttime` of proc(5)).
 fn age(start_ticks: u64) -> Nanos {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let ticks = rustix::param::clock_ticks_per_second().max(1);

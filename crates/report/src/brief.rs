@@ -40,11 +40,12 @@ pub(crate) fn has_brief(run: &Run) -> bool {
 /// The report on one screen, with as many arms as there is room for beside all notes, or beside some where they are
 /// many.
 pub(crate) fn brief(run: &Run, style: &Style) -> String {
-    let all = || (1..=MOST_ARMS).rev().map(|arms| with_arms(run, style, arms));
+    let all = (1..=MOST_ARMS).rev().map(|arms| with_arms(run, style, arms));
+    let all: Vec<(String, u64)> = all.collect();
     let fits = |report: &str| report.lines().count() <= MOST_LINES;
-    let whole = all().find(|(report, left_out)| fits(report) && *left_out == 0);
-    let found = whole.or_else(|| all().find(|(report, _)| fits(report)));
-    found.unwrap_or_else(|| with_arms(run, style, 1)).0
+    let whole = all.iter().find(|(report, left_out)| fits(report) && *left_out == 0);
+    let found = whole.or_else(|| all.iter().find(|(report, _)| fits(report)));
+    found.or(all.last()).map_or_else(String::new, |(report, _)| report.clone())
 }
 
 /// The report with so many arms, and how many notes it leaves out.
@@ -142,7 +143,7 @@ impl Brief<'_> {
         }
     }
 
-    /// What else the reader has to know, as far as there is room; how many notes there is none for.
+    /// What else the reader has to know. Returns how many notes did not fit.
     fn notes(&mut self, run: &Run, room: usize) -> u64 {
         let of_race = run.experiment.iter().flat_map(|one| &one.warnings);
         let differing = run.output_checks.iter().filter(|check| !check.equal);

@@ -47,7 +47,7 @@ pub mod run;
 mod run_delay;
 pub mod seccomp;
 mod signals;
-mod sink;
+mod stdio;
 pub mod supervise;
 pub mod target;
 mod tool_links;

@@ -26,7 +26,7 @@ use crate::read_ahead;
 use crate::recorder::Recording;
 use crate::run::{self, Clocks, Finished, Scheduled};
 use crate::signals::Caught;
-use crate::sink;
+use crate::stdio;
 use crate::tool_links::Starts;
 use crate::tree::Tree;
 use crate::wait;
@@ -42,7 +42,7 @@ pub fn exec_with(launch: &Launch) -> LaunchError {
     let signals = SignalState::inherited();
     let attempt = || -> Result<std::convert::Infallible, LaunchError> {
         let (program, mut prepared) = launch.prepare(std::env::vars_os().collect())?;
-        let (stdio, drains) = sink::open_stdio(launch)?;
+        let (stdio, drains) = stdio::open(launch)?;
         if !drains.is_empty() {
             let invalid = rustix::io::Errno::INVAL;
             return Err(LaunchError::errno("execve", "a program with a drained pipe", invalid));

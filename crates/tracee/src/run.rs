@@ -12,7 +12,7 @@
 
 use crate::child_ends::ChildEnds;
 use crate::descendants::{self, Except, Killed};
-use crate::launch::{self, Launch, LaunchError, Running, Suspended};
+use crate::launch::{self, Launch, LaunchError, Observe, Running, Suspended};
 use crate::limits::{Limit, Limits};
 use crate::mapped_file::MappedFiles;
 use crate::memory_use::MemorySampler;
@@ -147,10 +147,7 @@ fn run_once(
     let starts = Starts::of(&launch.settings)?;
     let huge_before = HugeCounts::now();
     let mut limits = Limits::of(launch);
-    let mut samplers = Samplers {
-        memory: launch.observe.memory.then(MemorySampler::new),
-        run_delay: launch.observe.run_delay.then(DelaySampler::new),
-    };
+    let mut samplers = Samplers::of(&launch.observe);
     let mut running = child.release()?;
     let cpu_before = wait::own_cpu_time();
     let helpers: HashSet<i32> = running.helpers().into_iter().chain(recording.pid()).collect();
@@ -170,11 +167,8 @@ fn run_once(
         }
     };
     let cpus_at_end = affinity::get(running.pid()).unwrap_or_default();
-    let usage = Usage {
-        memory: samplers.memory.and_then(|sampler| sampler.finish(wall)),
-        run_delay_ns: samplers.run_delay.and_then(|sampler| sampler.finish(running.pid())),
-        ..wait::usage(running.pid(), wall, running.io())?
-    };
+    let usage = || wait::usage(running.pid(), wall, running.io());
+    let usage = samplers.finish(running.pid(), usage)?;
     let huge = HugeCounts::now().since(huge_before);
     for drain in std::mem::take(&mut running.drains) {
         supervisor_ns += drain.finish(stop)?;
@@ -294,6 +288,25 @@ struct Samplers {
 }
 
 impl Samplers {
+    fn of(observe: &Observe) -> Self {
+        Self {
+            memory: observe.memory.then(MemorySampler::new),
+            run_delay: observe.run_delay.then(DelaySampler::new),
+        }
+    }
+
+    /// Adds what they found of the ended program `pid`, which nobody waited for yet; `usage` reaps it.
+    fn finish(
+        self,
+        pid: i32,
+        usage: impl FnOnce() -> Result<Usage, LaunchError>,
+    ) -> Result<Usage, LaunchError> {
+        let run_delay_ns = self.run_delay.and_then(|sampler| sampler.finish(pid));
+        let usage = usage()?;
+        let memory = self.memory.and_then(|sampler| sampler.finish(usage.wall_ns));
+        Ok(Usage { memory, run_delay_ns, ..usage })
+    }
+
     /// Takes the samples that are due.
     fn look(&mut self, tree: &mut Tree, now: Nanos) {
         if let Some(memory) = &mut self.memory {

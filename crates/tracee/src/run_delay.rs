@@ -1,21 +1,20 @@
 //! How long the processes of a program were ready to run while others had the CPU.
 //!
-//! The kernel counts that for each thread (second field of `/proc/PID/schedstat`, `CONFIG_SCHED_INFO`). It is
-//! looked at while a process lives: each time the run has become a twentieth longer, and of the program itself at its end.
-//! Not seen: threads beside the first of a process, processes between two looks, and a host that runs other
-//! guests, whose time counts as that of the program.
+//! The kernel counts that for each thread ([`schedstat`]). The sampler reads the count of each process whenever the run
+//! has become a twentieth longer, and that of the program at its end. Not seen: other threads than the first of a
+//! process, what a process waits after its last sample, and a host that runs other guests.
 
 use crate::tree::Tree;
-use pagewise_kernel::proc::run_delay;
+use pagewise_kernel::proc::schedstat;
 use pagewise_model::Nanos;
 use std::collections::HashMap;
 
-/// The first look comes so soon, and each other one at least so long after the one before.
+/// The time to the first sample, and the least time from one sample to the next.
 const PERIOD: Nanos = Nanos::millis(2);
-/// The run becomes longer by one in so many from look to look.
-const SHARE: u64 = 20;
+/// From one sample to the next the run becomes longer by this part: a twentieth.
+const PART: u64 = 20;
 
-/// Watches the processes of one program.
+/// Samples the processes of one program.
 #[derive(Debug)]
 pub(crate) struct DelaySampler {
     next: Nanos,
@@ -27,25 +26,26 @@ impl DelaySampler {
         Self { next: PERIOD, delays: HashMap::new() }
     }
 
-    /// When the next look is due.
+    /// When the next sample is due.
     pub(crate) const fn due(&self) -> Nanos {
         self.next
     }
 
-    /// Looks at all processes of `tree` if that is due.
+    /// Samples all processes of `tree` if that is due.
     pub(crate) fn look(&mut self, tree: &mut Tree, now: Nanos) {
         if now < self.next {
             return;
         }
         tree.refresh();
-        let delays = tree.pids().iter().filter_map(|pid| Some((*pid, run_delay::read(*pid)?)));
+        let delays =
+            tree.pids().iter().filter_map(|pid| Some((*pid, schedstat::read(*pid)?.delayed)));
         self.delays.extend(delays);
-        self.next = now + PERIOD.max(Nanos(now.0 / SHARE));
+        self.next = now + PERIOD.max(Nanos(now.0 / PART));
     }
 
     /// Of all processes together; that of `pid` is known to its end.
     pub(crate) fn finish(mut self, pid: i32) -> Option<Nanos> {
-        self.delays.insert(pid, run_delay::read(pid)?);
+        self.delays.insert(pid, schedstat::read(pid)?.delayed);
         Some(self.delays.into_values().fold(Nanos(0), |sum, delay| sum + delay))
     }
 }

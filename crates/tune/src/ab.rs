@@ -52,7 +52,6 @@ impl Comparison<'_> {
         let first = self.captured(&plain, world)?;
         let (mut slowest, mut arms) = (first.usage.wall_ns, Vec::new());
         let mut seen = vec![self.seen(&plain, &first, world)?];
-        let mut works = vec![(plain.name.clone(), first.usage.clone())];
         // Two commands may well put out different things: the report says so, and no arm is rejected for it.
         let base = Baseline::of_one(first).map_err(|why| Stop::Output(why.to_string()))?;
         for other in &request.spec.own_arms {
@@ -61,7 +60,6 @@ impl Comparison<'_> {
             run.output_checks.push(base.check(&arm.name, &captured));
             slowest = slowest.max(captured.usage.wall_ns);
             seen.push(self.seen(&arm, &captured, world)?);
-            works.push((arm.name.clone(), captured.usage));
             arms.push(arm);
         }
         let limits = Limits { time: Some(look::longest(slowest.0)), memory: None };
@@ -77,8 +75,9 @@ impl Comparison<'_> {
         });
         let mut programs = Programs::new(WorldLab::new(request, world), plain);
         programs.learn(run, timed.cost_ns, limits, &seen);
-        for (arm, usage) in &works {
-            programs.learn_work(arm, usage);
+        let names = std::iter::once(&self.first_name).chain(arms.iter().map(|arm| &arm.name));
+        for (arm, seen) in names.zip(&seen) {
+            programs.learn_work(arm, &seen.run);
         }
         let entrants = programs.enter_arms(arms, Outputs::Free);
         session::race(&mut programs, run, since, self.goal, entrants)

@@ -40,15 +40,6 @@ fn limits_of(arm: &Arm, limits: &Limits) -> Limits {
     Limits { memory: limits.memory.filter(|_| !arm.mechanism.is_empty()), ..*limits }
 }
 
-/// Whether a timed run does what a run did whose output was kept; how it differs, if not. For /dev/null some programs
-/// do no work.
-pub(crate) fn own_work(kept: &Work, timed: &Usage) -> Result<(), String> {
-    let other = kept.other_amount(timed, &[]);
-    other.map_or(Ok(()), |why| {
-        Err(format!("its timed runs do other work than a run whose output is kept: one {why}"))
-    })
-}
-
 /// A program that writes more has its output kept by runs of their own.
 const MOST_AT_HAND: Bytes = Bytes::mib(4);
 
@@ -188,7 +179,7 @@ impl<'a> WorldLab<'a> {
     /// # Errors
     /// What is not the arm's own failure.
     pub(crate) fn put_out(&mut self, arm: &Arm) -> Result<Result<Captured, OutputCheck>, Stop> {
-        if let Some(run) = self.at_hand.get_mut(&arm.name).and_then(Vec::pop) {
+        if let Some(run) = self.take_kept(arm) {
             return Ok(Ok(run));
         }
         let limits = self.limits(arm);
@@ -203,9 +194,14 @@ impl<'a> WorldLab<'a> {
         })
     }
 
+    /// What a run of an arm at once put out, where one is left.
+    fn take_kept(&mut self, arm: &Arm) -> Option<Captured> {
+        self.at_hand.get_mut(&arm.name)?.pop()
+    }
+
     /// What a plain run put out, kept whole.
     fn kept(&mut self, plain: &Arm) -> Result<Captured, NoBaseline> {
-        let run = match self.at_hand.get_mut(&plain.name).and_then(Vec::pop) {
+        let run = match self.take_kept(plain) {
             Some(run) => run,
             None => self.world.captured(plain, &self.known.limits)?,
         };
@@ -316,8 +312,12 @@ impl<'a> WorldLab<'a> {
         if run.done.leftovers_killed > 0 {
             return Ok(());
         }
-        if let Some(own) = self.known.own_work.get(&arm.name) {
-            own_work(own, &run.done.usage).map_err(RunFailure::Failed)?;
+        // For /dev/null some programs do no work.
+        let own = self.known.own_work.get(&arm.name);
+        if let Some(why) = own.and_then(|own| own.other_amount(&run.done.usage, &[])) {
+            let why =
+                format!("its timed runs do other work than a run whose output is kept: one {why}");
+            return Err(RunFailure::Failed(why));
         }
         if arm.mechanism.is_empty() {
             return Ok(());

@@ -137,22 +137,22 @@ fn named_input(file: &Path) -> Result<Input, Failure> {
     Ok(Input::File(file.to_owned()))
 }
 
-/// The lock of this machine's experiments. While another experiment has it, the user is told so once.
+/// The lock of this machine's experiments. Says once which experiment has it, and waits for that one to end.
 pub(super) fn lock(patience: Patience) -> Result<ExperimentLock, Failure> {
     /// Between two attempts.
     const PAUSE: Duration = Duration::from_millis(500);
     let end = clock::now() + patience.time();
-    let mut is_told = false;
+    let mut is_said = false;
     loop {
         match ExperimentLock::acquire() {
             Err(LockError::Held(holder)) if clock::now() < end => {
-                if !is_told {
+                if !is_said {
                     let most = Nanos(end.0.saturating_sub(clock::now().0));
                     let text = format!(
                         "waiting up to {most} for the experiment that runs here{holder}; --no-wait: do not"
                     );
                     terminal::remark(&text);
-                    is_told = true;
+                    is_said = true;
                 }
                 std::thread::sleep(PAUSE);
             }

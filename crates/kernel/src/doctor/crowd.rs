@@ -1,6 +1,6 @@
 //! How much CPU time other processes use right now.
 //!
-//! `/proc/PID/task/TID/schedstat` gives the nanoseconds that each thread ran; two readings around a
+//! [`schedstat`] gives the nanoseconds that each thread ran; two readings around a
 //! short sleep give the share. The kernel brings a running thread's figure up to date at its tick
 //! (1 to 10 ms), so a share is good to a few percent of a CPU. Not seen: processes that end within
 //! the watch, and those hidden from this account (`hidepid`). Absent without CONFIG_SCHED_INFO.
@@ -8,7 +8,7 @@
 //! Overhead: about 10 us per thread on the machine, twice, and the sleep.
 
 use crate::clock::now;
-use crate::proc::{fields, number, own_pid, pid_path, read_bytes, tree};
+use crate::proc::{own_pid, schedstat, tree};
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -36,16 +36,10 @@ fn run_times() -> Option<RunTimes> {
     for pid in tree::all().ok()?.into_iter().filter(|&pid| pid != own) {
         // A process that has just ended has no threads any more.
         for tid in tree::threads(pid).unwrap_or_default() {
-            let text = read_bytes(pid_path(pid, &format!("task/{tid}/schedstat"))).ok();
-            times.extend(text.as_deref().and_then(parse).map(|time| (tid, time)));
+            times.extend(schedstat::read(tid).map(|stat| (tid, stat.ran.0)));
         }
     }
     (!times.is_empty()).then_some(times)
-}
-
-/// The first field of `schedstat`: nanoseconds on a CPU.
-fn parse(text: &[u8]) -> Option<u64> {
-    number(fields(text).next()?)
 }
 
 #[cfg(test)]
@@ -57,8 +51,5 @@ mod tests {
         let before = RunTimes::from([(1, 100), (2, 50), (3, 7)]);
         let after = RunTimes::from([(1, 130), (2, 50), (4, 9)]);
         assert_eq!(ran(&before, &after), 39);
-        assert_eq!(parse(b"113054 311066 2\n"), Some(113_054));
-        assert_eq!(parse(b"x"), None);
-        assert_eq!(parse(b""), None);
     }
 }

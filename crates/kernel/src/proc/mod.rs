@@ -17,7 +17,7 @@ pub mod meminfo;
 pub mod net;
 pub mod pagetypeinfo;
 pub mod pressure;
-pub mod run_delay;
+pub mod schedstat;
 pub mod smaps;
 pub mod stat;
 pub mod status;

@@ -10,7 +10,7 @@
 //!
 //! Kernels that do not count this (no CONFIG_SCHED_INFO) leave no choice but to believe `/proc`.
 
-use pagewise_kernel::proc::{self, status};
+use pagewise_kernel::proc::{schedstat, status};
 use std::collections::HashMap;
 
 /// How often a thread has given up its CPU.
@@ -46,8 +46,7 @@ const fn was_preempted(before: Switches, now: Switches) -> bool {
 
 /// How often the thread has got a CPU; `None` where that is not counted.
 fn arrivals(tid: i32) -> Option<u64> {
-    let text = proc::read_text(format!("/proc/{tid}/schedstat")).ok()?;
-    text.split_ascii_whitespace().nth(2)?.parse().ok().filter(|&count| count > 0)
+    schedstat::read(tid).map(|stat| stat.turns).filter(|&count| count > 0)
 }
 
 fn switches(tid: i32) -> Option<Switches> {

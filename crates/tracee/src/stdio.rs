@@ -30,7 +30,7 @@ pub enum Sink {
 }
 
 /// Descriptors for a program, and the drains behind them.
-pub(crate) fn open_stdio(launch: &Launch) -> Result<([Descriptor; 3], Vec<Drain>), LaunchError> {
+pub(crate) fn open(launch: &Launch) -> Result<([Descriptor; 3], Vec<Drain>), LaunchError> {
     let mut drains = Vec::new();
     let input = input::open_input(&launch.stdin)?.map_or(Descriptor::AsGiven, Descriptor::Is);
     let output = open_sink(&launch.stdout, &mut drains)?;
@@ -69,14 +69,14 @@ fn drained(file: &OwnedFd, drains: &mut Vec<Drain>) -> Result<OwnedFd, LaunchErr
 }
 
 fn null() -> Result<OwnedFd, LaunchError> {
-    open(Path::new("/dev/null"), OFlags::WRONLY)
+    open_file(Path::new("/dev/null"), OFlags::WRONLY)
 }
 
 fn emptied(path: &Path) -> Result<OwnedFd, LaunchError> {
-    open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)
+    open_file(path, OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)
 }
 
-fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, LaunchError> {
+fn open_file(path: &Path, flags: OFlags) -> Result<OwnedFd, LaunchError> {
     let mode = Mode::from_raw_mode(0o666);
     rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, mode)
         .map_err(|e| LaunchError::errno("open", path.to_string_lossy(), e))
