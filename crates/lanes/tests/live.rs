@@ -34,7 +34,7 @@ fn fill(file: &File, is_live: bool) -> (PipeReader, usize) {
     let copy = Copy::new(file, &writer).limit(room.min(SIZE) as u64);
     let copied = if is_live { copy.live().run() } else { copy.run() }.unwrap();
     assert_eq!(copied.bytes, room.min(SIZE) as u64);
-    assert_eq!(copied.way, if is_live { Way::Splice } else { Way::ReadWrite });
+    assert_eq!(copied.way, if is_live { Way::Broker } else { Way::ReadWrite });
     (reader, room.min(SIZE))
 }
 

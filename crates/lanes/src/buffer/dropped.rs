@@ -205,6 +205,16 @@ impl Dropped {
         Ok(n)
     }
 
+    /// Has a region of huge pages, of which nothing was given, lie on them if the kernel can do it.
+    pub(crate) fn make_huge(&mut self) {
+        self.memory.make_huge();
+    }
+
+    /// Whether [`Self::renew`] takes pages back that no reader holds, without moving their content.
+    pub(crate) fn returns_in_place(&self) -> bool {
+        self.returns.is_some() && returning::works_in_place(self.memory.pages())
+    }
+
     /// Bytes of the smallest page that a part of the region lies on, as the kernel maps it now;
     /// pages that were never written count as the smallest.
     ///

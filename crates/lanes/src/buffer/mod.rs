@@ -35,4 +35,5 @@ pub use draft::Draft;
 pub use dropped::Dropped;
 pub use frozen::{Frozen, Store};
 pub use region::Pages;
+pub(crate) use returning::faults as minor_faults;
 pub use send::{SendError, Sent};

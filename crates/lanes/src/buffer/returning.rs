@@ -91,6 +91,11 @@ pub(super) fn take_back(memory: &mut Region, references: &mut References) -> Res
     Ok(())
 }
 
+/// Whether pages of this kind are taken back without moving their content.
+pub(super) fn works_in_place(pages: Pages) -> bool {
+    way_to_share(pages).is_some()
+}
+
 /// How pages become shared, so that the kernel looks at their references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sharing {
@@ -126,14 +131,14 @@ fn touch(memory: &mut Region) {
 }
 
 /// Page faults of this thread that needed no reading.
-fn faults() -> Result<libc::c_long, Errno> {
+pub(crate) fn faults() -> Result<u64, Errno> {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: `usage` is a place for the result.
     if unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) } != 0 {
         return Err(last_error());
     }
     // SAFETY: the call has set all of it.
-    Ok(unsafe { usage.assume_init() }.ru_minflt)
+    Ok(unsafe { usage.assume_init() }.ru_minflt.unsigned_abs())
 }
 
 /// The first way after which a write to memory leaves what a pipe holds of it.

@@ -1,6 +1,7 @@
 //! The system calls that the engine makes, behind a trait so that tests can refuse any of them at
 //! any moment (`read(2)`, `write(2)`, those of [`Transfer`], `poll(2)`, `sync_file_range(2)`).
 
+use super::lending::Lending;
 use crate::end::End;
 use crate::probe::cached;
 use rustix::event::PollFlags;
@@ -60,6 +61,10 @@ pub(crate) trait Calls {
         to: BorrowedFd<'_>,
         most: usize,
     ) -> Result<usize, Errno>;
+    /// `vmsplice(2)` of some of the next `len` bytes, as [`Lending::lend`].
+    fn lend(&self, from: &mut Lending, to: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
+        from.lend(to, len)
+    }
     /// A pipe of our own: reading end, writing end.
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno>;
     /// Grows a pipe to `size`, or as near as the user's limits allow, unless somebody has changed its

@@ -1,6 +1,7 @@
 //! The loop of a copy: one way after the other until the end of the source or an error of a side.
 
 use super::calls::{Calls, Transfer};
+use super::lending::{self, Lending};
 use super::memory::Memory;
 use super::outlet::{Outlet, is_given_once};
 use super::polling::Polling;
@@ -45,6 +46,18 @@ enum Held {
     Pipe(OwnedFd, usize),
 }
 
+impl Held {
+    /// A copy of some bytes, if there are any.
+    fn copy_of(bytes: &[u8]) -> Self {
+        if bytes.is_empty() {
+            return Self::Nothing;
+        }
+        let mut memory = Memory::new(bytes.len());
+        memory.bytes().copy_from_slice(bytes);
+        Self::Memory(memory, 0..bytes.len())
+    }
+}
+
 /// A copy at work. After an error it can go on: it keeps what it holds.
 pub(super) struct Engine<'a, C, P> {
     from: BorrowedFd<'a>,
@@ -59,6 +72,8 @@ pub(super) struct Engine<'a, C, P> {
     pub(super) buffer: usize,
     /// Bytes of it that are used at first.
     pub(super) first: usize,
+    /// Bytes moved after which pages are lent to the sink, which is a pipe.
+    pub(super) lend_after: Option<u64>,
     /// Most bytes to move.
     pub(super) limit: Option<u64>,
     /// Bytes moved at which it pauses, as at a limit.
@@ -88,6 +103,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             held: Held::Nothing,
             buffer: BUFFER,
             first: FIRST,
+            lend_after: None,
             limit: None,
             pause: u64::MAX,
             stop: None,
@@ -100,17 +116,14 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     pub(super) fn run(&mut self) -> Result<Copied, CopyError> {
         self.give_held()?;
         while let [way, rest @ ..] = self.ways {
-            let (way, before) = (*way, self.outlet.moved);
+            let way = *way;
             let left = match way {
-                Way::ReadWrite => self.by_read_write(),
+                Way::ReadWrite | Way::Lend => self.by_read_write(),
                 Way::Broker => self.by_broker(),
                 Way::Splice => self.by_one_call(way, Transfer::Splice),
                 Way::Sendfile => self.by_one_call(way, Transfer::Sendfile),
                 Way::FileRange => self.by_one_call(way, Transfer::FileRange),
             };
-            if self.outlet.moved > before {
-                self.last = way;
-            }
             match left? {
                 Left::Ended if self.is_really_over(way) => break,
                 Left::Ended | Left::Refused => self.ways = rest,
@@ -188,6 +201,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
 
     /// Tells what was moved between the given moments.
     fn tell(&mut self, way: Way, [start, middle, end]: [Option<Instant>; 3]) {
+        self.last = way;
         let between = |from: Option<Instant>, to: Option<Instant>| match (from, to) {
             (Some(from), Some(to)) => to.duration_since(from),
             _ => Duration::ZERO,
@@ -292,6 +306,13 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         let mut buffer = Memory::new(self.buffer);
         let mut used = self.first;
         loop {
+            if self.lend_after.is_some_and(|after| self.outlet.moved >= after) {
+                self.lend_after = None;
+                let lending = Lending::begin(self.outlet.to);
+                if let Some(Left::Ended) = lending.map(|l| self.by_lending(l)).transpose()? {
+                    return Ok(Left::Ended);
+                }
+            }
             let most = self.room(used);
             if most == 0 {
                 return Ok(Left::Ended);
@@ -306,6 +327,34 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
             let eighth = usize::try_from(self.outlet.moved / 8).unwrap_or(usize::MAX);
             used = used.max(eighth - eighth % STEP).min(self.buffer);
             self.tell(Way::ReadWrite, [start, middle, self.now()]);
+        }
+    }
+
+    /// Through pages of ours that the sink's pipe refers to, as long as they come back.
+    fn by_lending(&mut self, mut lending: Lending) -> Result<Left, CopyError> {
+        loop {
+            let most = self.room(lending::PIECE);
+            if most == 0 {
+                return Ok(Left::Ended);
+            }
+            let Some(space) = lending.space(most) else { return Ok(Left::Refused) };
+            let start = self.now();
+            let n = self.outlet.read(self.from, space)?;
+            if n == 0 {
+                return Ok(Left::Ended);
+            }
+            let (middle, before) = (self.now(), self.outlet.moved);
+            let lent = self.outlet.lend_all(&mut lending, n);
+            if lent.is_err() {
+                // A part of `n`, so the difference fits.
+                let left = n - (self.outlet.moved - before) as usize;
+                self.held = Held::copy_of(lending.bytes(left));
+            }
+            let can_lend = lent?;
+            self.tell(Way::Lend, [start, middle, self.now()]);
+            if !can_lend {
+                return Ok(Left::Refused);
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! descriptor, waiting where it answers EAGAIN, with errors that are the sink's.
 
 use super::calls::{Calls, Transfer};
+use super::lending::Lending;
 use super::memory::Memory;
 use super::{BUFFER, CopyError, Side, grow};
 use rustix::event::PollFlags;
@@ -116,24 +117,50 @@ impl<'a, C: Calls> Outlet<'a, C> {
         }
     }
 
-    /// Writes all of `bytes`. Where signals end calls, a short count counts as one: the signal has come while
-    /// the call waited.
-    pub(super) fn write_all(&mut self, mut bytes: &[u8]) -> Result<(), CopyError> {
-        while !bytes.is_empty() {
-            match self.calls.write(self.to, bytes) {
-                Ok(0) => return Err(self.error(Side::Sink, "write", Errno::NOSPC)),
+    /// Writes all of `bytes`.
+    pub(super) fn write_all(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
+        self.put_all(bytes.len(), "write", |calls, to, done| calls.write(to, &bytes[done..]))
+    }
+
+    /// Lends the next `len` bytes; whether more can be lent. What the kernel refuses to take is written.
+    pub(super) fn lend_all(&mut self, from: &mut Lending, len: usize) -> Result<bool, CopyError> {
+        let before = self.moved;
+        let all = self.put_all(len, "vmsplice", |calls, to, done| calls.lend(from, to, len - done));
+        match all {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_interrupted() || error.errno == Errno::PIPE => Err(error),
+            Err(_refused) => {
+                // A part of `len`, so it fits.
+                let left = len - (self.moved - before) as usize;
+                self.write_all(from.bytes(left)).map(|()| false)
+            }
+        }
+    }
+
+    /// Gives the sink `len` bytes by a `call` that takes some of those after the ones that are done. Where signals end
+    /// calls, a short count counts as one: the signal has come while the call waited.
+    fn put_all(
+        &mut self,
+        len: usize,
+        call: &'static str,
+        mut some: impl FnMut(&C, BorrowedFd<'_>, usize) -> Result<usize, Errno>,
+    ) -> Result<(), CopyError> {
+        let mut done = 0;
+        while done < len {
+            match some(self.calls, self.to, done) {
+                Ok(0) => return Err(self.error(Side::Sink, call, Errno::NOSPC)),
                 Ok(n) => {
                     self.took(n);
-                    bytes = &bytes[n..];
-                    if !bytes.is_empty() {
-                        self.interrupted(Side::Sink, "write")?;
+                    done += n;
+                    if done < len {
+                        self.interrupted(Side::Sink, call)?;
                     }
                 }
-                Err(Errno::INTR) => self.interrupted(Side::Sink, "write")?,
+                Err(Errno::INTR) => self.interrupted(Side::Sink, call)?,
                 Err(Errno::AGAIN) if self.calls.can_wait(self.to) => {
                     self.wait(self.to, PollFlags::OUT, Side::Sink)?;
                 }
-                Err(errno) => return Err(self.error(Side::Sink, "write", errno)),
+                Err(errno) => return Err(self.error(Side::Sink, call, errno)),
             }
         }
         Ok(())

@@ -29,6 +29,8 @@ pub enum Way {
     Broker,
     /// `sendfile(2)` from a file.
     Sendfile,
+    /// `read(2)` into our pages and `vmsplice(2)` of these: a part of [`Way::ReadWrite`], for pipes only.
+    Lend,
     /// `read(2)` and `write(2)`: works for everything and names the side of an error.
     ReadWrite,
 }
@@ -68,9 +70,8 @@ fn freely(from: End, to: End, live: bool) -> &'static [Way] {
         (Pipe, Null) => &[Way::Splice, Way::ReadWrite],
         (Regular | Device, Null) => &[Way::Broker, Way::ReadWrite],
         (Regular, Socket) if live => &[Way::Sendfile, Way::ReadWrite],
-        (Regular | Device, Pipe) | (Pipe, Pipe | Socket | Device) if live => {
-            &[Way::Splice, Way::ReadWrite]
-        }
+        (Regular | Device, Pipe) if live => &[Way::Broker, Way::ReadWrite],
+        (Pipe, Pipe | Socket | Device) if live => &[Way::Splice, Way::ReadWrite],
         _ => &[Way::ReadWrite],
     }
 }

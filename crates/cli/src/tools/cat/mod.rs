@@ -176,7 +176,7 @@ fn one(name: &OsStr, options: &Options, styled: &mut Styled, output: &File) -> R
     let input = files::open(name).map_err(Failed::Source)?;
     refuse_own_output(&input, output)?;
     if options.style.is_plain() {
-        let copy = Copy::new(&input, output);
+        let copy = Copy::new(&input, output).lend();
         let copy = if options.live { copy.live().grow_source() } else { copy };
         let copy = if options.no_cache { copy.past_cache() } else { copy };
         copy.run()?;
