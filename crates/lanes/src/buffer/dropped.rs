@@ -210,9 +210,9 @@ impl Dropped {
         self.memory.make_huge();
     }
 
-    /// Whether [`Self::renew`] takes pages back that no reader holds, without moving their content.
-    pub(crate) fn returns_in_place(&self) -> bool {
-        self.returns.is_some() && returning::works_in_place(self.memory.pages())
+    /// Whether [`Self::renew`] takes pages back that no reader holds, without moving their content and without a child.
+    pub(crate) fn returns_without_child(&self) -> bool {
+        self.returns.is_some() && returning::works_without_child(self.memory.pages())
     }
 
     /// Bytes of the smallest page that a part of the region lies on, as the kernel maps it now;

@@ -91,9 +91,9 @@ pub(super) fn take_back(memory: &mut Region, references: &mut References) -> Res
     Ok(())
 }
 
-/// Whether pages of this kind are taken back without moving their content.
-pub(super) fn works_in_place(pages: Pages) -> bool {
-    way_to_share(pages).is_some()
+/// Whether pages of this kind are taken back without moving their content and without a child process.
+pub(super) fn works_without_child(pages: Pages) -> bool {
+    way_to_share(pages) == Some(Sharing::Refused)
 }
 
 /// How pages become shared, so that the kernel looks at their references.

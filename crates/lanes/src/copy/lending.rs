@@ -5,9 +5,9 @@
 //! when the region is filled again, the kernel copies the pages that are still referenced
 //! ([`Dropped::returning`]).
 //!
-//! It is used after [`AFTER`] bytes, because a region takes 2 ms to make. It ends for good where the region lies
-//! on base pages, where pages cannot be taken back in place, and where a reader keeps pages: the kernel would copy
-//! them once more. Each round shares the page tables of the whole process, which only a small process can afford.
+//! It begins after [`AFTER`] bytes, because a region takes 2 ms to make, and only on huge pages that can be taken back
+//! in place without a child process. It ends for good when a reader keeps pages: the kernel would copy them once more.
+//! Each round shares the page tables of the whole process, which only a small process can afford.
 
 use crate::buffer::{Dropped, Pages, Sent};
 use rustix::io::Errno;
@@ -43,7 +43,7 @@ impl Lending {
         let mut region = Dropped::returning(REGION, Pages::Huge).ok()?;
         region.make_huge();
         let is_huge = region.page_size().is_ok_and(|size| size > Pages::Base.size());
-        (is_huge && region.returns_in_place()).then(|| Self { region, faults: faults() })
+        (is_huge && region.returns_without_child()).then(|| Self { region, faults: faults() })
     }
 
     /// Up to `most` bytes to be filled and then lent; none once lending should end.
