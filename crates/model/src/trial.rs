@@ -248,11 +248,17 @@ pub struct Experiment {
     pub halted: Option<String>,
 }
 
+/// Whether an interval of a ratio says nothing: it goes from a tenth to ten times, or beyond.
+#[must_use]
+pub fn is_open(low: f64, high: f64) -> bool {
+    low <= 0.1 && high >= 10.0
+}
+
 impl Effect {
-    /// Whether it is one: a single run shows nothing of an arm.
+    /// Whether it is one: a single run shows nothing of an arm, and neither does an open interval.
     #[must_use]
-    pub const fn is_measured(&self) -> bool {
-        self.runs > 1 && self.control_runs > 1
+    pub fn is_measured(&self) -> bool {
+        self.runs > 1 && self.control_runs > 1 && !is_open(self.ratio_low, self.ratio_high)
     }
 }
 

@@ -10,6 +10,8 @@ use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis, KernelTime};
+use pagewise_model::run::Run;
+use pagewise_model::trial::{Quantity, Word};
 use pagewise_model::{Fact, Nanos};
 
 /// Shares of samples below this are not listed.
@@ -17,9 +19,9 @@ const LEAST_SHARE: f64 = 0.005;
 /// Kernel symbols listed.
 const MOST_SYMBOLS: usize = 4;
 
-/// The diagnosis; its ceiling is a share of `whole`.
+/// The diagnosis; its ceiling is a share of `whole`, of which so much (0..1) is `proven` to be saved.
 #[must_use]
-pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str) -> Document {
+pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str, proven: f64) -> Document {
     let mut page = Document::default();
     page.heading("why: what its pages cost (share of CPU time; wake-ups: of wall time)");
     if diagnosis.costs.is_empty() {
@@ -29,7 +31,7 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str) -> Document {
         page.figure(picture);
     }
     page.append(cost_table(&diagnosis.costs));
-    page.item("ceiling", &ceiling(diagnosis, whole));
+    page.item("ceiling", &ceiling(diagnosis, whole, proven));
     match &diagnosis.host_share {
         Fact::Known(share) => {
             let text = "of CPU time is system time above this session's price of a fault: the host";
@@ -87,9 +89,22 @@ fn picture(diagnosis: &Diagnosis) -> Option<String> {
     Some(Waterfall { title, subtitle, parts, whole, rest: "all else", note }.draw())
 }
 
-fn ceiling(diagnosis: &Diagnosis, whole: &str) -> String {
+/// The bound in words; none where a proven gain is above it.
+pub(crate) fn ceiling(diagnosis: &Diagnosis, whole: &str, proven: f64) -> String {
+    if proven > diagnosis.ceiling_share {
+        return "none: a proven gain is above what counts and prices explain".to_owned();
+    }
     let share = at_most(diagnosis.ceiling_share);
     format!("removing all of it could save {share} of {whole} (estimate){}", without(diagnosis))
+}
+
+/// The share (0..1) of its time that is proven to be saved, at least; 0 where nothing is.
+pub(crate) fn proven_share(run: &Run) -> f64 {
+    let of_time = run.experiment.as_ref().filter(|one| one.design.quantity != Quantity::Memory);
+    let kept = of_time.into_iter().flat_map(|one| &one.verdicts);
+    let kept = kept.filter(|verdict| verdict.word == Word::Keep);
+    let least = kept.filter_map(|verdict| Some(1.0 - verdict.effect.as_ref()?.ratio_high));
+    least.fold(0.0, f64::max)
 }
 
 /// Where the samples fell in the kernel, largest first; what rounds to nothing is left out.

@@ -18,6 +18,8 @@ const ROOMY: usize = 76;
 const DRAWN_OVER_TIME: usize = 3;
 /// The largest time that is drawn, in % of the control's.
 const WIDEST: f64 = 400.0;
+/// With fewer runs an open interval is no surprise.
+const FEWEST_RUNS: u32 = 3;
 
 /// A verdict in a word or some, `ab` where the run was one.
 pub(crate) fn short_word(verdict: &Verdict, quantity: Quantity, ab: bool) -> (String, Tone) {
@@ -137,7 +139,8 @@ pub(crate) fn columns(experiment: &Experiment, shown: &[Quantity]) -> Vec<(&'sta
 }
 
 /// The name of an arm for people: of one file its name, of several how many. Their paths are in the receipt.
-pub(crate) fn short_arm(arm: &str) -> String {
+#[must_use]
+pub fn short_arm(arm: &str) -> String {
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let part = |part: &str| match part.split_once('=') {
         Some((remedy, files)) if files.starts_with('/') => match files.split(':').count() {
@@ -233,13 +236,17 @@ pub(crate) fn verdict_row(
     row
 }
 
-/// The effect of an arm and its interval; `none` where it has no runs. One run shows nothing.
+/// The effect of an arm and its interval; `none` where it has no runs. There is no figure of one run, nor of an open
+/// interval.
 pub(crate) fn effect_cells(effect: Option<&Effect>, tone: Tone, none: &str) -> [Cell; 2] {
     match effect {
         Some(e) if e.is_measured() => {
             [Cell::new(change(e.ratio), tone), interval(e.ratio, e.ratio_low, e.ratio_high).into()]
         }
-        Some(_) => ["too few".into(), "".into()],
+        Some(e) => {
+            let is_few = e.runs.min(e.control_runs) < FEWEST_RUNS;
+            ["open".into(), if is_few { "too few runs" } else { "" }.into()]
+        }
         None => [none.into(), "".into()],
     }
 }

@@ -90,19 +90,12 @@ fn profile_headline(run: &Run) -> String {
     if let Some(memory) = &run.memory {
         return crate::memory_account::headline(memory);
     }
-    let Some(diagnosis) = &run.diagnosis else {
-        return match &run.body {
-            Some(Body::Profile(profile)) => crate::profile::headline(profile),
-            _ => "no diagnosis".to_owned(),
-        };
-    };
-    let ceiling = at_most(diagnosis.ceiling_share);
-    let without = without(diagnosis);
-    let bounded = diagnosis.bounded();
-    let costs = format!("{bounded}: {ceiling} of wall time (estimate){without}");
-    match diagnosis.costs.first() {
-        Some(cost) => format!("{costs}; the largest: {}", cost.kind.into_str()),
-        None => costs,
+    match (&run.body, &run.diagnosis) {
+        (Some(Body::Profile(profile)), diagnosis) => {
+            crate::profile::headline(profile, diagnosis.as_ref())
+        }
+        (_, Some(diagnosis)) => crate::profile::by_counts(diagnosis),
+        _ => "no diagnosis".to_owned(),
     }
 }
 

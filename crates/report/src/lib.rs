@@ -69,7 +69,7 @@ pub use choice::choice_section;
 pub use compare::{compare, comparison_page};
 pub use diagnosis::diagnosis_section;
 pub use doctor::doctor_section;
-pub use experiment::race_lines;
+pub use experiment::{race_lines, short_arm};
 pub use fleet::{FleetTask, ansible, fleet_page, kubernetes, slurm};
 pub use fold::link_script;
 pub use headline::{ENDED_EARLY, headline, outcome_line};

@@ -1,9 +1,10 @@
 //! A run for a pull request: GitHub's markdown. Text of others is escaped twice, for controls and
 //! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
 
-use crate::headline::{headline, without};
+use crate::diagnosis::{ceiling, proven_share};
+use crate::headline::headline;
 use crate::memory_account::{by_kind, share};
-use crate::number::{at_most, percent};
+use crate::number::percent;
 use crate::run::whole;
 use crate::shell::start_line;
 use crate::text::escape;
@@ -21,7 +22,7 @@ pub fn markdown(run: &Run) -> String {
         out.push_str(&fence(&[escape(&start_line(run))]));
     }
     if let Some(diagnosis) = &run.diagnosis {
-        out.push_str(&costs(diagnosis, whole(run)));
+        out.push_str(&costs(diagnosis, run));
     }
     if let Some(account) = &run.memory {
         out.push_str(&memory(account));
@@ -92,7 +93,7 @@ fn memory(account: &MemoryAccount) -> String {
     out + "\n"
 }
 
-fn costs(diagnosis: &Diagnosis, whole: &str) -> String {
+fn costs(diagnosis: &Diagnosis, run: &Run) -> String {
     let mut out = String::from("| page cost | share | time | how |\n|---|--:|--:|---|\n");
     for cost in &diagnosis.costs {
         let basis = match cost.basis {
@@ -105,9 +106,8 @@ fn costs(diagnosis: &Diagnosis, whole: &str) -> String {
         let (kind, share) = (cost.kind.into_str(), percent(cost.time_share));
         out.push_str(&format!("| {kind} | {share} | {} | {basis} |\n", cost.cost_ns));
     }
-    let ceiling = at_most(diagnosis.ceiling_share);
-    let without = without(diagnosis);
-    out.push_str(&format!("\nCeiling: {ceiling} of {whole} (estimate){without}.\n\n"));
+    let ceiling = ceiling(diagnosis, whole(run), proven_share(run));
+    out.push_str(&format!("\nCeiling: {ceiling}.\n\n"));
     out
 }
 

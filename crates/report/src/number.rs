@@ -4,6 +4,7 @@
 //! always "less", a loss "more". A value that is not finite is "not known", never 0.
 
 use pagewise_model::measured::{Fact, Measured};
+use pagewise_model::trial::is_open;
 use pagewise_model::units::Bytes;
 
 /// Shown in place of a number that is none.
@@ -11,9 +12,6 @@ pub(crate) const UNKNOWN: &str = "not known";
 
 /// Percent beyond this are shown as "over": such figures are faults of a measurement, not facts.
 const MOST_PERCENT: f64 = 99_999.0;
-
-/// An interval from one over this ratio to it says nothing.
-const OPEN: f64 = 10.0;
 
 /// Decimals with which a percentage is shown.
 fn decimals(percent: f64) -> usize {
@@ -62,7 +60,7 @@ pub fn change(ratio: f64) -> String {
 /// estimate; a minus sign is the other direction: `46..50%`, `-1.0..1.8%`.
 #[must_use]
 pub fn interval(ratio: f64, low: f64, high: f64) -> String {
-    if low <= 1.0 / OPEN && high >= OPEN {
+    if is_open(low, high) {
         return "open".to_owned();
     }
     if !(ratio.is_finite() && low.is_finite() && high.is_finite()) {

@@ -10,6 +10,7 @@ use crate::page::Document;
 use crate::paragraph::Paragraph;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
+use pagewise_model::diagnosis::{Basis, Cost, CostKind, Diagnosis};
 use pagewise_model::profile::{
     Bucket, Clock, Compared, FollowedProcess, GraphLine, Profile, Sorted, What, Why,
 };
@@ -18,6 +19,8 @@ use std::collections::BTreeMap;
 
 /// Shares of samples below this are not listed by themselves.
 const LEAST_SHARE: f64 = 0.005;
+/// Page work from this share of CPU time on may be worth a trial of remedies.
+const LEAST_WORTH: f64 = 0.01;
 /// Pressure-stall accounting is named from this share of samples on.
 const LEAST_ACCOUNTING: f64 = 0.005;
 /// First periods of tasks, as a share of the samples, that are worth a line.
@@ -31,18 +34,99 @@ const RARE: &str = "(rare)";
 /// A line of a graph is not indented by more than this many columns.
 const DEEPEST: usize = 24;
 
-/// The largest bucket in one sentence.
-pub(crate) fn headline(profile: &Profile) -> String {
-    match &profile.sorted {
-        Fact::Known(sorted) => match sorted.buckets.first() {
-            Some(bucket) => {
-                let share = percent(bucket.time_share);
-                format!("the largest part of CPU time, {share}: {}", title(bucket))
-            }
-            None => "no sample hit the process: it used almost no CPU time".to_owned(),
-        },
-        Fact::Missing(why) => format!("no samples: {why}"),
+/// What page work takes in one sentence: by samples where there are some, otherwise by counts and prices.
+pub(crate) fn headline(profile: &Profile, diagnosis: Option<&Diagnosis>) -> String {
+    let measured = match (&profile.sorted, diagnosis) {
+        (Fact::Known(sorted), _) if sorted.samples > 0 => by_samples(sorted),
+        (_, Some(diagnosis)) => by_counts(diagnosis),
+        (Fact::Known(_), None) => {
+            "no sample hit the process: it used almost no CPU time".to_owned()
+        }
+        (Fact::Missing(why), None) => format!("no samples: {why}"),
+    };
+    let bounds = diagnosis.into_iter().flat_map(bounds);
+    let bound = |cost: &Cost| {
+        format!("; {} up to {}, not measured", cost.kind.into_str(), percent(cost.time_share))
+    };
+    measured + &bounds.map(bound).collect::<String>()
+}
+
+fn by_samples(sorted: &Sorted) -> String {
+    let cpu = Nanos(sorted.samples.saturating_mul(sorted.period_ns.0));
+    let of_pages = sums(sorted, |bucket| is_page_work(bucket).then(|| bucket.why.clone()));
+    let of_pages = of_pages.iter().filter_map(|(why, samples)| Some((why.as_ref()?, *samples)));
+    let all = of_pages.clone().map(|(_, samples)| samples).sum();
+    match of_pages.clone().next() {
+        Some((why, _)) => {
+            let share = percent(share(all, sorted.samples));
+            format!("page work takes {share} of {cpu} of CPU time, most for {}", why.label())
+        }
+        None => format!("no page work in {cpu} of CPU time"),
     }
+}
+
+/// The same by counts and prices alone.
+pub(crate) fn by_counts(diagnosis: &Diagnosis) -> String {
+    match measured(diagnosis).next() {
+        Some(most) => {
+            let share = percent(counted_share(diagnosis));
+            format!("page costs take {share} of CPU time, the most {}", most.kind.into_str())
+        }
+        None => "no page cost was measured".to_owned(),
+    }
+}
+
+/// Costs that are upper bounds of CPU time and not figures.
+fn bounds(diagnosis: &Diagnosis) -> impl Iterator<Item = &Cost> {
+    let of_cpu = diagnosis.costs.iter().filter(|cost| cost.kind != CostKind::Wakeups);
+    of_cpu.filter(|cost| cost.basis == Basis::UpperBound && cost.time_share >= LEAST_SHARE)
+}
+
+/// Costs of CPU time that were counted, timed or sampled.
+fn measured(diagnosis: &Diagnosis) -> impl Iterator<Item = &Cost> {
+    let of_cpu = diagnosis.costs.iter().filter(|cost| cost.kind != CostKind::Wakeups);
+    of_cpu.filter(|cost| cost.basis != Basis::UpperBound)
+}
+
+fn counted_share(diagnosis: &Diagnosis) -> f64 {
+    measured(diagnosis).map(|cost| cost.time_share).sum::<f64>().min(1.0)
+}
+
+/// The share (0..1) of CPU time that page work takes.
+pub(crate) fn page_share(profile: &Profile, diagnosis: Option<&Diagnosis>) -> f64 {
+    match &profile.sorted {
+        Fact::Known(sorted) if sorted.samples > 0 => {
+            let of_pages = sorted.buckets.iter().filter(|bucket| is_page_work(bucket));
+            share(of_pages.map(|bucket| bucket.samples).sum(), sorted.samples)
+        }
+        _ => diagnosis.map_or(0.0, counted_share),
+    }
+}
+
+/// Whether remedies could be worth a trial.
+pub(crate) fn has_page_work(page_share: f64, diagnosis: Option<&Diagnosis>) -> bool {
+    let bounds: f64 = diagnosis.into_iter().flat_map(bounds).map(|cost| cost.time_share).sum();
+    page_share + bounds >= LEAST_WORTH
+}
+
+/// Faults, mappings, copies: what is done to pages, and not to files or processes.
+const fn is_page_work(bucket: &Bucket) -> bool {
+    matches!(
+        bucket.what,
+        What::Copy
+            | What::Zeroing
+            | What::FaultEntry
+            | What::Mapping
+            | What::Unmapping
+            | What::TlbFlush
+            | What::Pinning
+            | What::Reclaim
+            | What::Compaction
+            | What::SwapIn
+    ) || matches!(
+        bucket.why,
+        Why::Pipe | Why::FileFault | Why::AnonFault | Why::CowFault | Why::Fault | Why::MapCall
+    )
 }
 
 /// The call graphs of all buckets in one picture. What is too rare to be listed in them has no name.
@@ -113,12 +197,12 @@ fn heading(sorted: &Sorted) -> String {
     format!("where CPU time went ({samples} of {each}, {kernel} of them in the kernel)")
 }
 
-fn share(part: u64, whole: u64) -> f64 {
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// Samples by one axis, the largest first.
-fn sums<K: Ord>(sorted: &Sorted, key: impl Fn(&Bucket) -> K) -> Vec<(K, u64)> {
+pub(crate) fn sums<K: Ord>(sorted: &Sorted, key: impl Fn(&Bucket) -> K) -> Vec<(K, u64)> {
     let mut sums: BTreeMap<K, u64> = BTreeMap::new();
     for bucket in &sorted.buckets {
         *sums.entry(key(bucket)).or_default() += bucket.samples;
@@ -216,14 +300,12 @@ fn comparison(compared: &Compared) -> String {
 fn notes(profile: &Profile, page: &mut Document) {
     if let Some(course) = &profile.course {
         page.item("process", &course_text(course));
-        if course.unseen_children > 0 {
-            let children = counted(course.unseen_children, "process", "processes");
-            let text = format!("{children} below it cannot be observed by this account");
-            page.item_tone("not seen", &text, Tone::Warn);
-        }
     }
     if let Fact::Known(sorted) = &profile.sorted {
-        sample_notes(sorted, page);
+        page.item("clock", &clock_text(&sorted.clock));
+    }
+    for (label, text) in doubts(profile) {
+        page.item_tone(label, &text, Tone::Warn);
     }
     match &profile.dead_rules {
         Fact::Known(dead) if dead.is_empty() => {}
@@ -240,12 +322,22 @@ fn notes(profile: &Profile, page: &mut Document) {
     }
 }
 
-fn sample_notes(sorted: &Sorted, page: &mut Document) {
-    if sorted.lost > 0 {
-        let text = format!("{} were lost", counted(sorted.lost, "sample", "samples"));
-        page.item_tone("samples", &text, Tone::Warn);
+/// What the figures do not have in them, or what disturbed them, each with a label.
+pub(crate) fn doubts(profile: &Profile) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    if let Some(unseen) = profile.course.as_ref().map(|course| course.unseen_children)
+        && unseen > 0
+    {
+        let below = counted(unseen, "descendant", "descendants");
+        found.push(("not seen", format!("{below} cannot be observed by this account")));
     }
-    page.item("clock", &clock_text(&sorted.clock));
+    let Fact::Known(sorted) = &profile.sorted else { return found };
+    if sorted.lost > 0 {
+        found.push((
+            "samples",
+            format!("{} lost", counted(sorted.lost, "sample was", "samples were")),
+        ));
+    }
     let (blind, seen) = (sorted.blind_ns().0, sorted.samples.saturating_mul(sorted.period_ns.0));
     if blind > 0 && blind as f64 >= LEAST_BLIND * seen as f64 {
         let tasks = counted(sorted.begun_tasks, "process or thread", "processes and threads");
@@ -254,15 +346,16 @@ fn sample_notes(sorted: &Sorted, page: &mut Document) {
             sorted.period_ns,
             sorted.blind_ns()
         );
-        page.item_tone("not seen", &text, Tone::Warn);
+        found.push(("not seen", text));
     }
     if sorted.pressure_accounting_share >= LEAST_ACCOUNTING {
         let share = percent(sorted.pressure_accounting_share);
         let text = format!(
             "{share} of the samples are in pressure-stall accounting, part of each wake-up; boot with psi=0 to avoid it"
         );
-        page.item_tone("disturbed", &text, Tone::Warn);
+        found.push(("disturbed", text));
     }
+    found
 }
 
 fn clock_text(clock: &Clock) -> String {
@@ -277,7 +370,8 @@ fn clock_text(clock: &Clock) -> String {
     }
 }
 
-fn course_text(course: &FollowedProcess) -> String {
+/// Which process it was, and for how long.
+pub(crate) fn followed(course: &FollowedProcess) -> String {
     let FollowedProcess { pid, wall_ns, .. } = course;
     let threads = counted(course.threads, "thread", "threads");
     let mut text = format!("{pid} with {threads} followed for {wall_ns}");
@@ -285,6 +379,11 @@ fn course_text(course: &FollowedProcess) -> String {
         let below = counted(course.children, "process", "processes");
         text.push_str(&format!(", {below} below it among them"));
     }
+    text
+}
+
+fn course_text(course: &FollowedProcess) -> String {
+    let mut text = followed(course);
     match (course.user_ns, course.sys_ns, course.faults) {
         (Some(user), Some(sys), Some(faults)) => {
             let faults = counted(faults, "fault", "faults");

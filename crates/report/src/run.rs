@@ -1,12 +1,13 @@
 //! A whole run as a document, for a terminal or as a page, and its timed points as CSV: verdict, why, what was tried and what not, receipt, notes.
 
 use crate::bench::{self, caption};
-use crate::brief::{brief, has_brief};
+use crate::brief::brief;
 use crate::cache::cache_section;
 use crate::cache_restore::cache_restore_section;
 use crate::candidates::{candidates_section, untried_section};
 use crate::choice::choice_section;
 use crate::csv::field;
+use crate::diagnosis::proven_share;
 use crate::doctor::doctor_section;
 use crate::experiment::tried_section;
 use crate::faults::faults_section;
@@ -31,10 +32,10 @@ const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,pe
 minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,written_bytes,\
 read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
-/// The report of a run: of a session on one screen.
+/// The report of a run, on one screen where its kind has more to say than fits one.
 #[must_use]
 pub fn render(run: &Run, style: &Style) -> String {
-    if has_brief(run) { brief(run, style) } else { render_whole(run, style) }
+    brief(run, style).unwrap_or_else(|| render_whole(run, style))
 }
 
 /// The whole report of a run. An empty id means that the run is not saved, and leaves out the line that
@@ -144,7 +145,7 @@ fn examined(run: &Run, page: &mut Document) {
         page.section(memory_section(memory));
     }
     if let Some(diagnosis) = &run.diagnosis {
-        page.section(diagnosis_section(diagnosis, whole(run)));
+        page.section(diagnosis_section(diagnosis, whole(run), proven_share(run)));
     }
     if let Some(Body::TextTrial(trial)) = &run.body {
         page.section(text_trial_section(trial, run.experiment.as_ref()));

@@ -4,50 +4,21 @@
 
 mod support;
 
-use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::Fact;
+use pagewise_model::body::Body;
+use pagewise_model::profile::Profile;
+use pagewise_model::run::{Outcome, Run};
 use pagewise_model::trial::{Effect, Word};
-use pagewise_report::{Style, render};
+use pagewise_report::{Style, render, render_whole};
 use proptest::prelude::*;
+use support::reading::defects;
 use support::{PLAIN, candidate, effect, experiment, proven, slower_ab, verdict};
 
-/// Lines of a screen.
-const MOST_LINES: usize = 25;
-
-/// What holds of every report on one screen.
+/// The report, of which a reader may rely on all.
 fn check(run: &Run, style: &Style) -> String {
     let text = render(run, style);
-    let lines: Vec<&str> = text.lines().collect();
-    assert!(lines.len() <= MOST_LINES, "{} lines:\n{text}", lines.len());
-    let copied = |line: &str| line.contains("pagewise ") || line.contains("export ");
-    for line in &lines {
-        assert!(copied(line) || line.chars().count() <= style.width.max(40), "too wide: {line}");
-    }
-    let mut said: Vec<&str> = lines
-        .iter()
-        .map(|line| line.trim())
-        .filter(|line| line.split_whitespace().count() > 6)
-        .collect();
-    said.sort_unstable();
-    assert!(said.windows(2).all(|pair| pair[0] != pair[1]), "twice:\n{text}");
-    for share in text.split("up to ").skip(1) {
-        let number = share.split('%').next().unwrap_or_default().trim_start_matches('<');
-        if let Ok(percent) = number.parse::<f64>() {
-            assert!(percent <= 100.0, "more than the whole:\n{text}");
-        }
-    }
-    for verdict in run.experiment.iter().flat_map(|experiment| &experiment.verdicts) {
-        let is_known = verdict.effect.as_ref().is_some_and(Effect::is_measured);
-        let of_arm = lines.iter().filter(|line| {
-            line.split_whitespace().nth(usize::from(line.starts_with("  tried")))
-                == Some(&verdict.arm)
-        });
-        for line in of_arm.filter(|_| !is_known && run.kind == RunKind::Tune) {
-            assert!(
-                !line.contains("% less") && !line.contains("% more"),
-                "a figure from one run: {line}"
-            );
-        }
-    }
+    let found = defects(&text, run, style.width.max(40));
+    assert!(found.is_empty(), "{found:#?} in\n{text}");
     text
 }
 
@@ -59,8 +30,51 @@ fn a_session_fits_a_screen() {
     check(&proven(), &Style { width: 40, unicode: false, ..PLAIN });
 }
 
+/// A profile of a program that was started, with its costs.
+fn profiled() -> Run {
+    let mut run = support::profile::run(support::profile::profile());
+    (run.id, run.diagnosis) = ("p-0001".into(), Some(support::diagnosis()));
+    run
+}
+
 #[test]
-fn saved_sessions_fit_a_screen() {
+fn a_profile_fits_a_screen() {
+    support::check("brief-profile.txt", &check(&profiled(), &PLAIN));
+    let mut unseen = profiled();
+    let Some(Body::Profile(profile)) = &mut unseen.body else { panic!() };
+    profile.sorted = Fact::missing("kernel samples are refused to this account");
+    let text = check(&unseen, &PLAIN);
+    assert!(text.contains("costs  anonymous faults"), "{text}");
+    assert!(text.contains("refused to this account"), "{text}");
+    let mut attached = support::profile::run(Profile {
+        course: Some(support::profile::course()),
+        ..support::profile::profile()
+    });
+    attached.warnings = (0..40).map(|at| format!("note {at}")).collect();
+    let text = check(&attached, &PLAIN);
+    assert!(text.contains("process 4711 with 9") && !text.contains("  next "), "{text}");
+}
+
+#[test]
+fn faults_fit_a_screen() {
+    support::check("brief-faults.txt", &check(&support::faults::run(), &PLAIN));
+}
+
+#[test]
+fn a_bench_is_its_tables() {
+    let pins = support::pin::bench(support::pin::pins());
+    let text = check(&pins, &PLAIN);
+    assert!(!text.contains("median of 3") && !text.contains("machine: "), "{text}");
+    assert!(render_whole(&pins, &PLAIN).contains("median of 3"));
+    check(&support::walk::bench(support::walk::walks()), &PLAIN);
+    check(&support::jump::bench(support::jump::jumps()), &PLAIN);
+    check(&support::ladder::bench(support::ladder::ladder()), &PLAIN);
+    check(&support::first_touch::bench(support::first_touch::touches()), &PLAIN);
+    check(&support::file::bench(support::file::readings()), &PLAIN);
+}
+
+#[test]
+fn saved_runs_fit_a_screen() {
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
     let mut seen = 0;
     for place in ["runs", "cookbook"] {
@@ -69,14 +83,47 @@ fn saved_sessions_fit_a_screen() {
             if file.extension().is_none_or(|end| end != "json") {
                 continue;
             }
-            let run = Run::from_json(&std::fs::read(file).unwrap()).unwrap();
-            if matches!(run.kind, RunKind::Tune | RunKind::Ab) {
-                check(&run, &PLAIN);
-                seen += 1;
-            }
+            check(&Run::from_json(&std::fs::read(file).unwrap()).unwrap(), &PLAIN);
+            seen += 1;
         }
     }
-    assert!(seen >= 15, "{seen}");
+    assert!(seen >= 20, "{seen}");
+}
+
+/// What a reader could not rely on is found, one defect at a time.
+#[test]
+fn bad_reports_are_found() {
+    let good = render(&proven(), &PLAIN);
+    let found = |from: &str, to: &str, what: &str| {
+        assert!(good.contains(from), "{from} in\n{good}");
+        let bad = good.replacen(from, to, 1);
+        let found = defects(&bad, &proven(), 80);
+        assert!(found.iter().any(|one| one.contains(what)), "{what}: {found:#?} in\n{bad}");
+    };
+    let row = "heap-huge    48% less  46..50%";
+    found("keep heap-huge: 48% less", "keep heap-huge: 44% less", "48% less elsewhere");
+    found(row, "heap-huge    41% less  46..50%", "48% less elsewhere");
+    found(row, "heap-huge    48% less  -1.0..9.0%", "keep although -1.0..9.0%");
+    found("malloc-keep  no runs         ", "malloc-keep  98% more  open   ", "without a measured");
+    found("up to 6.0%", "up to 140%", "a bound of 140%");
+    found("up to 6.0%", "up to 6.0%  address translation 9.0%", "address translation: {");
+    found("(46..50%), 1.94 times as fast", "", "without 46..50%");
+    found("keep heap-huge: 48% less time (46..50%), 1.94 times as fast", "keep it", "no figure");
+    found("1.0 GiB jumped in", &"long ".repeat(12), "too wide");
+    found("  costs  ", &"\n".repeat(12), "lines");
+    found("262,144 faults", "-0.0% faults", "-0.0% is no figure");
+    let note = "the two plain runs differ in a time stamp, which was left out";
+    found("  more ", &format!("         {note}\n  more "), "said twice: the two plain runs");
+    found(
+        "  tried  arm",
+        "  fits   heap-huge    up to 3.0%: why\n  tried  arm",
+        "yet 45.9% are proven",
+    );
+    found(
+        "  tried  arm",
+        "  fits   place        it helps: try it\n  tried  arm",
+        "without a figure",
+    );
 }
 
 #[test]
@@ -86,7 +133,9 @@ fn many_arms_and_many_notes_fit_as_well() {
         verdict(&format!("arm-{at}"), Word::NoGain, "why", Some(effect(0.99, 0.97, 1.01)))
     };
     run.experiment = Some(experiment((0..40).map(arm).collect()));
-    run.warnings = (0..40).map(|at| format!("note {at} {}", "of many words ".repeat(12))).collect();
+    (run.outcome, run.receipt) = (Some(Outcome::NoGain { above_share: 0.02 }), None);
+    run.warnings =
+        (0..40).map(|at| (0..24).map(|word| format!("note{at}.{word} ")).collect()).collect();
     let text = check(&run, &PLAIN);
     assert!(text.contains("34 more: arm-") && text.contains("notes are left out here"), "{text}");
 }
@@ -107,9 +156,15 @@ fn one_run_is_no_figure() {
     let mut run = proven();
     let once = Effect { runs: 1, ..effect(0.5, 0.1, 9.0) };
     run.experiment = Some(experiment(vec![verdict("place", Word::CannotTell, "why", Some(once))]));
-    run.outcome = Some(Outcome::CannotTell { why: "too few runs".into() });
+    (run.outcome, run.receipt) =
+        (Some(Outcome::CannotTell { why: "no arm is clear".into() }), None);
     let text = check(&run, &PLAIN);
-    assert!(text.contains("too few") && !text.contains("50%"), "{text}");
+    assert!(text.contains("place  open    too few runs") && !text.contains("50%"), "{text}");
+    // Nor is there one where the interval is open, however many runs there were.
+    let open = Effect { runs: 9, ..effect(1.042, 0.01, 90.0) };
+    run.experiment = Some(experiment(vec![verdict("place", Word::CannotTell, "why", Some(open))]));
+    let text = check(&run, &PLAIN);
+    assert!(text.contains("place  open ") && !text.contains("4.2% more"), "{text}");
 }
 
 proptest! {
@@ -124,11 +179,18 @@ proptest! {
         ];
         let arms = arms.iter().enumerate().map(|(at, (ratio, spread, runs, word))| {
             let found = effect(*ratio, ratio * (-spread).exp(), ratio * spread.exp());
+            let word = match WORDS[*word] {
+                // A verdict has the evidence that its word needs.
+                Word::Keep if found.ratio_high >= 1.0 => Word::CannotTell,
+                Word::Slower if found.ratio_low <= 1.0 => Word::CannotTell,
+                word => word,
+            };
             let found = (*runs > 0).then_some(Effect { runs: *runs, ..found });
-            verdict(&format!("arm-{at}"), WORDS[*word], "why", found)
+            verdict(&format!("arm-{at}"), word, "why", found)
         });
         let mut run = proven();
         run.experiment = Some(experiment(arms.collect()));
+        (run.outcome, run.receipt) = (Some(Outcome::NothingKept), None);
         check(&run, &Style { width, ..PLAIN });
     }
 }

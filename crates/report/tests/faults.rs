@@ -7,7 +7,7 @@ mod support;
 use opentelemetry_proto::tonic::profiles::v1development::{Profile, ProfilesData};
 use pagewise_model::fault::{Fault, Interpreter};
 use pagewise_report::faults::{Export, Form, scripts};
-use pagewise_report::render;
+use pagewise_report::render_whole;
 use prost::Message;
 use serde_json::Value;
 use support::faults::{faults, names, run};
@@ -50,7 +50,7 @@ fn every_form_is_as_reviewed_and_does_not_depend_on_the_parts() {
 
 #[test]
 fn the_summary_is_as_reviewed() {
-    check("faults.txt", &render(&run(), &PLAIN));
+    check("faults.txt", &render_whole(&run(), &PLAIN));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use pagewise_model::Fact;
 use pagewise_model::bench::pipe::{Consumption, Ladder, Point, Reader, Writer};
 use pagewise_report::bench::pipe::{csv, section, svg};
 use pagewise_report::text::cells;
-use pagewise_report::{Style, render};
+use pagewise_report::{Style, render_whole};
 use proptest::prelude::*;
 use support::forms::Forms;
 use support::ladder::{bench, ladder, point, rung, sweep};
@@ -26,7 +26,7 @@ fn usual() -> Forms {
 #[test]
 fn the_ladder_as_text() {
     check("ladder.txt", &section(&ladder(), &PLAIN));
-    assert!(render(&bench(ladder()), &PLAIN).contains(&section(&ladder(), &PLAIN)));
+    assert!(render_whole(&bench(ladder()), &PLAIN).contains(&section(&ladder(), &PLAIN)));
 }
 
 #[test]

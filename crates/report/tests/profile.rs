@@ -7,7 +7,7 @@ mod support;
 use pagewise_model::Fact;
 use pagewise_model::profile::{Clock, Profile, Sorted, What};
 use pagewise_report::text::cells;
-use pagewise_report::{Style, graph_section, headline, profile_section, render};
+use pagewise_report::{Style, graph_section, headline, profile_section, render_whole};
 use proptest::prelude::*;
 use support::profile::{course, profile, run, sorted};
 use support::{HOSTILE, PLAIN, assert_harmless, check};
@@ -17,7 +17,8 @@ fn buckets_as_text() {
     let profile = profile();
     check("profile.txt", &profile_section(&profile).text(&PLAIN));
     assert!(
-        render(&run(profile.clone()), &PLAIN).contains(&profile_section(&profile).text(&PLAIN))
+        render_whole(&run(profile.clone()), &PLAIN)
+            .contains(&profile_section(&profile).text(&PLAIN))
     );
 }
 
@@ -53,7 +54,7 @@ fn a_running_process_and_missing_samples_are_reported() {
     assert!(graph_section(&without, "all").text(&PLAIN).is_empty());
     let run = run(without);
     assert!(headline(&run).contains("refused to this account"));
-    check("profile-refused.txt", &render(&run, &PLAIN));
+    check("profile-refused.txt", &render_whole(&run, &PLAIN));
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn an_idle_process_has_a_profile_too() {
     });
     let run = run(idle);
     assert!(headline(&run).contains("almost no CPU time"));
-    assert!(render(&run, &PLAIN).contains("0 samples"));
+    assert!(render_whole(&run, &PLAIN).contains("0 samples"));
 }
 
 #[test]
@@ -97,7 +98,7 @@ fn names_of_others_do_no_harm() {
     hostile.sorted = Fact::Known(all);
     assert_harmless(&graph_section(&hostile, "all").text(&PLAIN));
     assert_harmless(&graph_section(&hostile, HOSTILE).text(&PLAIN));
-    assert_harmless(&render(&run(hostile), &PLAIN));
+    assert_harmless(&render_whole(&run(hostile), &PLAIN));
 }
 
 proptest! {

@@ -277,7 +277,7 @@ fn beyond_ceiling(request: &Request, run: &Run) -> Option<String> {
         let least = 1.0 - verdict.effect.as_ref()?.ratio_high;
         (least > ceiling).then(|| {
             format!(
-                "{} saves at least {:.0}% though the ceiling is {:.1}%: the ceiling does not include losses after a fault (caches, branch predictors)",
+                "{} saves at least {:.0}%, more than the {:.1}% that counts and prices explain: losses after a fault (caches, branch predictors) come on top",
                 verdict.arm,
                 least * 100.0,
                 ceiling * 100.0

@@ -53,7 +53,7 @@ fn a_gain_beyond_the_ceiling_is_told() {
         assert!(matches!(run.outcome, Some(Outcome::Proven { .. })), "{:?}", run.outcome);
         let ceiling = run.diagnosis.unwrap().ceiling_share;
         assert!(ceiling > 0.1 && ceiling < 0.9, "{ceiling}");
-        run.warnings.iter().any(|warning| warning.contains("though the ceiling is"))
+        run.warnings.iter().any(|warning| warning.contains("that counts and prices explain"))
     };
     assert!(told(0.05) && !told(0.92));
 }

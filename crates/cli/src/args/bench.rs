@@ -152,6 +152,9 @@ pub(crate) struct BenchResult {
     /// Draw the result: FILE.svg holds the chart, FILE.html one page with everything
     #[arg(long, value_name = "FILE")]
     pub(crate) chart: Option<PathBuf>,
+    /// Print the whole report: also how it was measured, and where
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) verbose: bool,
     /// Print JSON, as saved, instead of text
     #[arg(long)]
     pub(crate) json: bool,

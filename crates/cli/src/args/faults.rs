@@ -67,6 +67,9 @@ pub(crate) struct Faults {
     /// Which user stacks to record
     #[arg(long, value_enum, value_name = "WHICH", default_value = "sample")]
     stacks: WhichStacks,
+    /// Print the whole report: every figure with its evidence, every table
+    #[arg(long, short, conflicts_with_all = ["json", "all", "format"])]
+    pub(crate) verbose: bool,
     /// Print JSON, as saved, on standard output instead of text on standard error
     #[arg(long, conflicts_with_all = ["all", "format"])]
     pub(crate) json: bool,

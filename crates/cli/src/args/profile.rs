@@ -64,6 +64,9 @@ pub(crate) struct Profile {
     /// Read standard input from FILE
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
+    /// Print the whole report: every figure with its evidence, every table
+    #[arg(long, short, conflicts_with_all = ["json", "format"])]
+    pub(crate) verbose: bool,
     /// Print JSON, as saved, on standard output instead of text on standard error
     #[arg(long)]
     pub(crate) json: bool,

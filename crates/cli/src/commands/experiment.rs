@@ -11,6 +11,7 @@ use pagewise_model::Nanos;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_model::spec::Spec;
 use pagewise_remedy::receipt::Here;
+use pagewise_report::Style;
 use pagewise_tracee::launch::{Input, Launch, Standard};
 use pagewise_tune::{INPUT_HELP, Request, Stop};
 use std::ffi::OsString;
@@ -217,7 +218,11 @@ pub(super) fn conclude(
     };
     keep(&mut run);
     let saved = args.files.write(&run);
-    let text = if args.json { run.to_json() + "\n" } else { report(&run, args.verbose) };
+    let text = if args.json {
+        run.to_json() + "\n"
+    } else {
+        report(&run, args.verbose, &terminal::style())
+    };
     terminal::print(&text)?;
     // The result is printed first: a failed save loses nothing.
     saved?;
@@ -228,9 +233,9 @@ pub(super) fn conclude(
 }
 
 /// The report of a run, on one screen or whole.
-pub(super) fn report(run: &Run, verbose: bool) -> String {
+pub(super) fn report(run: &Run, verbose: bool, style: &Style) -> String {
     let render = if verbose { pagewise_report::render_whole } else { pagewise_report::render };
-    render(run, &terminal::style())
+    render(run, style)
 }
 
 /// Keeps a run under its identifier. A run that cannot be saved has none, which is reported; nobody

@@ -4,7 +4,7 @@ pub(super) mod invocation;
 mod outputs;
 pub(super) mod running;
 
-use super::experiment::{environment, identity, keep};
+use super::experiment::{self, environment, identity, keep};
 use super::helper;
 use crate::args::{Faults, Part};
 use crate::failure::{Failure, UNFIT};
@@ -161,7 +161,7 @@ fn report_run(run: &Run, args: &Faults) -> Result<(), Failure> {
     if args.json {
         terminal::print(&(run.to_json() + "\n"))?;
     } else if args.list().is_none() {
-        for line in pagewise_report::render(run, &terminal::error_style()).lines() {
+        for line in experiment::report(run, args.verbose, &terminal::error_style()).lines() {
             terminal::complain(line);
         }
     }

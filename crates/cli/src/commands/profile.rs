@@ -4,7 +4,7 @@ mod import;
 pub(in crate::commands) mod memory;
 mod running;
 
-use super::experiment::{environment, identity, input, keep};
+use super::experiment::{self, environment, identity, input, keep};
 use super::helper::{self, own_exe};
 use super::progress::Display;
 use super::signals::stop_flag;
@@ -201,7 +201,7 @@ fn text(run: &Run, args: &Profile, style: &Style) -> String {
         }
         _ => String::new(),
     };
-    graph + &pagewise_report::render(run, style)
+    graph + &experiment::report(run, args.verbose, style)
 }
 
 /// The samples for another tool.

@@ -39,7 +39,7 @@ fn text(run: &Run, args: &Show) -> String {
     } else if args.csv {
         pagewise_report::csv(run)
     } else {
-        experiment::report(run, args.verbose)
+        experiment::report(run, args.verbose, &terminal::style())
     }
 }
 

@@ -152,16 +152,20 @@ fn known(what: What, why: &Why) -> Activity {
         What::Copy => Activity::Copy,
         What::Reclaim | What::Compaction | What::SwapIn => Activity::Reclaim,
         What::Scheduling => Activity::Wakeup,
-        What::Pinning | What::FaultEntry => Activity::Fault,
+        What::FaultEntry => Activity::Fault,
         What::Unmapping => Activity::MapUnmap,
         What::TlbFlush if is_fault(why) => Activity::Fault,
         What::TlbFlush => Activity::MapUnmap,
         What::Entry => Activity::Entry,
         What::IoWait => Activity::File,
         What::User | What::Interrupt | What::Unclassified => Activity::Other,
-        What::Allocation | What::Mapping | What::Lock | What::Lookup | What::Handling => {
-            of_purpose(what, why)
-        }
+        // No price of a fault holds pages that a transfer pins: pinning is of the transfer.
+        What::Allocation
+        | What::Mapping
+        | What::Lock
+        | What::Lookup
+        | What::Handling
+        | What::Pinning => of_purpose(what, why),
     }
 }
 

@@ -28,7 +28,7 @@ use pagewise_model::{Fact, Nanos};
 pub(crate) use recorded::recording_ns;
 use second_opinion::Sorted;
 pub(crate) use second_opinion::disagree;
-use typical::Typical;
+use typical::{Typical, calmest_share, noise_share};
 
 /// One cost before bounds and shares.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +74,9 @@ pub fn diagnose(look: &Look, prices: &Prices, machine: &Machine) -> Diagnosis {
     estimates.extend(translation);
     estimates.extend(malloc);
     estimates.extend(wakeups);
-    let ceiling_share = share(total(&estimates), run.wall_ns);
+    // A bound holds for the run that was disturbed least, and for the most that its noise may hide.
+    let widened = total(&estimates) * (1.0 + noise_share(&look.runs));
+    let ceiling_share = share(widened, run.wall_ns * calmest_share(&look.runs));
     estimates.retain(|e| e.ns.round() >= 1.0);
     let costs = costs(&estimates, &run, &samples);
     let opinion = second_opinion::Opinion { samples: &samples, recording_ns };

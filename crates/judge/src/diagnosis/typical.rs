@@ -53,3 +53,17 @@ impl Typical {
         self.user_ns + self.sys_ns
     }
 }
+
+/// The wall time of the run that was disturbed least, as a share (0..1) of the median.
+pub(super) fn calmest_share(runs: &[Usage]) -> f64 {
+    let walls = || runs.iter().map(|run| run.wall_ns.0);
+    let (least, median) = (walls().min().unwrap_or(0), typical(runs, |run| run.wall_ns.0));
+    super::share(least as f64, median.unwrap_or(0.0))
+}
+
+/// By how much of itself CPU time varies over the runs, from the least to the most: 0 of one run.
+pub(super) fn noise_share(runs: &[Usage]) -> f64 {
+    let all = || runs.iter().map(|run| run.cpu_ns().0);
+    let (least, most) = (all().min().unwrap_or(0), all().max().unwrap_or(0));
+    super::share(most.saturating_sub(least) as f64, least as f64)
+}

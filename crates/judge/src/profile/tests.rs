@@ -173,6 +173,22 @@ fn two_ways_to_one_sum_are_set_beside_each_other() {
 }
 
 #[test]
+fn pinning_for_a_transfer_is_set_beside_no_price_of_faults() {
+    let pinning =
+        ["gup_fast_fallback", "pin_user_pages_fast", "iov_iter_extract_pages", "vmsplice_to_pipe"];
+    let all = samples(vec![stack("a", &pinning, 200), stack("a", &FAULT, 4)]);
+    let sorted = sort(&all);
+    assert!(
+        sorted.buckets.iter().any(|b| b.what == What::Pinning && b.samples == 200),
+        "{sorted:?}"
+    );
+    let profile =
+        judged(Fact::Known(all), vec![cost(CostKind::AnonFaults, Basis::CountsTimesPrice, 2)]);
+    let [faults] = profile.compared.as_slice() else { panic!("{:?}", profile.compared) };
+    assert_eq!((faults.sampled_ns, faults.differ), (Nanos::millis(2), false));
+}
+
+#[test]
 fn without_samples_the_buckets_without_a_figure_are_named() {
     let profile = judged(Fact::missing("refused"), Vec::new());
     assert_eq!(profile.sorted.reason(), Some("refused"));

@@ -79,7 +79,7 @@ pub(crate) fn csv(forks: &Forks) -> String {
 fn prices(forks: &Forks, judgement: &Judgement) -> Document {
     let mut page = Document::default();
     page.heading("what a fork costs the parent");
-    page.para(&protocol(forks), 2, Tone::Faint);
+    page.method(&protocol(forks), 2);
     let mut table = Table::new(&[
         ("pages", Align::Left),
         ("ms a GiB", Align::Decimal),

@@ -19,7 +19,7 @@ pub(super) fn section(report: &FaultReport) -> Document {
 }
 
 /// The functions behind the faults, then the faults that have none, with the reason.
-pub(super) fn caller_rows(callers: &Callers) -> impl Iterator<Item = (String, Tally)> {
+pub(crate) fn caller_rows(callers: &Callers) -> impl Iterator<Item = (String, Tally)> {
     let unnamed = |group: &GroupTally<StackEnd>| {
         (format!("not known: {}", group.kind.into_str()), group.tally)
     };

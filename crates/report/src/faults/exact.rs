@@ -12,16 +12,27 @@ pub(super) fn touches(exact: &ExactTouch, page: &mut Document) {
     let mappings = counted(exact.mappings, "mapping of a file", "mappings of files");
     let text = format!("each page has its own fault in {mappings}; no times are recorded");
     page.item("exact", &text);
-    if exact.left_mappings > 0 {
-        let left = counted(exact.left_mappings, "shared mapping", "shared mappings");
-        let text =
-            format!("{left} of files open only for reading: a fault also maps neighbouring pages");
+    for text in left(exact) {
         page.item_tone("not exact", &text, Tone::Warn);
     }
-    for left in &exact.left_programs {
-        let programs = counted(left.programs, "program", "programs");
-        page.item_tone("not exact", &format!("{programs}: {}", left.why), Tone::Warn);
+}
+
+/// What was not recorded page by page.
+pub(super) fn left(exact: &ExactTouch) -> Vec<String> {
+    let mut found = Vec::new();
+    if exact.left_mappings > 0 {
+        let left = counted(exact.left_mappings, "shared mapping", "shared mappings");
+        found.push(format!(
+            "{left} of files open only for reading: a fault also maps neighbouring pages"
+        ));
     }
+    found.extend(
+        exact
+            .left_programs
+            .iter()
+            .map(|left| format!("{}: {}", counted(left.programs, "program", "programs"), left.why)),
+    );
+    found
 }
 
 /// Says what is mapped along with pages of files, and what of it is never touched.

@@ -18,6 +18,7 @@ use crate::page::Document;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use account::account;
+pub(crate) use causes::caller_rows;
 use pagewise_model::body::Body;
 use pagewise_model::fault::{
     Broken, Fault, FaultReport, FunctionTally, GroupTally, Interpreter, Names, Place, PlaceTally,
@@ -30,6 +31,8 @@ use pagewise_model::{Fact, Nanos};
 const FIRST_NAMING_PYTHON: u32 = 12;
 /// Rows of a table; the rest is in the saved form.
 const LISTED: usize = 10;
+const NOT_IN_THE_KERNEL: &str =
+    "faults of the kernel for the program need kernel.perf_event_paranoid=1 or CAP_PERFMON";
 
 /// The verdict on the faults of a run in one sentence.
 pub(crate) fn headline(run: &Run) -> String {
@@ -60,7 +63,7 @@ pub(crate) fn headline(run: &Run) -> String {
 }
 
 /// The wall time that times of faults can be set against; none where those are not known.
-fn timed_wall(report: &FaultReport) -> Option<Nanos> {
+pub(crate) fn timed_wall(report: &FaultReport) -> Option<Nanos> {
     report.has_ends.then_some(report.wall_ns)
 }
 
@@ -104,7 +107,7 @@ pub fn faults_section(report: &FaultReport) -> Document {
     page
 }
 
-fn share(time: Nanos, of: Nanos) -> f64 {
+pub(crate) fn share(time: Nanos, of: Nanos) -> f64 {
     time.0 as f64 / of.0 as f64
 }
 
@@ -143,6 +146,34 @@ fn figures(report: &FaultReport, page: &mut Document) {
     }
 }
 
+/// What the figures do not have in them, for who reads nothing else.
+pub(crate) fn doubts(report: &FaultReport) -> Vec<String> {
+    let mut found = Vec::new();
+    if !report.is_complete() {
+        found.push(incomplete(report));
+    }
+    if report.step == Step::PerfUser {
+        found.push(NOT_IN_THE_KERNEL.to_owned());
+    }
+    found.extend(report.exact.iter().flat_map(exact::left));
+    let is_attached = report.attached.is_some();
+    found.extend(
+        report
+            .interpreters
+            .iter()
+            .filter(|one| one.functions == 0)
+            .filter_map(|one| scripts(one, is_attached)),
+    );
+    found.extend(report.unnamed_files.iter().map(unnamed_text));
+    found
+}
+
+/// What is mapped along with pages of files, where there is some.
+pub(crate) fn touched(report: &FaultReport) -> Option<String> {
+    let around = report.fault_around.filter(|around| around.mapped_bytes.0 > 0)?;
+    Some(exact::around(&around, report.exact.is_some()))
+}
+
 /// What else bears on how the figures are to be read.
 fn circumstances(report: &FaultReport, page: &mut Document) {
     if report.has_error_codes {
@@ -167,8 +198,8 @@ fn circumstances(report: &FaultReport, page: &mut Document) {
     if let Some(exact) = &report.exact {
         exact::touches(exact, page);
     }
-    if let Some(around) = report.fault_around.filter(|around| around.mapped_bytes.0 > 0) {
-        page.item("fault-around", &exact::around(&around, report.exact.is_some()));
+    if let Some(text) = touched(report) {
+        page.item("fault-around", &text);
     }
 }
 
@@ -219,9 +250,7 @@ fn recorded(report: &FaultReport) -> String {
         false => "the start of each fault, the end of major ones,",
     };
     match report.step {
-        Step::PerfUser => format!(
-            "{what} in user mode (perf events); faults of the kernel for the program need kernel.perf_event_paranoid=1 or CAP_PERFMON"
-        ),
+        Step::PerfUser => format!("{what} in user mode (perf events); {NOT_IN_THE_KERNEL}"),
         Step::PerfAll => format!("{what} in user mode and in the kernel (perf events)"),
     }
 }
@@ -275,7 +304,7 @@ fn places(places: &[PlaceTally], wall: Option<Nanos>) -> Document {
 }
 
 /// The first of these functions by their names.
-fn function_rows(functions: &[FunctionTally]) -> impl Iterator<Item = (String, Tally)> {
+pub(crate) fn function_rows(functions: &[FunctionTally]) -> impl Iterator<Item = (String, Tally)> {
     functions.iter().take(LISTED).map(|one| (site_line(&one.site), one.tally))
 }
 
@@ -290,7 +319,7 @@ fn functions(functions: &[FunctionTally], wall: Option<Nanos>) -> Document {
 }
 
 /// What lives there, after the path of its file.
-fn place_name(place: &Place) -> String {
+pub(crate) fn place_name(place: &Place) -> String {
     let kind = place.kind.into_str();
     match place.path.as_str() {
         "" => kind.to_owned(),
@@ -333,7 +362,7 @@ fn source_line(source: &SourceLine) -> String {
     format!("{}:{}", last_part(&source.file), source.line)
 }
 
-fn last_part(path: &str) -> &str {
+pub(crate) fn last_part(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("")
 }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use pagewise_model::run::Run;
 use pagewise_report::text::cells;
-use pagewise_report::{headline, html, render};
+use pagewise_report::{headline, html, render_whole};
 
 /// The forms of one kind, beside the run that holds what they show.
 pub(crate) struct Forms {
@@ -23,7 +23,7 @@ impl Forms {
 
     /// The report is the reviewed one, and the section is a part of it.
     pub(crate) fn check_text(&self, name: &str) {
-        let text = render(&self.run, &PLAIN);
+        let text = render_whole(&self.run, &PLAIN);
         check(name, &text);
         assert!(text.contains(&self.section), "{text}");
     }

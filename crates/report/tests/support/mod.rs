@@ -10,6 +10,7 @@ pub(crate) mod jump;
 pub(crate) mod ladder;
 pub(crate) mod pin;
 pub(crate) mod profile;
+pub(crate) mod reading;
 pub(crate) mod service;
 pub(crate) mod walk;
 

@@ -4,7 +4,7 @@
 //! then on signals stop the measurement and not this program: what is known by then is kept and shown.
 
 use crate::args::BenchResult;
-use crate::commands::experiment::{environment, identity, keep, lock};
+use crate::commands::experiment::{environment, identity, keep, lock, report};
 use crate::commands::progress::Display;
 use crate::commands::signals::{INTERRUPTED, stop_flag};
 use crate::failure::{Failure, UNFIT};
@@ -169,11 +169,8 @@ fn extension(file: &Path) -> &str {
 
 /// Prints the result, then writes it wherever else it was asked for.
 fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
-    let text = if out.json {
-        run.to_json() + "\n"
-    } else {
-        pagewise_report::render(run, &terminal::style())
-    };
+    let text =
+        if out.json { run.to_json() + "\n" } else { report(run, out.verbose, &terminal::style()) };
     terminal::print(&text)?;
     // The result is printed first: a failed write loses nothing.
     out.files.write(run)?;

@@ -414,6 +414,24 @@ fn nothing_and_next_to_nothing_give_finite_numbers() {
 }
 
 #[test]
+fn the_ceiling_is_of_the_calmest_run_and_as_wide_as_the_noise() {
+    let of = |runs: &[Usage]| {
+        let look = Look { runs: runs.to_vec(), ..look(runs[0].clone(), vec![process(1)]) };
+        judge(&look).ceiling_share
+    };
+    let mut calm = usage(100, 50, 50);
+    calm.minor_faults = 10_000;
+    let disturbed = Usage { wall_ns: Nanos::millis(300), ..calm.clone() };
+    let alone = of(std::slice::from_ref(&calm));
+    assert!(alone > 0.0 && alone < 1.0, "{alone}");
+    let beside = of(&[disturbed.clone(), calm.clone(), disturbed.clone()]);
+    assert!((beside - alone).abs() < 1e-9, "{beside} is not {alone}");
+    let noisy = Usage { user_ns: Nanos::millis(70), ..disturbed };
+    let widened = of(&[noisy, calm.clone(), calm]);
+    assert!((widened - 1.2 * alone).abs() < 1e-9, "{widened} is not 1.2 times {alone}");
+}
+
+#[test]
 fn what_was_not_seen_is_not_in_the_ceiling_and_named() {
     let mut run = usage(1000, 900, 10);
     assert!(judge(&look(run.clone(), vec![process(1)])).not_in_ceiling.is_empty());

@@ -153,7 +153,7 @@ fn by_size(jumps: &Jumps, order: Order) -> Document {
     }
     page.heading(&format!("ns for each jump: {}", describe(order)));
     if order == Order::Changing {
-        page.para(&protocol(jumps), 2, Tone::Faint);
+        page.method(&protocol(jumps), 2);
     }
     page.table(table);
     for (why, count) in refused(jumps, order) {

@@ -15,7 +15,7 @@ use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, three_digits, whole_size};
 use crate::page::Document;
-use crate::style::{Style, Tone};
+use crate::style::Style;
 use pagewise_model::bench::file::{Part, Point, Readings, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
 use pagewise_model::{Bytes, Nanos};
@@ -38,7 +38,7 @@ pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(readings, caption));
     for sentence in protocol(readings) {
-        page.para(&sentence, 2, Tone::Faint);
+        page.method(&sentence, 2);
     }
     for grid in races(readings) {
         page.section(table::grid(&grid));

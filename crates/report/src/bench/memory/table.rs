@@ -15,7 +15,7 @@ pub(super) fn times(touches: &FirstTouch) -> Document {
     let mut page = Document::default();
     let base = touches.base_page_bytes;
     page.heading(&format!("ns for each used {base}, from set-up to release: one thread"));
-    page.para(&protocol(touches), 2, Tone::Faint);
+    page.method(&protocol(touches), 2);
     for (title, points) in groups(touches) {
         page.section(times_table(title, touches, points));
     }

@@ -125,7 +125,7 @@ fn prices(pins: &Pins, judgement: &Judgement) -> Document {
     let mut page = Document::default();
     let unit = pins.base_page_bytes;
     page.heading(&format!("ns to pin and release, for each {unit} and for each call"));
-    page.para(&protocol(pins), 2, Tone::Faint);
+    page.method(&protocol(pins), 2);
     let mut table = Table::new(&[
         ("way", Align::Left),
         ("pages", Align::Left),
@@ -156,7 +156,7 @@ fn prices(pins: &Pins, judgement: &Judgement) -> Document {
         }
     }
     for way in Way::ALL.into_iter().filter(|way| judgement.prices.iter().any(|p| p.way == *way)) {
-        page.para(&format!("{}: {}, {}", way.into_str(), way.name(), meaning(way)), 2, Tone::Faint);
+        page.method(&format!("{}: {}, {}", way.into_str(), way.name(), meaning(way)), 2);
     }
     page
 }

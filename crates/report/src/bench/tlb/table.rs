@@ -22,7 +22,7 @@ const SETS: [(Bytes, &str); 5] = [
 pub(super) fn list(walks: &Walks, path: Path) -> Document {
     let mut page = Document::default();
     page.heading(&format!("ns for each load, {}", describe(path)));
-    page.para(&protocol(walks), 2, Tone::Faint);
+    page.method(&protocol(walks), 2);
     let kinds = kinds(walks, path);
     let mut columns = vec![("set", Align::Right)];
     columns.extend(kinds.iter().map(|kind| (kind.into_str(), Align::Decimal)));

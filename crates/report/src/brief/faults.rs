@@ -1,0 +1,90 @@
+//! What recorded faults put on one screen: what was touched, who touched it, what remedies could save.
+
+use super::{Brief, Kind, beside, rows_of, tune_line};
+use crate::faults::{
+    caller_rows, doubts, function_rows, last_part, place_name, share, timed_wall, touched,
+};
+use crate::number::{at_most, count, counted, percent};
+use crate::style::Style;
+use crate::table::{Cell, Table};
+use crate::text::{escape_for, shorten};
+use pagewise_model::Nanos;
+use pagewise_model::body::Body;
+use pagewise_model::fault::{FaultReport, Place, Saving, Tally};
+use pagewise_model::run::Run;
+
+/// Remedies named at most.
+const MOST_SAVINGS: usize = 3;
+/// Cells that figures beside a name take.
+const FIGURES: usize = 28;
+
+pub(super) const KIND: Kind = Kind { parts, next, notes };
+
+fn found(run: &Run) -> Option<&FaultReport> {
+    match &run.body {
+        Some(Body::Faults(report)) => Some(report),
+        _ => None,
+    }
+}
+
+fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
+    let Some(faults) = found(run) else { return };
+    let (inner, wall) = (report.inner(), timed_wall(faults));
+    let short =
+        |place: &Place| place_name(&Place { path: last_part(&place.path).into(), ..place.clone() });
+    let places = faults.places.iter().map(|one| (short(&one.place), one.tally));
+    report.add("where", &tallies(places, wall, rows, &inner));
+    // The callers, where stacks tell them.
+    let sites = match faults.callers.known() {
+        Some(callers) => tallies(caller_rows(callers), wall, rows, &inner),
+        None => tallies(function_rows(&faults.functions), wall, rows, &inner),
+    };
+    report.add("sites", &sites);
+    for (at, saving) in faults.savings.iter().take(MOST_SAVINGS).enumerate() {
+        report.sentence(if at == 0 { "could" } else { "" }, &saving_text(saving, wall));
+    }
+    if let Some(text) = faults.exact.as_ref().and(touched(faults)) {
+        report.sentence("around", &text);
+    }
+}
+
+/// The largest by name, with their number and, where it is known, their time.
+fn tallies(
+    all: impl Iterator<Item = (String, Tally)>,
+    wall: Option<Nanos>,
+    rows: usize,
+    style: &Style,
+) -> String {
+    let mut table: Table = rows_of(if wall.is_some() { 4 } else { 2 });
+    for (name, tally) in all.take(rows) {
+        let name = escape_for(&name, style.unicode);
+        let name = shorten(&name, style.columns().saturating_sub(FIGURES), style.unicode);
+        let mut cells: Vec<Cell> = vec![name.into(), count(tally.faults).into()];
+        if let Some(wall) = wall {
+            cells.push(tally.time_ns.to_string().into());
+            cells.push(percent(share(tally.time_ns, wall)).into());
+        }
+        table.row(cells);
+    }
+    beside(table, style)
+}
+
+/// What a remedy could save, as a bound.
+fn saving_text(saving: &Saving, wall: Option<Nanos>) -> String {
+    let faults = counted(saving.faults, "fault", "faults");
+    let time = wall.map_or_else(String::new, |wall| {
+        format!(", {} of wall time", at_most(share(saving.time_ns, wall).min(1.0)))
+    });
+    format!("{}: up to {faults} fewer{time}", saving.remedy)
+}
+
+/// Proves the savings, where there are some and the program can be run again.
+fn next(run: &Run) -> Option<String> {
+    let faults = found(run).filter(|faults| faults.attached.is_none())?;
+    (!faults.savings.is_empty()).then(|| tune_line(run))
+}
+
+fn notes(run: &Run) -> Vec<String> {
+    let doubts = found(run).map(doubts).unwrap_or_default();
+    doubts.into_iter().chain(run.warnings.iter().cloned()).collect()
+}

@@ -1,0 +1,230 @@
+//! Reports on one screen: the answer, what it rests on, how to keep or find a gain, what disturbed the runs, what comes
+//! next. All else is in the whole report and on its page. Each kind of run supplies its parts; what they share is here.
+
+mod faults;
+mod profile;
+mod session;
+
+use crate::bench;
+use crate::headline::headline_section;
+use crate::number::{counted, percent};
+use crate::page::Document;
+use crate::paragraph::{Paragraph, line};
+use crate::shell::{command_line, quote, start_line};
+use crate::style::{Style, Tone};
+use crate::table::{Align, Table};
+use crate::text::{cut_end, escape_for, shorten};
+use pagewise_model::body::Bench;
+use pagewise_model::diagnosis::{Basis, Cost, CostKind};
+use pagewise_model::run::{Run, RunKind};
+
+/// It has no more lines than this, but for commands that are quoted over several.
+const MOST_LINES: usize = 25;
+/// Cells of the labels in front of the parts.
+const LABEL: usize = 9;
+/// Rows of a part at most.
+const MOST_ROWS: usize = 6;
+/// Costs named at most.
+const MOST_COSTS: usize = 3;
+/// Shares of time below this are no reason.
+const LEAST_SHARE: f64 = 0.005;
+
+/// What a kind of run puts on the screen.
+struct Kind {
+    /// Adds the parts under the headline, with so many rows at most.
+    parts: fn(&mut Brief<'_>, &Run, usize),
+    /// The line that goes on from here.
+    next: fn(&Run) -> Option<String>,
+    /// What else the reader has to know, the most important first.
+    notes: fn(&Run) -> Vec<String>,
+}
+
+/// The kind of a run that has such a report; all others are short by themselves.
+const fn kind(run: &Run) -> Option<&'static Kind> {
+    match run.kind {
+        _ if run.memory.is_some() => None,
+        RunKind::Tune | RunKind::Ab => Some(&session::KIND),
+        RunKind::Profile => Some(&profile::KIND),
+        RunKind::Faults => Some(&faults::KIND),
+        _ => None,
+    }
+}
+
+/// The report on one screen, with as many rows as there is room for beside all notes, or beside some where they are
+/// many; none of a run that is short by itself.
+pub(crate) fn brief(run: &Run, style: &Style) -> Option<String> {
+    if let Some(bench) = bench::in_run(run) {
+        return Some(tables(bench, run, style));
+    }
+    let kind = kind(run)?;
+    let all: Vec<(String, u64)> =
+        (1..=MOST_ROWS).rev().map(|rows| with_rows(kind, run, style, rows)).collect();
+    let fits = |report: &str| report.lines().count() <= MOST_LINES;
+    let whole = all.iter().find(|(report, left_out)| fits(report) && *left_out == 0);
+    let found = whole.or_else(|| all.iter().find(|(report, _)| fits(report)));
+    found.or(all.last()).map(|(report, _)| report.clone())
+}
+
+/// The tables of a bench, which are as long as they are, without how they came about.
+fn tables(bench: &Bench, run: &Run, style: &Style) -> String {
+    let mut page = headline_section(run);
+    page.section(bench::document(bench, &bench::caption(run)).without_method());
+    let mut report = Brief { style, out: page.text(style) + "\n" };
+    for warning in &run.warnings {
+        report.sentence("note", warning);
+    }
+    report.more(run);
+    report.out
+}
+
+/// The report with so many rows, and how many notes it leaves out.
+fn with_rows(kind: &Kind, run: &Run, style: &Style, rows: usize) -> (String, u64) {
+    let mut report = Brief { style, out: headline_section(run).text(style) };
+    if run.kind != RunKind::Ab && !run.command.is_empty() {
+        report.out.push_str(&single(&start_line(run), style));
+        report.out.push('\n');
+    }
+    (kind.parts)(&mut report, run, rows);
+    let mut end = Brief { style, out: String::new() };
+    if let Some(line) = (kind.next)(run) {
+        end.exact("next", &line);
+    }
+    end.more(run);
+    let room = MOST_LINES.saturating_sub(report.lines() + end.lines());
+    let left_out = report.notes(&(kind.notes)(run), room);
+    (report.out + &end.out, left_out)
+}
+
+/// Lines for a terminal, with labels in front.
+struct Brief<'a> {
+    style: &'a Style,
+    out: String,
+}
+
+impl Brief<'_> {
+    fn lines(&self) -> usize {
+        self.out.lines().count()
+    }
+
+    /// The style of what stands beside a label.
+    fn inner(&self) -> Style {
+        Style { width: self.style.columns() - LABEL, ..*self.style }
+    }
+
+    /// A part: lines that are wrapped already.
+    fn add(&mut self, label: &str, lines: &str) {
+        for (at, text) in lines.lines().enumerate() {
+            let label = if at == 0 { label } else { "" };
+            let pad = " ".repeat(LABEL - 2 - label.len());
+            let text = format!("  {}{pad}{text}", self.style.paint(label, Tone::Strong));
+            self.out.push_str(text.trim_end());
+            self.out.push('\n');
+        }
+    }
+
+    fn sentence(&mut self, label: &str, text: &str) {
+        let lines = Paragraph::new(text, 0, Tone::Plain).lines(&self.inner());
+        self.add(label, &lines);
+    }
+
+    /// Where all else is.
+    fn more(&mut self, run: &Run) {
+        if !run.id.is_empty() {
+            self.sentence("more", &format!("pagewise show {} --verbose, or --html FILE", run.id));
+        }
+    }
+
+    /// A line to be copied, which is never cut.
+    fn exact(&mut self, label: &str, text: &str) {
+        let mut page = Document::default();
+        page.exact(text);
+        let lines = page.text(self.style);
+        match lines.lines().count() {
+            1 => self.add(label, lines.trim_start()),
+            _ => {
+                self.add(label, "\n");
+                self.out.push_str(&lines);
+            }
+        }
+    }
+
+    /// What else the reader has to know. Returns how many notes did not fit.
+    fn notes(&mut self, notes: &[String], room: usize) -> u64 {
+        let inner = self.inner();
+        let (mut used, mut left_out) = (0, 0);
+        for note in notes {
+            let lines = Paragraph::new(note, 0, Tone::Warn).lines(&inner);
+            let takes = lines.lines().count();
+            // One line is for the number of those that are left out, unless this one is the last.
+            let is_last = std::ptr::eq(note, &notes[notes.len() - 1]) && left_out == 0;
+            if used + takes + usize::from(!is_last) > room {
+                left_out += 1;
+                continue;
+            }
+            self.add(if used == 0 { "note" } else { "" }, &lines);
+            used += takes;
+        }
+        if left_out > 0 {
+            let label = if used == 0 { "note" } else { "" };
+            self.sentence(
+                label,
+                &format!("{} left out here", counted(left_out, "note is", "notes are")),
+            );
+        }
+        left_out
+    }
+}
+
+/// A line, cut in its middle where it is too long.
+fn single(text: &str, style: &Style) -> String {
+    let text = shorten(&escape_for(text, style.unicode), style.columns() - 2, style.unicode);
+    line(style, "  ", &text, Tone::Faint)
+}
+
+/// The largest costs, each with its share and what it was found by.
+fn cost_rows<'a>(costs: impl Iterator<Item = &'a Cost>, style: &Style) -> String {
+    let worth = costs.filter(|cost| cost.time_share >= LEAST_SHARE);
+    let (mut rows, mut said) = (String::new(), Vec::new());
+    for cost in worth.take(MOST_COSTS) {
+        let evidence = cost.evidence.split(';').next().unwrap_or_default();
+        let shown = if said.contains(&evidence) { "in the same events" } else { evidence };
+        let text = format!("{:<24}{:>10}  {shown}", cost.kind.into_str(), share(cost));
+        rows.push_str(&cut_end(&escape_for(&text, style.unicode), style.columns(), style.unicode));
+        rows.push('\n');
+        said.push(evidence);
+    }
+    if rows.is_empty() {
+        return format!("no page cost above {}\n", percent(LEAST_SHARE));
+    }
+    rows
+}
+
+/// The session that tries remedies on the program of `run`.
+fn tune_line(run: &Run) -> String {
+    let input =
+        run.input.as_ref().map_or(String::new(), |file| format!("--input {} ", quote(file)));
+    format!("pagewise tune {input}-- {}", command_line(&run.command))
+}
+
+/// The share of CPU time, of wake-ups of wall time.
+fn share(cost: &Cost) -> String {
+    let share = percent(cost.time_share.min(1.0));
+    let is_bound = cost.basis == Basis::UpperBound || cost.kind == CostKind::Wakeups;
+    if is_bound { format!("up to {share}") } else { share }
+}
+
+/// The lines of a table beside a label.
+fn beside(table: Table, style: &Style) -> String {
+    let lines = table.render(style);
+    lines.lines().map(|line| format!("{}\n", line.strip_prefix("  ").unwrap_or(line))).collect()
+}
+
+/// A table without titles: a name, figures, and after two of them text that may be cut.
+fn rows_of(columns: usize) -> Table {
+    let align = |at| match at {
+        0 => Align::Name,
+        _ if at > 1 && at + 1 == columns => Align::Text,
+        _ => Align::Decimal,
+    };
+    Table::new(&(0..columns).map(|at| ("", align(at))).collect::<Vec<_>>())
+}

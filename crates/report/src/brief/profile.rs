@@ -1,0 +1,183 @@
+//! What a profile puts on one screen: where CPU time went, what of it samples cannot show, which functions it was in,
+//! how it was sampled.
+//!
+//! One figure for each cost: where samples were taken, theirs; counts and prices stand in the whole report.
+
+use super::{Brief, Kind, LEAST_SHARE, beside, cost_rows, rows_of, tune_line};
+use crate::number::{count, percent};
+use crate::profile::{doubts, followed, has_page_work, page_share, share, sums};
+use crate::style::Style;
+use crate::table::{Cell, Table};
+use crate::text::{escape_for, shorten};
+use pagewise_model::Nanos;
+use pagewise_model::body::Body;
+use pagewise_model::diagnosis::{Cost, CostKind};
+use pagewise_model::profile::{Bucket, Profile, Sorted, What, Why};
+use pagewise_model::run::Run;
+use std::collections::BTreeMap;
+
+/// Costs that samples of the kernel do not hold.
+const IN_USER_CODE: [CostKind; 2] = [CostKind::AddressTranslation, CostKind::Malloc];
+/// Beginnings of the names of files that others call: their callers are the sites.
+const LIBRARIES: [&str; 5] = ["libc.", "libc-", "ld-", "libpthread", "libm."];
+/// Kinds of work that are named of a site.
+const MOST_KINDS: usize = 2;
+/// A kind with this share of a site is named alone.
+const MOST_OF_IT: f64 = 0.75;
+/// Cells that stand beside the name of a site.
+const KINDS: usize = 32;
+
+pub(super) const KIND: Kind = Kind { parts, next, notes };
+
+fn found(run: &Run) -> Option<&Profile> {
+    match &run.body {
+        Some(Body::Profile(profile)) => Some(profile),
+        _ => None,
+    }
+}
+
+fn sampled(run: &Run) -> Option<&Sorted> {
+    found(run)?.sorted.known().filter(|sorted| sorted.samples > 0)
+}
+
+fn costs(run: &Run) -> impl Iterator<Item = &Cost> {
+    run.diagnosis.iter().flat_map(|diagnosis| &diagnosis.costs)
+}
+
+fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
+    let inner = report.inner();
+    let Some(sorted) = sampled(run) else {
+        report.add("costs", &cost_rows(costs(run), &inner));
+        return;
+    };
+    report.add("time", &times(sorted, &inner, rows));
+    let unseen: Vec<&Cost> = costs(run)
+        .filter(|cost| IN_USER_CODE.contains(&cost.kind) && cost.time_share >= LEAST_SHARE)
+        .collect();
+    if !unseen.is_empty() {
+        report.add("user", &cost_rows(unseen.into_iter(), &inner));
+    }
+    report.add("sites", &sites(sorted, &inner, rows));
+    report.sentence("from", &how(run, sorted));
+}
+
+/// What was done, the most first, and what for.
+fn times(sorted: &Sorted, style: &Style, rows: usize) -> String {
+    let mut table = rows_of(4);
+    let all = sums(sorted, |bucket| bucket.what);
+    let row = |table: &mut Table, name: String, samples: u64, reasons: String| {
+        let time = Nanos(samples.saturating_mul(sorted.period_ns.0)).to_string();
+        let part = percent(share(samples, sorted.samples));
+        table.row(vec![name.into(), part.into(), time.into(), reasons.into()]);
+    };
+    let (listed, rest) = all.split_at(all.len().min(rows));
+    for (what, samples) in listed {
+        row(&mut table, what.label().to_owned(), *samples, purposes(sorted, *what));
+    }
+    if !rest.is_empty() {
+        let samples = rest.iter().map(|(_, samples)| samples).sum();
+        row(&mut table, format!("{} more", rest.len()), samples, String::new());
+    }
+    beside(table, style)
+}
+
+/// What work of a kind was mostly done for, where there is more to say than its name does.
+fn purposes(sorted: &Sorted, what: What) -> String {
+    let of_what = sorted.buckets.iter().filter(|bucket| bucket.what == what);
+    let worth = of_what.filter(|bucket| bucket.time_share >= LEAST_SHARE && bucket.why != Why::Own);
+    worth.take(MOST_KINDS).map(|bucket| bucket.why.label()).collect::<Vec<_>>().join(", ")
+}
+
+/// The functions of the program in which the samples were, or which called the kernel there.
+fn sites(sorted: &Sorted, style: &Style, rows: usize) -> String {
+    let mut found: BTreeMap<&str, BTreeMap<What, u64>> = BTreeMap::new();
+    for bucket in &sorted.buckets {
+        for (site, samples) in own_samples(bucket) {
+            *found.entry(site).or_default().entry(bucket.what).or_default() += samples;
+        }
+    }
+    let whole = |kinds: &BTreeMap<What, u64>| kinds.values().sum::<u64>();
+    let mut found: Vec<(&str, BTreeMap<What, u64>)> = found.into_iter().collect();
+    found.retain(|(_, kinds)| share(whole(kinds), sorted.samples) >= LEAST_SHARE);
+    found.sort_by_key(|(_, kinds)| std::cmp::Reverse(whole(kinds)));
+    let mut table = rows_of(3);
+    for (site, kinds) in found.into_iter().take(rows) {
+        let all = whole(&kinds);
+        let mut kinds: Vec<(What, u64)> = kinds.into_iter().collect();
+        kinds.sort_by_key(|(_, samples)| std::cmp::Reverse(*samples));
+        let is_most = share(kinds.first().map_or(0, |(_, samples)| *samples), all) >= MOST_OF_IT;
+        kinds.truncate(if is_most { 1 } else { MOST_KINDS });
+        let kinds: Vec<&str> = kinds.iter().map(|(what, _)| what.label()).collect();
+        let part = percent(share(all, sorted.samples));
+        let name = escape_for(&site_text(site), style.unicode);
+        let name = shorten(&name, style.columns().saturating_sub(KINDS), style.unicode);
+        table.row(vec![Cell::from(name), part.into(), kinds.join(", ").into()]);
+    }
+    beside(table, style)
+}
+
+/// The samples of a bucket by the innermost function of the program, which is one of a library only where it has no
+/// caller outside of those. What is too rare to be listed in the graph belongs to none.
+fn own_samples(bucket: &Bucket) -> Vec<(&str, u64)> {
+    // The lines above the next one, and the site of each.
+    let mut above: Vec<(usize, Option<&str>)> = Vec::new();
+    let mut own: Vec<(Option<&str>, u64)> = Vec::new();
+    for (at, line) in bucket.graph.iter().enumerate() {
+        above.truncate(line.depth as usize);
+        let caller = above.last().copied();
+        if let Some((caller, _)) = caller {
+            own[caller].1 = own[caller].1.saturating_sub(line.samples);
+        }
+        let inherited = caller.and_then(|(_, site)| site);
+        let site = match file_of(&line.name) {
+            _ if line.folded > 0 => None,
+            Some(file) if line.depth > 0 && (inherited.is_none() || !is_library(file)) => {
+                Some(line.name.as_str())
+            }
+            _ => inherited,
+        };
+        above.push((at, site));
+        own.push((site, line.samples));
+    }
+    own.into_iter().filter_map(|(site, samples)| Some((site?, samples))).collect()
+}
+
+/// The file of a function of the program, as graphs name it; functions of the kernel have none.
+fn file_of(name: &str) -> Option<&str> {
+    name.strip_suffix(')')?.rsplit_once('(').map(|(_, file)| file)
+}
+
+fn is_library(file: &str) -> bool {
+    LIBRARIES.iter().any(|start| file.starts_with(start))
+}
+
+fn site_text(name: &str) -> String {
+    match file_of(name) {
+        Some(file) if name.starts_with('(') => format!("{file}, function not known"),
+        _ => name.to_owned(),
+    }
+}
+
+fn how(run: &Run, sorted: &Sorted) -> String {
+    let samples =
+        format!("{} samples, one for each {} of CPU time", count(sorted.samples), sorted.period_ns);
+    match found(run).and_then(|profile| profile.course.as_ref()) {
+        Some(course) => format!("{samples}; process {}", followed(course)),
+        None => samples,
+    }
+}
+
+/// Tries what could save the page work, where there is some.
+fn next(run: &Run) -> Option<String> {
+    let diagnosis = run.diagnosis.as_ref()?;
+    has_page_work(page_share(found(run)?, Some(diagnosis)), Some(diagnosis)).then(|| tune_line(run))
+}
+
+fn notes(run: &Run) -> Vec<String> {
+    let Some(profile) = found(run) else { return run.warnings.clone() };
+    // Without costs the headline says it.
+    let refused = profile.sorted.reason().filter(|_| run.diagnosis.is_some());
+    let refused = refused.map(|why| format!("no samples: {why}"));
+    let doubts = doubts(profile).into_iter().map(|(_, text)| text);
+    refused.into_iter().chain(doubts).chain(run.warnings.iter().cloned()).collect()
+}

@@ -1,0 +1,212 @@
+//! What a session puts on one screen: why, what was tried, how to keep a gain, how the runs went.
+
+use super::{Brief, Kind, MOST_ROWS, beside, cost_rows};
+use crate::experiment::{columns, control_row, short_arm, short_word, verdict_row};
+use crate::number::{counted, percent};
+use crate::service;
+use crate::style::Style;
+use crate::table::Table;
+use crate::text::{cut_end, escape_for};
+use pagewise_model::measured::mean;
+use pagewise_model::plan::Candidate;
+use pagewise_model::run::{Outcome, Run, RunKind};
+use pagewise_model::trial::{Block, Experiment, Point, Quantity, Verdict, Word};
+
+/// From this width on memory has a column of its own.
+const ROOMY: usize = 56;
+/// From this share of the time on others are named who had the CPUs.
+const LEAST_DISTURBANCE: f64 = 0.05;
+/// Runs that say how much a program varies by itself.
+const LEAST_RUNS: usize = 4;
+
+pub(super) const KIND: Kind = Kind { parts, next: crate::receipt::continue_line, notes };
+
+fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
+    let inner = report.inner();
+    if run.kind == RunKind::Tune {
+        let costs = run.diagnosis.as_ref().map(|found| cost_rows(found.costs.iter(), &inner));
+        report.add("why", &costs.unwrap_or_default());
+    }
+    report.add("tried", &tried(run, &inner, rows));
+    if run.experiment.is_none() {
+        report.add("fits", &remedies(run, &inner, true, MOST_ROWS));
+        report.add("not", &remedies(run, &inner, false, 2 * rows));
+    }
+    keep(report, run);
+    report.sentence("noise", &noise(run));
+}
+
+fn notes(run: &Run) -> Vec<String> {
+    let of_race = run.experiment.iter().flat_map(|one| &one.warnings);
+    let differing = run.output_checks.iter().filter(|check| !check.equal);
+    let differing = differing.map(|check| {
+        format!("output of {} differs: {}", short_arm(&check.arm), check.notes.join("; "))
+    });
+    differing.chain(of_race.cloned()).chain(run.warnings.iter().cloned()).collect()
+}
+
+/// How to keep what was found.
+fn keep(report: &mut Brief<'_>, run: &Run) {
+    let Some(receipt) = run.receipt.as_ref().filter(|one| !one.command.is_empty()) else {
+        return;
+    };
+    let is_likely = matches!(run.outcome, Some(Outcome::Likely { .. }));
+    report.exact(if is_likely { "use" } else { "keep" }, &receipt.command);
+    if !run.id.is_empty() && !is_likely {
+        report.sentence("", &format!("pagewise apply {} (docs/apply.md)", run.id));
+    }
+    if let Some(cost) = receipt.notes.first() {
+        report.sentence("costs", cost);
+    }
+}
+
+/// The arms, the best first; what was not tried, in a line.
+fn tried(run: &Run, style: &Style, most_arms: usize) -> String {
+    let Some(experiment) = &run.experiment else { return String::new() };
+    let mut verdicts: Vec<&Verdict> = experiment.verdicts.iter().collect();
+    if run.kind == RunKind::Tune {
+        let ratio =
+            |one: &Verdict| one.effect.as_ref().map_or(f64::INFINITY, |effect| effect.ratio);
+        verdicts
+            .sort_by(|a, b| rank(a.word).cmp(&rank(b.word)).then(ratio(a).total_cmp(&ratio(b))));
+    }
+    let more = verdicts.split_off(verdicts.len().min(most_arms));
+    let table = match &run.service {
+        Some(service) => service::brief_table(service, experiment, &verdicts),
+        None => arms(run, experiment, &verdicts, style.columns() >= ROOMY),
+    };
+    let mut lines = beside(table, style);
+    if !more.is_empty() {
+        let words: Vec<String> = more
+            .iter()
+            .map(|one| {
+                let (word, _) =
+                    short_word(one, experiment.design.quantity, run.kind == RunKind::Ab);
+                format!("{} {word}", short_arm(&one.arm))
+            })
+            .collect();
+        let text = format!("{} more: {}", more.len(), words.join(", "));
+        lines.push_str(
+            &(cut_end(&escape_for(&text, style.unicode), style.columns(), style.unicode) + "\n"),
+        );
+    }
+    lines
+}
+
+/// Remedies that fit, with what they could save, or those that do not, each with its reason as far as there is room.
+fn remedies(run: &Run, style: &Style, fit: bool, most: usize) -> String {
+    let all: Vec<&Candidate> = run.candidates.iter().filter(|one| one.fits() == fit).collect();
+    let row = |one: &&Candidate| {
+        let most = percent(one.ceiling_share.min(1.0));
+        let share = if fit { format!("up to {most}: ") } else { String::new() };
+        let text = format!("{:<13}{share}{}", one.remedy, one.why);
+        cut_end(&escape_for(&text, style.unicode), style.columns(), style.unicode) + "\n"
+    };
+    let mut rows: String = all.iter().take(most).map(row).collect();
+    if all.len() > most {
+        rows.push_str(&format!("{} more\n", all.len() - most));
+    }
+    rows
+}
+
+/// Where an arm stands among others.
+const fn rank(word: Word) -> u8 {
+    match word {
+        Word::Keep => 0,
+        Word::Likely => 1,
+        Word::CannotTell => 2,
+        Word::NoGain => 3,
+        Word::Slower => 4,
+        Word::Reject => 5,
+        Word::NotTried => 6,
+    }
+}
+
+/// With memory beside what decides where it `is_roomy`.
+fn arms(run: &Run, experiment: &Experiment, verdicts: &[&Verdict], is_roomy: bool) -> Table {
+    let quantity = experiment.design.quantity;
+    let beside = if quantity == Quantity::Memory { Quantity::Time } else { Quantity::Memory };
+    let shown = if is_roomy { &[beside][..] } else { &[] };
+    let is_ab = run.kind == RunKind::Ab;
+    let mut columns = columns(experiment, shown);
+    // All runs together are in the line on noise.
+    let runs = columns.len() - 2;
+    columns.remove(runs);
+    let rows = verdicts.iter().map(|verdict| verdict_row(experiment, verdict, shown, is_ab));
+    let mut table = Table::new(&columns);
+    for mut row in control_row(experiment, shown).into_iter().chain(rows) {
+        row.remove(runs);
+        table.row(row);
+    }
+    table
+}
+
+/// How much the plain program varies by itself, how the runs were made, and who disturbed them.
+fn noise(run: &Run) -> String {
+    let Some(experiment) = &run.experiment else {
+        return format!("no runs to compare; took {}", run.took_ns);
+    };
+    let mut parts = Vec::new();
+    parts.extend(deviation(experiment).map(|share| format!("{} from run to run", percent(share))));
+    let runs: usize = experiment.blocks.iter().map(|block| block.points.len()).sum();
+    match &run.service {
+        Some(service) => {
+            parts.push(format!(
+                "{} of servers",
+                counted(service.pairs.len() as u64, "pair", "pairs")
+            ));
+        }
+        None => parts.push(counted(runs as u64, "run", "runs")),
+    }
+    let is_at_once = |block: &Block| block.at_once && block.dropped.is_none();
+    match &experiment.in_turn_because {
+        Some(why) => parts.push(format!("one at a time ({why})")),
+        None if experiment.blocks.iter().any(is_at_once) => {
+            parts.push("at once on shared CPUs".to_owned());
+        }
+        None => {}
+    }
+    parts.push(format!("took {}", run.took_ns));
+    parts.extend(disturbed(run, experiment));
+    parts.join(", ")
+}
+
+/// The plain program's standard deviation as a share of its mean: of runs at once within their block.
+fn deviation(experiment: &Experiment) -> Option<f64> {
+    let control = experiment.design.control.as_str();
+    let at_once = experiment.is_at_once(control);
+    let logs = |block: &Block| -> Vec<f64> {
+        let own = block.points.iter().filter(|point| point.arm == control);
+        let figure = |point: &Point| match at_once {
+            true => point.usage.cpu_ns().0,
+            false => point.usage.wall_ns.0,
+        };
+        own.map(|point| (figure(point).max(1) as f64).ln()).collect()
+    };
+    let counting = experiment.blocks.iter();
+    let counting = counting.filter(|block| block.dropped.is_none() && block.at_once == at_once);
+    let blocks: Vec<Vec<f64>> = counting.map(logs).collect();
+    let groups = if at_once { blocks } else { vec![blocks.concat()] };
+    let groups: Vec<&Vec<f64>> = groups.iter().filter(|group| group.len() > 1).collect();
+    let square = |group: &&Vec<f64>| {
+        let mean = mean(group);
+        group.iter().map(|log| (log - mean).powi(2)).sum::<f64>()
+    };
+    let freedom: usize = groups.iter().map(|group| group.len() - 1).sum();
+    (freedom + 1 >= LEAST_RUNS)
+        .then(|| (groups.iter().map(square).sum::<f64>() / freedom as f64).sqrt())
+}
+
+/// Who else had the CPUs, where the program itself cannot have kept them waiting: runs at once, threads and
+/// processes do.
+fn disturbed(run: &Run, experiment: &Experiment) -> Option<String> {
+    let processes = &run.look.as_ref()?.traced.known()?.processes;
+    if !matches!(processes.as_slice(), [one] if one.threads == 1) {
+        return None;
+    }
+    let in_turn = experiment.blocks.iter().filter(|block| !block.at_once);
+    let shares: Vec<f64> = in_turn.filter_map(|block| block.weather.cpu_pressure_share).collect();
+    let share = mean(&shares);
+    (share >= LEAST_DISTURBANCE)
+        .then(|| format!("other programs kept the CPUs busy {} of the time", percent(share)))
+}

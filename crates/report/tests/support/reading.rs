@@ -1,0 +1,223 @@
+//! Reads a report as its reader does, beside the run that it is of, and says what a reader could not rely on.
+//!
+//! Shared by the tests and by the example `check_report`, which `bench/accept/21-reports` runs on fresh sessions.
+
+use pagewise_model::diagnosis::CostKind;
+use pagewise_model::run::{Run, RunKind};
+use pagewise_model::trial::{Effect, Verdict};
+use pagewise_report::number::{change, interval};
+use pagewise_report::short_arm;
+use std::collections::BTreeSet;
+
+/// Lines of a screen.
+const MOST_LINES: usize = 25;
+/// So many words in the same order, twice, are a repeated sentence.
+const REPEATED: usize = 8;
+/// Cells in front of what stands beside a label.
+const LABEL: usize = 9;
+/// Costs that a report names.
+const COSTS: [CostKind; 13] = [
+    CostKind::AnonFaults,
+    CostKind::Zeroing,
+    CostKind::FileFaults,
+    CostKind::CowFaults,
+    CostKind::Fork,
+    CostKind::MajorFaults,
+    CostKind::PipeCopies,
+    CostKind::FileCopies,
+    CostKind::MapUnmap,
+    CostKind::Wakeups,
+    CostKind::Reclaim,
+    CostKind::AddressTranslation,
+    CostKind::Malloc,
+];
+
+/// A line with the label of its part.
+struct Line<'a> {
+    part: &'a str,
+    text: &'a str,
+}
+
+/// What is wrong with `text`, the report of `run` on a terminal of so many columns.
+pub(crate) fn defects(text: &str, run: &Run, width: usize) -> Vec<String> {
+    let lines = parts(text);
+    let headline = headline(text);
+    let mut found = form(text, run, width);
+    found.extend(repeated(text, run));
+    found.extend(bounds(text));
+    found.extend(arms(&lines, &headline, run));
+    found.extend(costs(text));
+    found.extend(advice(&lines, &headline, run));
+    found
+}
+
+/// The first sentence, on one line.
+fn headline(text: &str) -> String {
+    let is_over = |line: &&str| !line.starts_with(' ') && !line.is_empty();
+    text.lines().take_while(is_over).collect::<Vec<_>>().join(" ")
+}
+
+/// The lines that have a label, or stand under one that has.
+fn parts(text: &str) -> Vec<Line<'_>> {
+    let mut part = "";
+    let mut found = Vec::new();
+    for (label, rest) in text.lines().filter_map(|line| line.split_at_checked(LABEL)) {
+        let name = label.strip_prefix("  ").unwrap_or(label).trim_end();
+        let is_label = label.ends_with(' ') && name.bytes().all(|byte| byte.is_ascii_lowercase());
+        match name {
+            "" => {}
+            name if is_label => part = name,
+            _ => continue,
+        }
+        found.push(Line { part, text: rest });
+    }
+    found
+}
+
+/// As many lines as fit a screen, none too wide but those that are copied.
+fn form(text: &str, run: &Run, width: usize) -> Vec<String> {
+    let mut found = Vec::new();
+    let lines = text.lines().count();
+    if run.kind != RunKind::Bench && lines > MOST_LINES {
+        found.push(format!("{lines} lines"));
+    }
+    let is_copied = |line: &str| line.contains("pagewise ") || line.contains("export ");
+    let wide = text.lines().filter(|line| line.chars().count() > width && !is_copied(line));
+    found.extend(wide.map(|line| format!("too wide: {line}")));
+    for odd in ["-0.0%", "NaN", "inf%", "1000.0 us", "1000.0 ms"] {
+        if text.contains(odd) {
+            found.push(format!("{odd} is no figure"));
+        }
+    }
+    found
+}
+
+/// Words in the same order twice.
+fn repeated(text: &str, run: &Run) -> Option<String> {
+    let is_prose = |line: &&str| !line.contains("pagewise ");
+    let words: Vec<&str> = text.lines().filter(is_prose).flat_map(str::split_whitespace).collect();
+    let mut seen = BTreeSet::new();
+    let is_prose = |words: &&[&str]| words.iter().all(|word| word.contains(char::is_alphabetic));
+    // Titles of the tables of a bench differ at their ends.
+    let repeated = if run.kind == RunKind::Bench { 2 * REPEATED } else { REPEATED };
+    let twice = words.windows(repeated).filter(is_prose).find(|words| !seen.insert(words.to_vec()));
+    twice.map(|words| format!("said twice: {}", words.join(" ")))
+}
+
+/// No bound is above the whole.
+fn bounds(text: &str) -> Vec<String> {
+    let after = |word: &str| {
+        text.split(word).skip(1).filter_map(|rest| percent(rest.trim_start())).collect::<Vec<f64>>()
+    };
+    let all = after("up to ").into_iter().chain(after("at most "));
+    all.filter(|bound| *bound > 100.0).map(|bound| format!("a bound of {bound}%")).collect()
+}
+
+/// The percentage at the start of a text.
+fn percent(text: &str) -> Option<f64> {
+    let (number, _) = text.split_once('%')?;
+    number.trim_start_matches('<').parse().ok()
+}
+
+/// The first `12% less` or `12% more` of a text.
+fn first_change(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_change = |pair: &&[&str]| {
+        pair[0].ends_with('%') && matches!(pair[1].trim_end_matches([',', ';']), "less" | "more")
+    };
+    let found = words.windows(2).find(is_change)?;
+    Some(format!("{} {}", found[0], found[1].trim_end_matches([',', ';'])))
+}
+
+/// What is said of each arm is what its runs showed, wherever it is said.
+fn arms(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
+    let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
+    let mut found = Vec::new();
+    for verdict in verdicts {
+        let name = short_arm(&verdict.arm);
+        let rows = lines.iter().filter(|line| line.part == "tried");
+        let rows = rows.filter_map(|line| line.text.strip_prefix(name.as_str()));
+        let rows: Vec<&str> = rows.filter(|rest| rest.starts_with(' ')).collect();
+        let said = [": ", " has ", ", has "]
+            .into_iter()
+            .find_map(|end| headline.split_once(&format!("{name}{end}")));
+        let all = rows.iter().copied().chain(said.map(|(_, rest)| rest));
+        found.extend(all.filter_map(|text| contradiction(text, verdict)));
+        found.extend(rows.iter().filter_map(|row| claim_against_interval(row, &verdict.arm)));
+    }
+    found
+}
+
+fn contradiction(text: &str, verdict: &Verdict) -> Option<String> {
+    let shown = first_change(text)?;
+    let Some(effect) = verdict.effect.as_ref().filter(|effect| effect.is_measured()) else {
+        return Some(format!("{}: {shown} without a measured effect", verdict.arm));
+    };
+    let Effect { ratio, ratio_low, ratio_high, .. } = *effect;
+    let range = interval(ratio, ratio_low, ratio_high);
+    if shown != change(ratio) {
+        return Some(format!("{}: {shown}, and {} elsewhere", verdict.arm, change(ratio)));
+    }
+    let is_cut = text.contains('…') || text.contains("...");
+    (!is_cut && !text.contains(&range)).then(|| format!("{}: {shown} without {range}", verdict.arm))
+}
+
+/// A word that claims a difference, beside an interval that holds none.
+fn claim_against_interval(row: &str, arm: &str) -> Option<String> {
+    let word = ["keep", "faster", "slower", "larger"].into_iter().find(|word| {
+        row.trim_end().strip_suffix(word).is_some_and(|rest| rest.ends_with(' '))
+            && !row.contains("likely")
+    })?;
+    let range = row.split_whitespace().find(|cell| cell.contains("..") && cell.ends_with('%'))?;
+    let (low, high) = range.trim_end_matches('%').split_once("..")?;
+    let (low, high): (f64, f64) = (low.parse().ok()?, high.parse().ok()?);
+    (low <= 0.0 && high >= 0.0).then(|| format!("{arm}: {word} although {range}"))
+}
+
+/// Each cost has one figure.
+fn costs(text: &str) -> Vec<String> {
+    let one = |kind: &CostKind| {
+        let name: &str = kind.into();
+        let figures: BTreeSet<String> = text
+            .split(name)
+            .skip(1)
+            .filter_map(|rest| {
+                let rest = rest.trim_start_matches([' ', ',']);
+                let rest = rest.strip_prefix("up to ").unwrap_or(rest);
+                percent(rest).map(|figure| figure.to_string())
+            })
+            .collect();
+        (figures.len() > 1).then(|| format!("{name}: {figures:?} percent"))
+    };
+    COSTS.iter().filter_map(one).collect()
+}
+
+/// What to do next has a figure beside it, or it is not advised.
+fn advice(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
+    let mut found = Vec::new();
+    let is_advice = |line: &&Line<'_>| matches!(line.part, "fits" | "could");
+    let rows = lines.iter().filter(is_advice).filter(|line| line.text.contains(": "));
+    let bare = rows.filter(|line| !line.text.contains(|c: char| c.is_ascii_digit()));
+    found.extend(bare.map(|line| format!("a way without a figure: {}", line.text.trim())));
+    let has_figure = |text: &str| text.contains(|c: char| c.is_ascii_digit());
+    let kept = lines.iter().any(|line| matches!(line.part, "keep" | "use"));
+    if kept && !has_figure(headline) {
+        found.push("what to keep has no figure".to_owned());
+    }
+    let gain = |verdict: &Verdict| Some(1.0 - verdict.effect.as_ref()?.ratio_high);
+    let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
+    for verdict in verdicts {
+        let bound = lines.iter().filter(|line| line.text.starts_with(&short_arm(&verdict.arm)));
+        let bound = bound.filter_map(|line| percent(line.text.split_once("up to ")?.1)).next();
+        if let Some((bound, gain)) = bound.zip(gain(verdict))
+            && bound < 100.0 * gain
+        {
+            found.push(format!(
+                "{}: up to {bound}%, yet {:.1}% are proven",
+                verdict.arm,
+                100.0 * gain
+            ));
+        }
+    }
+    found
+}
