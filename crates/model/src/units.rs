@@ -167,9 +167,10 @@ impl fmt::Display for Nanos {
         let ns = self.0 as f64;
         match self.0 {
             0..1_000 => write!(f, "{} ns", self.0),
-            1_000..1_000_000 => write!(f, "{:.1} us", ns / 1e3),
-            1_000_000..1_000_000_000 => write!(f, "{:.1} ms", ns / 1e6),
-            1_000_000_000..100_000_000_000 => write!(f, "{:.2} s", ns / 1e9),
+            // What rounds to 1000.0 of a unit is 1 of the next.
+            1_000..999_950 => write!(f, "{:.1} us", ns / 1e3),
+            999_950..999_950_000 => write!(f, "{:.1} ms", ns / 1e6),
+            999_950_000..100_000_000_000 => write!(f, "{:.2} s", ns / 1e9),
             _ => write!(f, "{:.0} s", ns / 1e9),
         }
     }
@@ -266,6 +267,12 @@ mod tests {
         assert!("99999999999G".parse::<Bytes>().is_err());
         assert_eq!(Bytes::mib(1536).to_string(), "1.5 GiB");
         assert_eq!(Bytes(12).to_string(), "12 B");
+    }
+
+    #[test]
+    fn no_time_is_a_thousand_of_its_unit() {
+        let shown = [999_949, 999_999, 999_949_999, 999_999_999].map(|ns| Nanos(ns).to_string());
+        assert_eq!(shown, ["999.9 us", "1.0 ms", "999.9 ms", "1.00 s"]);
     }
 
     #[test]

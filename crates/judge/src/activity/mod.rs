@@ -24,7 +24,7 @@
 //! sample bills to the place where they are enabled again (`finish_task_switch`, spin unlock).
 
 use pagewise_model::diagnosis::{Activity, CostKind};
-use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
+use pagewise_model::look::{KernelStack, Samples, UNKNOWN_SYMBOL};
 use pagewise_model::profile::{What, Why};
 pub use rules::{Kernels, Place, Release, Rule, rules};
 use rules::{Question, TABLE};
@@ -139,9 +139,19 @@ pub(crate) const MAPPING_COSTS: &[CostKind] = &[
     CostKind::MapUnmap,
 ];
 
+/// Samples in the pinning of pages for a transfer, which the prices of faults do not hold.
+pub(crate) fn pinned(samples: &Samples) -> u64 {
+    let is_pinning = |stack: &&KernelStack| {
+        let names: Vec<&str> = stack.symbols.iter().map(String::as_str).collect();
+        judge(&names).0 == What::Pinning
+    };
+    samples.stacks.iter().filter(is_pinning).map(|stack| stack.count).sum()
+}
+
 /// Faults, mapping and unmapping, zeroing: what the prices of faults and mapping calls hold together.
 pub(crate) fn is_mapping_work(what: What, why: &Why) -> bool {
-    matches!(known(what, why), Activity::Fault | Activity::MapUnmap | Activity::Zeroing)
+    what != What::Pinning
+        && matches!(known(what, why), Activity::Fault | Activity::MapUnmap | Activity::Zeroing)
 }
 
 fn known(what: What, why: &Why) -> Activity {
@@ -152,20 +162,16 @@ fn known(what: What, why: &Why) -> Activity {
         What::Copy => Activity::Copy,
         What::Reclaim | What::Compaction | What::SwapIn => Activity::Reclaim,
         What::Scheduling => Activity::Wakeup,
-        What::FaultEntry => Activity::Fault,
+        What::Pinning | What::FaultEntry => Activity::Fault,
         What::Unmapping => Activity::MapUnmap,
         What::TlbFlush if is_fault(why) => Activity::Fault,
         What::TlbFlush => Activity::MapUnmap,
         What::Entry => Activity::Entry,
         What::IoWait => Activity::File,
         What::User | What::Interrupt | What::Unclassified => Activity::Other,
-        // No price of a fault holds pages that a transfer pins: pinning is of the transfer.
-        What::Allocation
-        | What::Mapping
-        | What::Lock
-        | What::Lookup
-        | What::Handling
-        | What::Pinning => of_purpose(what, why),
+        What::Allocation | What::Mapping | What::Lock | What::Lookup | What::Handling => {
+            of_purpose(what, why)
+        }
     }
 }
 
@@ -190,7 +196,6 @@ const fn is_fault(why: &Why) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pagewise_model::look::KernelStack;
 
     #[test]
     fn suffixes_are_stripped_in_any_combination() {

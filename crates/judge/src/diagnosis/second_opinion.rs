@@ -51,7 +51,11 @@ pub(super) struct Sorted {
 
 impl Sorted {
     pub(super) fn from_samples(samples: &Samples) -> Self {
-        Self { counts: activity::sort(samples), period_ns: samples.period_ns }
+        let mut counts = activity::sort(samples);
+        if let Some(faults) = counts.get_mut(&Activity::Fault) {
+            *faults = faults.saturating_sub(activity::pinned(samples));
+        }
+        Self { counts, period_ns: samples.period_ns }
     }
 
     fn count(&self, activities: &[Activity]) -> u64 {

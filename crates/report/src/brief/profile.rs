@@ -25,7 +25,7 @@ const MOST_KINDS: usize = 2;
 /// A kind with this share of a site is named alone.
 const MOST_OF_IT: f64 = 0.75;
 /// Cells that stand beside the name of a site.
-const KINDS: usize = 32;
+const KINDS: usize = 42;
 
 pub(super) const KIND: Kind = Kind { parts, next, notes };
 
@@ -153,6 +153,7 @@ fn is_library(file: &str) -> bool {
 
 fn site_text(name: &str) -> String {
     match file_of(name) {
+        Some("no file") => "code in no file".to_owned(),
         Some(file) if name.starts_with('(') => format!("{file}, function not known"),
         _ => name.to_owned(),
     }
