@@ -136,7 +136,7 @@ impl BenchText {
             ignore_failure: program.ignore_failure,
             in_turn: true,
             patience: result.patience(),
-            verbose: false,
+            verbose: result.verbose,
             seed: result.seed,
             files: result.files.clone(),
             json: result.json,
