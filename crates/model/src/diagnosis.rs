@@ -159,6 +159,14 @@ impl Diagnosis {
     pub fn cost(&self, kind: CostKind) -> Option<&Cost> {
         self.costs.iter().find(|c| c.kind == kind)
     }
+    /// What the ceiling is a ceiling of.
+    #[must_use]
+    pub fn bounded(&self) -> &'static str {
+        match self.cost(CostKind::Malloc) {
+            Some(_) => "page costs, malloc and wake-ups",
+            None => "page costs and wake-ups",
+        }
+    }
     /// Summed share of the given kinds.
     #[must_use]
     pub fn share(&self, kinds: &[CostKind]) -> f64 {
