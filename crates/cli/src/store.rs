@@ -1,6 +1,8 @@
 //! Where runs are kept: one JSON file each, in the state directory of the user. Each is there whole or not at
 //! all, and what a killed save has left goes with the next one ([`part_file`]). The oldest are removed, but not
-//! those whose receipts are applied: `recheck` needs them.
+//! those whose receipts are applied: `recheck` needs them. Each has a [number](numbers) for good.
+
+mod numbers;
 
 use crate::failure::Failure;
 use pagewise_kernel::dirs::{self, DirError};
@@ -51,13 +53,14 @@ pub(crate) fn save(run: &mut Run) -> Result<(), Failure> {
     let directory = directory()?;
     let saved = save_in(&directory, run);
     let names = names(&directory);
+    let _its_own = numbered(&directory, &names);
     // While the records cannot be read, any run may be one of theirs.
     if names.len() > KEPT
         && let Ok(applied) = record::all()
     {
         let applied = applied.into_iter().map(|one| one.change.run).collect();
         for name in too_old(names, &applied) {
-            let _gone = fs::remove_file(directory.join(format!("{name}.json")));
+            let _gone = fs::remove_file(in_file(&directory, &name));
         }
     }
     saved
@@ -70,7 +73,7 @@ fn save_in(directory: &Path, run: &mut Run) -> Result<(), Failure> {
         if n > 1 {
             run.id = format!("{id}-{n}");
         }
-        let path = directory.join(format!("{}.json", run.id));
+        let path = in_file(directory, &run.id);
         made = create(&path, &run.to_json())
             .map_err(|e| (e.kind(), format!("cannot save `{}`: {e}", path.display())));
         if !matches!(made, Err((ErrorKind::AlreadyExists, _))) {
@@ -172,35 +175,47 @@ pub(crate) fn read(path: &Path) -> Result<Run, Failure> {
     Run::from_json(&text).map_err(|e| Failure::usage(format!("`{}`: {e}", path.display())))
 }
 
-/// The saved run of this number; the newest is 1.
-fn numbered(number: usize) -> Result<Run, Failure> {
+/// The names that have numbers: run 1 is the first.
+fn numbered(directory: &Path, names: &[String]) -> Vec<String> {
+    numbers::lines(&directory.with_file_name("numbers"), names)
+}
+
+/// The saved run of this number, or the newest.
+fn chosen(number: Option<usize>) -> Result<Run, Failure> {
     let directory = directory()?;
     let names = names(&directory);
-    let at = names.len().checked_sub(number).filter(|_| number > 0);
-    match at.and_then(|at| names.get(at)) {
-        Some(name) => read(&directory.join(format!("{name}.json"))),
-        None if names.is_empty() => {
-            Err(Failure::usage("no saved runs yet").with_help("pagewise tune -- CMD makes one"))
-        }
-        None => Err(Failure::usage(format!("no saved run {number}: there are {}", names.len()))
-            .with_help("pagewise history lists the saved runs")),
+    let Some(newest) = names.last() else {
+        let failure = Failure::usage("no saved runs yet");
+        return Err(failure.with_help("pagewise tune -- CMD makes one"));
+    };
+    let fail =
+        |why: &str| Failure::usage(why).with_help("pagewise history --all lists the saved runs");
+    let Some(number) = number else { return read(&in_file(&directory, newest)) };
+    let given = numbered(&directory, &names);
+    match number.checked_sub(1).and_then(|at| given.get(at)) {
+        Some(name) if names.contains(name) => read(&in_file(&directory, name)),
+        Some(_) => Err(fail(&format!("saved run {number} was removed"))),
+        None => Err(fail(&format!("no saved run {number}"))),
     }
+}
+
+fn in_file(directory: &Path, name: &str) -> PathBuf {
+    directory.join(format!("{name}.json"))
 }
 
 /// A run by its number, `last`, its identifier or its file; the newest one without any.
 pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
-    let Some(which) = which else { return numbered(1) };
+    let Some(which) = which.filter(|which| *which != "last") else { return chosen(None) };
     let directory = directory();
     if let Ok(directory) = &directory
         && !which.contains('/')
-        && let known = directory.join(format!("{which}.json"))
+        && let known = in_file(directory, which)
         && known.exists()
     {
         return read(&known);
     }
-    let number = if which == "last" { Some(1) } else { which.parse().ok() };
-    if let Some(number) = number {
-        return numbered(number);
+    if let Ok(number) = which.parse() {
+        return chosen(Some(number));
     }
     if Path::new(which).exists() {
         return read(Path::new(which));
@@ -210,14 +225,17 @@ pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
         .with_help("pagewise history lists the saved runs"))
 }
 
-/// All saved runs that can be read with their numbers, oldest first; the others are one line.
+/// All saved runs that can be read with their numbers, oldest first; the others are one line. A run that has no
+/// number has 0.
 pub(crate) fn all() -> Result<Vec<(usize, Run)>, Failure> {
     let directory = directory()?;
     let names = names(&directory);
     let found = names.len();
-    let numbered = names.iter().zip((1..=found).rev());
-    let runs: Vec<(usize, Run)> = numbered
-        .filter_map(|(name, n)| Some((n, read(&directory.join(format!("{name}.json"))).ok()?)))
+    let given = numbered(&directory, &names);
+    let number = |name: &String| given.iter().position(|one| one == name).map_or(0, |at| at + 1);
+    let runs: Vec<(usize, Run)> = names
+        .iter()
+        .filter_map(|name| Some((number(name), read(&in_file(&directory, name)).ok()?)))
         .collect();
     if runs.len() < found {
         let unread = counted((found - runs.len()) as u64, "saved run", "saved runs");

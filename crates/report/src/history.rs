@@ -24,7 +24,7 @@ const LEAST_SPAN: f64 = 0.1;
 /// What `history` shows of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunHead {
-    /// Its place among all saved runs, counted from the newest, which is 1: `pagewise show N`.
+    /// Its number, which stays: `pagewise show N`.
     pub number: usize,
     /// Start, nanoseconds since 1970.
     pub started_unix_ns: u64,

@@ -212,7 +212,7 @@ fn two_runs_of_different_machines() {
 
 #[test]
 fn the_history() {
-    let heads = [(3, proven()), (2, slower_ab()), (1, doctor())];
+    let heads = [(7, proven()), (8, slower_ab()), (12, doctor())];
     let heads = heads.map(|(number, run)| RunHead::new(number, &run));
     check("history", &history_table(&heads, &PLAIN));
     assert_eq!(history_table(&[], &PLAIN), "no saved runs\n");

@@ -267,7 +267,7 @@ Examples:
 --open starts $BROWSER, or xdg-open without it, on a page that it keeps in the
 state directory. Pages and pictures need nothing from outside, and no network.")]
 pub(crate) struct Show {
-    /// Number from `pagewise history` (1 is the newest), `last`, an identifier, or a file [default: the newest
+    /// Number from `pagewise history`, `last`, an identifier, or a file [default: the newest
     /// run]; ./3 is a file named 3
     pub(crate) run: Option<String>,
     /// Print the whole report: every cost with its evidence, every arm with its reason, all remedies

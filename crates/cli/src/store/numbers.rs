@@ -1,0 +1,87 @@
+//! Numbers of saved runs: each has one for good.
+//!
+//! A file holds the names of the runs, one a line, in the order in which they got a number; the line is the number.
+//! A run that is removed leaves its line, so nobody gets its number. Whoever adds lines has a lock (flock(2)).
+//! Runs that came by another way than a save (copied, or of an older pagewise) get theirs when they are first
+//! seen, oldest first. Where the file cannot be written, their numbers hold for this start alone.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The names that have numbers, the first has 1; those of `present` (oldest first) among them.
+pub(super) fn lines(file: &Path, present: &[String]) -> Vec<String> {
+    let mut opened = open(file);
+    let mut text = String::new();
+    if let Ok(file) = &mut opened {
+        // What cannot be read is numbered anew, for this start alone.
+        if file.lock().and_then(|()| file.read_to_string(&mut text)).is_err() {
+            opened = Err(std::io::ErrorKind::InvalidData.into());
+        }
+    }
+    let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
+    let known: BTreeSet<&str> = text.lines().collect();
+    // A name with a break would be two lines.
+    let is_new = |name: &&String| !known.contains(name.as_str()) && !name.contains('\n');
+    let new: Vec<String> = present.iter().filter(is_new).cloned().collect();
+    if !new.is_empty() {
+        let cut = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        let added = format!("{cut}{}\n", new.join("\n"));
+        if let Ok(mut file) = opened {
+            let _for_this_start = file.write_all(added.as_bytes());
+        }
+    }
+    names.extend(new);
+    names
+}
+
+fn open(file: &Path) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600);
+    options.open(file).or_else(|_| File::open(file))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_stays_and_is_given_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("numbers");
+        let of = |present: &[&str]| {
+            lines(&file, &present.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&["b", "c"]), ["b", "c"]);
+        // An older one comes in, and a newer one; then the first is removed.
+        assert_eq!(of(&["a", "b", "c", "d"]), ["b", "c", "a", "d"]);
+        assert_eq!(of(&["c", "e\nf", "g"]), ["b", "c", "a", "d", "g"]);
+        // A line that was cut off ends there.
+        std::fs::write(&file, "b\nc").unwrap();
+        assert_eq!(of(&["c", "d"]), ["b", "c", "d"]);
+        assert_eq!(of(&["c", "d"]), ["b", "c", "d"]);
+    }
+
+    #[test]
+    fn numbers_taken_at_once_differ() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("numbers");
+        std::thread::scope(|scope| {
+            for n in 0..8 {
+                let file = &file;
+                scope.spawn(move || lines(file, &[format!("run {n}")]));
+            }
+        });
+        let all = lines(&file, &[]);
+        assert_eq!((all.len(), all.iter().collect::<BTreeSet<_>>().len()), (8, 8));
+    }
+
+    #[test]
+    fn where_nothing_can_be_written_runs_are_numbered_all_the_same() {
+        let nowhere = Path::new("/proc/self/nowhere");
+        assert_eq!(lines(nowhere, &["a".to_owned()]), ["a"]);
+    }
+}
