@@ -5,13 +5,14 @@ use pagewise_model::constructed::machine;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_remedy::{Target, parse_list};
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::flag::register_conditional_default;
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 /// The program under test.
@@ -20,8 +21,21 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_pagewise");
 /// One test at a time measures.
 static TURN: Mutex<()> = Mutex::new(());
 
+/// Signals end this test program and what it starts as they do in a terminal. A script that starts the tests in the
+/// background has some of them ignored, and children inherit that. A handler ends with exec: the child has the default.
+fn heed_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for signal in [Signal::INT, Signal::QUIT, Signal::TERM, Signal::HUP] {
+            let always = Arc::new(AtomicBool::new(true));
+            register_conditional_default(signal.as_raw(), always).unwrap();
+        }
+    });
+}
+
 /// Waits for this test's turn.
 pub(crate) fn only_turn() -> MutexGuard<'static, ()> {
+    heed_signals();
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -53,6 +67,7 @@ pub(crate) fn as_nobody(program: &Path) -> Command {
 /// A directory that is open to everybody as `/tmp` is, with a copy of the program: where the original lies
 /// may be closed to others. Without the sticky bit it would be refused as a home, and root's own used.
 pub(crate) fn open_place(prefix: &str) -> tempfile::TempDir {
+    heed_signals();
     let dir = tempfile::Builder::new().prefix(prefix).tempdir().unwrap();
     std::fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
     install(Path::new(PROGRAM), &dir.path().join("pagewise"));
@@ -125,6 +140,7 @@ pub(crate) struct Place {
 impl Place {
     /// Made anew.
     pub(crate) fn new() -> Self {
+        heed_signals();
         Self { dir: tempfile::Builder::new().prefix("pagewise-cli-").tempdir().unwrap() }
     }
 

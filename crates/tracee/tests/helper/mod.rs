@@ -13,8 +13,18 @@ use std::process::Command;
 
 /// The helper program; a copy readable by anybody when the tests run as another user.
 pub fn agent() -> PathBuf {
+    heed_signals();
     std::env::var_os("TRACEE_AGENT")
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_tracee-agent")), PathBuf::from)
+}
+
+/// Gives signals their default effect in this test program and so in what it starts: a script that starts the tests in
+/// the background has some of them ignored.
+fn heed_signals() {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+        // SAFETY: the default action runs no code of ours.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
 }
 
 /// A program copied to where it will be executed, by a process of its own: while this one writes a
