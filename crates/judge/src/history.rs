@@ -1,9 +1,9 @@
 //! Saved runs of a program over time: how its time changed, and which proven gains were lost.
 //!
-//! A trend joins the sessions of one command, with the same input, on one machine: the same processors, memory and
-//! host; kernel and settings may have changed. A gain counts as lost where `recheck` says so, or where a later
-//! session on such a machine rules out what an earlier one had proven of the same arm. That session decides by the
-//! same quantity, with standard output in the same place. Of `recheck` and sessions the newest that settles it counts.
+//! A trend joins the sessions of one command, with the same input and standard output in the same place, on one machine:
+//! the same processors, memory and host; kernel and settings may have changed. A gain counts as lost where `recheck`
+//! says so, or where a later session of that kind rules out, by the same quantity, what an earlier one had proven of the
+//! same arm. Of `recheck` and sessions the newest that settles it counts.
 
 use crate::comparison::time_change;
 use crate::recheck::{self, gain, standing};
@@ -56,6 +56,8 @@ fn is_alike(a: &Run, b: &Run) -> bool {
     let machines = a.machine.as_ref().zip(b.machine.as_ref());
     a.command == b.command
         && a.input == b.input
+        // Some programs do no work where nobody reads it.
+        && a.stdout() == b.stdout()
         && load(a) == load(b)
         && machines.is_some_and(|(a, b)| is_same_hardware(a, b))
 }
@@ -131,7 +133,7 @@ fn newest_word<'a>(runs: &'a [Run], run: &Run, arm: &str) -> Option<(&'a Run, &'
 /// Whether a gain of one is a gain of the other.
 fn is_measured_alike(a: &Run, b: &Run) -> bool {
     let quantity = |run: &Run| run.experiment.as_ref().map(|done| done.design.quantity);
-    quantity(a) == quantity(b) && a.stdout() == b.stdout()
+    quantity(a) == quantity(b)
 }
 
 /// Whether a gain was measured again after this session, or by it.
@@ -209,6 +211,19 @@ mod tests {
         };
         run.files = vec![mark];
         run
+    }
+
+    #[test]
+    fn sessions_that_write_elsewhere_are_another_trend() {
+        let to = |id: &str, stdout| {
+            let mut spec = Spec::new(vec!["app".into()], PathBuf::from("/"), 1);
+            spec.stdout = stdout;
+            Run { spec: Some(spec), ..run(id, "6.1", "keep") }
+        };
+        let runs = [("a", StdoutTo::Null), ("b", StdoutTo::Pipe), ("c", StdoutTo::Null)];
+        let all = trends(&runs.map(|(id, stdout)| to(id, stdout)));
+        let ids: Vec<_> = all.iter().flat_map(|one| &one.points).map(|one| &one.run).collect();
+        assert_eq!(ids, ["a", "c"]);
     }
 
     #[test]
