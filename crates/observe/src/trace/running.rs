@@ -11,6 +11,9 @@ use pagewise_model::look::{ProcessSeen, Traced};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Fact};
 use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Smallest anonymous mapping that counts as large ([`pagewise_model::look::MapChurn`]).
 const LARGE: Bytes = Bytes::mib(8);
@@ -42,6 +45,9 @@ impl Running {
             image.read();
             self.files.note_code(image.code());
             let (_, mut seen) = image.close();
+            if let Some(path) = as_started(&seen) {
+                seen.exe = path;
+            }
             let filled = Bytes(seen.minor_faults.saturating_mul(page_size::base().bytes()));
             let grown = resident(*pid).0.saturating_sub(rss.0);
             seen.churn.munmap_bytes = Bytes(filled.0.saturating_sub(grown));
@@ -69,6 +75,16 @@ impl Running {
             ended,
         }
     }
+}
+
+/// Its file by the name that it was started by, where that is a link to one of another name, as redis-server is to
+/// redis-check-rdb. Its first argument tells, which programs extend but seldom replace.
+fn as_started(seen: &ProcessSeen) -> Option<String> {
+    let word = seen.args.first()?.split_whitespace().next()?.trim_end_matches(':');
+    let path = Path::new(&seen.exe).with_file_name(Path::new(word).file_name()?);
+    let file = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let is_it = file(&path).is_some_and(|found| Some(found) == file(Path::new(&seen.exe)));
+    is_it.then(|| path.display().to_string())
 }
 
 fn resident(pid: i32) -> Bytes {
@@ -104,6 +120,26 @@ mod tests {
         let [own] = &traced.processes[..] else { panic!("{traced:?}") };
         assert!(own.churn.munmap_bytes >= Bytes::mib(192), "{:?}", own.churn);
         assert!(own.incomplete.is_none() && !own.exe.is_empty());
+    }
+
+    #[test]
+    fn a_program_has_the_name_that_it_was_started_by() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        // By another process: while this one writes a file, its children may hold it open (ETXTBSY).
+        let copied =
+            std::process::Command::new("cp").args(["/bin/sleep"]).arg(at("check")).status();
+        assert!(copied.unwrap().success());
+        std::os::unix::fs::symlink("check", at("server")).unwrap();
+        for name in ["server", "check"] {
+            let mut child = std::process::Command::new(at(name)).arg("60").spawn().unwrap();
+            let pid = i32::try_from(child.id()).unwrap();
+            let mut look = Running::begin(&[pid]);
+            look.end(&[pid]);
+            child.kill().and_then(|()| child.wait()).unwrap();
+            let traced = look.finish(Ended::Exited(0));
+            assert_eq!(Path::new(&traced.processes[0].exe), at(name));
+        }
     }
 
     #[test]
