@@ -239,3 +239,21 @@ fn a_second_run_has_what_the_first_one_had() {
     assert_success(&done);
     assert_eq!(std::fs::read_to_string(log).unwrap(), "rest\nrest\n");
 }
+
+#[test]
+fn what_the_last_run_left_is_named_where_it_makes_the_next_one_fail() {
+    let _turn = only_turn();
+    let place = Place::new();
+    let input = File::open("/dev/null").unwrap();
+    let script = "exec 3>>left; test ! -s left && echo 1 >&3";
+    let remove = format!("rm -f {}/left", place.path().display());
+    // The first session fails in its second run, the next one in its first.
+    for session in ["first", "second"] {
+        let Some(done) = advise(&place, &input, &[], script) else { return };
+        let said = said(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{said}");
+        assert!(said.contains(&format!("--prepare '{remove}'")), "{session}: {said}");
+    }
+    let Some(done) = advise(&place, &input, &["--prepare", &remove], script) else { return };
+    assert_success(&done);
+}

@@ -101,7 +101,8 @@ impl Comparison<'_> {
         if run.usage.ended.success() || self.request.spec.ignore_failure {
             return Ok(run);
         }
-        Err(Stop::Failed { arm: Some(arm.name.clone()), ended: run.usage.ended, said: run.said })
+        let (arm, ended) = (Some(arm.name.clone()), run.usage.ended);
+        Err(Stop::Failed { arm, ended, said: run.said, remove: None })
     }
 }
 

@@ -94,7 +94,14 @@ fn sound(run: Timed, arm: &Arm, ignore_failure: bool) -> Result<Finished, Stop> 
         return Ok(run);
     }
     let name = (arm.name != PLAIN).then(|| arm.name.clone());
-    Err(Stop::Failed { arm: name, ended, said: String::new() })
+    Err(Stop::Failed { arm: name, ended, said: String::new(), remove: None })
+}
+
+/// The command that removes what a run leaves, as one word for a shell; none where it leaves nothing.
+pub(crate) fn removing(request: &Request, traced: &Traced) -> Option<String> {
+    let paths = traced.written.iter().map(|path| (request.quote)(path.as_bytes()));
+    let words: Vec<String> = paths.collect();
+    (!words.is_empty()).then(|| (request.quote)(format!("rm -f {}", words.join(" ")).as_bytes()))
 }
 
 /// Whether the program may be run again, by the traced look and the last line it said there; what is to be
@@ -110,7 +117,8 @@ pub(crate) fn rerun(
     }
     match traced {
         Fact::Known(seen) if !seen.ended.success() && !request.spec.ignore_failure => {
-            return Err(Stop::Failed { arm: None, ended: seen.ended, said });
+            let remove = removing(request, seen);
+            return Err(Stop::Failed { arm: None, ended: seen.ended, said, remove });
         }
         Fact::Known(seen) if !seen.effects.is_empty() && !request.may_rerun() => {
             return Err(Stop::NotSafe(seen.effects.clone()));

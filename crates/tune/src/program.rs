@@ -339,7 +339,14 @@ impl Looking<'_> {
             let spent = now.0.saturating_sub(since.0);
             cost.0.saturating_mul(CHEAP_RUNS) <= budget(request, cost).0.saturating_sub(spent)
         };
-        let timed = look::time(self.world, &plain, request.spec.ignore_failure, limits, enough)?;
+        let timed = look::time(self.world, &plain, request.spec.ignore_failure, limits, enough);
+        let timed = timed.map_err(|stop| match (stop, &traced) {
+            // The traced run did not fail, so what it left may be why.
+            (Stop::Failed { arm, ended, said, .. }, Fact::Known(seen)) => {
+                Stop::Failed { arm, ended, said, remove: look::removing(request, seen) }
+            }
+            (stop, _) => stop,
+        })?;
         if timed.leftovers > 0 {
             self.run.warnings.push(format!(
                 "it left up to {} process(es) behind, which were killed at its end: these figures do not include their work",

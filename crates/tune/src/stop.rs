@@ -5,6 +5,7 @@ use pagewise_model::look::{SideEffect, sentence};
 use pagewise_model::usage::Ended;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::LaunchError;
+use std::borrow::Cow;
 
 /// Calls on the way to a program that fail for what an arm asks for and not for want of ours.
 const OF_THE_ARM: [&str; 5] = [
@@ -56,6 +57,8 @@ pub enum Stop {
         ended: Ended,
         /// Last line of its standard error.
         said: String,
+        /// The command that removes the files which a run of it leaves, as one word for a shell.
+        remove: Option<String>,
     },
     /// `--prepare` or `--cleanup` failed.
     #[error("{which} failed: {ended}")]
@@ -117,22 +120,27 @@ fn quoted(said: &str) -> String {
 impl Stop {
     /// The next step, where there is one.
     #[must_use]
-    pub fn help(&self) -> Option<&'static str> {
-        match self {
-            Self::NotSafe(_) => Some(
-                "add --rerun-safe if running it again does no harm, or --prepare CMD to restore what it changes",
-            ),
-            Self::UsesInput { .. } | Self::InputNotSeen { .. } => Some(INPUT_HELP),
-            Self::NotSeen(_) => Some("add --rerun-safe if running it again does no harm"),
-            Self::Failed { .. } => Some(
-                "use --ignore-failure for a program that always fails in the same way; use --input FILE to give it input",
-            ),
-            Self::Output(_) => Some(
-                "with --output, name regular files that each run writes again, relative to this directory",
-            ),
-            Self::Elsewhere { help, .. } => Some(help),
-            _ => None,
-        }
+    pub fn help(&self) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed(match self {
+            Self::NotSafe(_) => {
+                "add --rerun-safe if running it again does no harm, or --prepare CMD to restore what it changes"
+            }
+            Self::UsesInput { .. } | Self::InputNotSeen { .. } => INPUT_HELP,
+            Self::NotSeen(_) => "add --rerun-safe if running it again does no harm",
+            Self::Failed { remove: Some(remove), .. } => {
+                let what = "a run leaves files that may make the next one fail";
+                let help = format!("{what}: if you can lose them, add --prepare {remove}");
+                return Some(Cow::Owned(help));
+            }
+            Self::Failed { .. } => {
+                "use --ignore-failure for a program that always fails in the same way; use --input FILE to give it input"
+            }
+            Self::Output(_) => {
+                "with --output, name regular files that each run writes again, relative to this directory"
+            }
+            Self::Elsewhere { help, .. } => help,
+            _ => return None,
+        }))
     }
 
     /// Whose failure it is, when it comes from the run of an arm: only what the arm itself did or
