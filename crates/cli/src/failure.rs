@@ -36,6 +36,17 @@ impl Failure {
     }
 }
 
+/// What allows looking at a process that this account may not look at. Root of a container may lack the right.
+pub(crate) fn observing_help(right: &str) -> String {
+    if rustix::process::geteuid().is_root() {
+        format!(
+            "root lacks {right} here, as in a container: run outside of it, or start it with the right"
+        )
+    } else {
+        format!("run as its user, or as root or with {right}")
+    }
+}
+
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)

@@ -258,3 +258,19 @@ fn a_process_of_somebody_else_is_refused() {
     assert!(text.contains("help: run as its user"), "{text}");
     assert_eq!(text.lines().count(), 2, "{text}");
 }
+
+#[test]
+fn root_without_the_right_is_not_told_to_be_root() {
+    const TEST: &str = "root_without_the_right_is_not_told_to_be_root";
+    let Some(programs) = Programs::get() else { return };
+    if !is_root() {
+        return println!("SKIP {TEST}: only root has rights to drop");
+    }
+    let subject = Subject::start(programs, Some(NOBODY));
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-sys_ptrace", "--"]).arg(programs.path("pagewise"));
+    let done = command.args(["page", &subject.pid(), "0x1000"]).output().unwrap();
+    let said = said(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("root lacks CAP_SYS_PTRACE here"), "{said}");
+}

@@ -1,7 +1,7 @@
 //! `pagewise page`
 
 use crate::args::Page;
-use crate::failure::Failure;
+use crate::failure::{Failure, observing_help};
 use crate::terminal;
 use pagewise_judge::address::{half, take_apart, understand};
 use pagewise_kernel::page_table;
@@ -69,9 +69,7 @@ fn refusal(error: TargetError) -> Failure {
         TargetError::Thread { pid, .. } => {
             failure.with_help(format!("its threads share one address space: use {pid}"))
         }
-        TargetError::NotAllowed(_) => {
-            failure.with_help("run as its user, or as root or with CAP_SYS_PTRACE")
-        }
+        TargetError::NotAllowed(_) => failure.with_help(observing_help("CAP_SYS_PTRACE")),
         TargetError::Kernel(_) | TargetError::Sys(_) => failure,
     }
 }

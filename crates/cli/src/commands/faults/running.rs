@@ -4,7 +4,7 @@ use super::outputs::Outputs;
 use super::{begin, conclude, failure, wanted};
 use crate::args::Faults;
 use crate::commands::signals::stop_flag;
-use crate::failure::Failure;
+use crate::failure::{Failure, observing_help};
 use crate::terminal;
 use pagewise_kernel::clock;
 use pagewise_model::fault::Budgets;
@@ -59,9 +59,9 @@ pub(in crate::commands) fn refusal(error: TargetError) -> Failure {
         TargetError::Thread { pid, .. } => {
             failure.with_help(format!("-p {pid} records all of its threads"))
         }
-        TargetError::NotAllowed(_) => failure.with_help(
-            "run as its user; for any process as root, or with CAP_SYS_PTRACE and CAP_PERFMON",
-        ),
+        TargetError::NotAllowed(_) => {
+            failure.with_help(observing_help("CAP_SYS_PTRACE and CAP_PERFMON"))
+        }
         TargetError::Kernel(_) | TargetError::Sys(_) => failure,
     }
 }

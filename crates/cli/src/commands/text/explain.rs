@@ -3,7 +3,7 @@
 use super::file::{looked_at, open};
 use super::{sizes, tell};
 use crate::args::Explain;
-use crate::failure::Failure;
+use crate::failure::{Failure, observing_help};
 use pagewise_judge::text as judged;
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::text::MappedFile;
@@ -80,7 +80,7 @@ pub(super) fn no_process(pid: i32, error: &SysError) -> Failure {
     match error.source.kind() {
         ErrorKind::PermissionDenied => {
             Failure::usage(format!("process {pid} belongs to another account: {error}"))
-                .with_help("run as its user, or as root")
+                .with_help(observing_help("CAP_SYS_PTRACE"))
         }
         _ if error.call.contains("PAGEMAP_SCAN") => Failure::unfit(error.to_string())
             .with_help(format!("on older kernels, pagewise text status {pid} shows sums")),

@@ -7,7 +7,7 @@ use crate::commands::experiment;
 use crate::commands::progress::Display;
 use crate::commands::signals;
 use crate::commands::{helper, run::doses};
-use crate::failure::Failure;
+use crate::failure::{Failure, observing_help};
 use pagewise_judge::service::{GUARDED, USUAL_GUARDS};
 use pagewise_kernel::proc::{self, stat, tree};
 use pagewise_model::guard::Guard;
@@ -61,9 +61,7 @@ pub(super) fn run(args: &Tune, pid: i32) -> Result<ExitCode, Failure> {
 fn refused(error: TargetError) -> Failure {
     let failure = Failure::usage(error.to_string());
     match error {
-        TargetError::NotAllowed(_) => {
-            failure.with_help("run pagewise as the user of the process, or as root")
-        }
+        TargetError::NotAllowed(_) => failure.with_help(observing_help("CAP_SYS_PTRACE")),
         TargetError::Gone(_) => failure.with_help("pgrep -a NAME lists the processes of a program"),
         TargetError::Thread { pid, .. } => failure.with_help(format!("use -p {pid}")),
         TargetError::Kernel(_) | TargetError::Sys(_) => failure,
