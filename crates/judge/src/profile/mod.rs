@@ -253,7 +253,8 @@ fn compare(sorted: &Sorted, look: &Look, diagnosis: &Diagnosis) -> Vec<Compared>
 
 // The call graph of a bucket: from the process over its own functions to those of the kernel.
 //
-// Stacks that begin alike share their beginning. Callees below one percent of the bucket are folded
+// Stacks that begin alike share their beginning. A function that calls itself is one line, however often it does: each
+// depth would be a line otherwise, and stacks that differ in it alone would stand apart. Callees below one percent of the bucket are folded
 // into one line, so that a graph has some hundred lines at most however many stacks there are.
 
 /// Callees with less than one sample in so many of the bucket are folded.
@@ -264,14 +265,17 @@ const FOLDED_BELOW: u64 = 100;
 enum Frame<'a> {
     /// A process, or a function of the kernel.
     Named(&'a str),
-    /// A function of the program with its file; the file alone where it is not known.
+    /// A function of another file than the program's own; the file alone where it is not known.
     Code(Option<&'a str>, &'a str),
 }
 
 impl<'a> Frame<'a> {
-    fn of_code(frame: &'a UserFrame) -> Self {
+    fn of_code(frame: &'a UserFrame, process: &str) -> Self {
         let file = frame.path.rsplit('/').next().unwrap_or_default();
-        Self::Code(frame.function.as_deref(), if file.is_empty() { "no file" } else { file })
+        match frame.function.as_deref() {
+            Some(function) if is_own(file, process) => Self::Named(function),
+            function => Self::Code(function, if file.is_empty() { "no file" } else { file }),
+        }
     }
 
     fn text(self) -> String {
@@ -283,22 +287,47 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Stacks that begin alike: what they have at the next depth is to be told.
-#[derive(Debug)]
-struct Group<'a> {
-    depth: u32,
-    line: Option<GraphLine>,
-    stacks: Vec<&'a ProfiledStack>,
+/// Whether a process of this name runs this file. The kernel keeps 15 bytes of a name.
+fn is_own(file: &str, process: &str) -> bool {
+    file == process || (process.len() == 15 && file.starts_with(process))
 }
 
-/// The frame of a stack that is so many below its process.
-fn frame(stack: &ProfiledStack, depth: u32) -> Option<Frame<'_>> {
-    let Some(below) = (depth as usize).checked_sub(1) else {
-        return Some(Frame::Named(&stack.process));
-    };
-    match below.checked_sub(stack.user.len()) {
-        None => stack.user.iter().rev().nth(below).map(|frame| Frame::of_code(frame)),
-        Some(inside) => stack.kernel.iter().rev().nth(inside).map(|name| Frame::Named(name)),
+/// Stacks that begin alike: what they have at the next depth is to be told.
+#[derive(Debug)]
+struct Group<'s, 'a> {
+    depth: u32,
+    line: Option<GraphLine>,
+    stacks: Vec<&'s Shown<'a>>,
+}
+
+/// A stack as it is shown.
+#[derive(Debug)]
+struct Shown<'a> {
+    of: &'a ProfiledStack,
+    /// Its frames of the program, the outermost first, by their places; of those that follow one like them the last.
+    user: Vec<u32>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(of: &'a ProfiledStack) -> Self {
+        let code = |at: usize| Frame::of_code(&of.user[at], &of.process);
+        let repeats = |at: usize| at > 0 && code(at) == code(at - 1);
+        let user = (0..of.user.len()).rev().filter(|at| !repeats(*at)).map(|at| at as u32);
+        Self { of, user: user.collect() }
+    }
+
+    /// The frame that is so many below its process.
+    fn frame(&self, depth: u32) -> Option<Frame<'a>> {
+        let Some(below) = (depth as usize).checked_sub(1) else {
+            return Some(Frame::Named(&self.of.process));
+        };
+        match below.checked_sub(self.user.len()) {
+            None => {
+                let frame = self.of.user.get(*self.user.get(below)? as usize)?;
+                Some(Frame::of_code(frame, &self.of.process))
+            }
+            Some(inside) => self.of.kernel.iter().rev().nth(inside).map(|name| Frame::Named(name)),
+        }
     }
 }
 
@@ -307,8 +336,10 @@ fn frame(stack: &ProfiledStack, depth: u32) -> Option<Frame<'_>> {
 fn graph(stacks: &[&ProfiledStack]) -> Vec<GraphLine> {
     let all = stacks.iter().map(|stack| stack.count).sum();
     let mut lines = Vec::new();
+    let stacks: Vec<Shown<'_>> = stacks.iter().map(|stack| Shown::new(stack)).collect();
+    let stacks: Vec<&Shown<'_>> = stacks.iter().collect();
     // The next last.
-    let mut left = callees(0, stacks, all);
+    let mut left = callees(0, &stacks, all);
     while let Some(Group { depth, line, stacks }) = left.pop() {
         lines.extend(line);
         left.extend(callees(depth, &stacks, all));
@@ -317,11 +348,11 @@ fn graph(stacks: &[&ProfiledStack]) -> Vec<GraphLine> {
 }
 
 /// Stacks that are alike up to `depth`, by what they have there, the most frequent last.
-fn callees<'a>(depth: u32, stacks: &[&'a ProfiledStack], all: u64) -> Vec<Group<'a>> {
+fn callees<'s, 'a>(depth: u32, stacks: &[&'s Shown<'a>], all: u64) -> Vec<Group<'s, 'a>> {
     let mut samples: FxHashMap<Frame<'a>, u64> = FxHashMap::default();
     for stack in stacks {
-        if let Some(frame) = frame(stack, depth) {
-            *samples.entry(frame).or_default() += stack.count;
+        if let Some(frame) = stack.frame(depth) {
+            *samples.entry(frame).or_default() += stack.of.count;
         }
     }
     let (mut folded, mut of_folded) = (0, 0);
@@ -340,9 +371,9 @@ fn callees<'a>(depth: u32, stacks: &[&'a ProfiledStack], all: u64) -> Vec<Group<
         let line = GraphLine { depth, name: frame.text(), samples: *samples, folded: 0 };
         Group { depth: depth + 1, line: Some(line), stacks: Vec::new() }
     };
-    let mut groups: Vec<Group<'a>> = listed.iter().map(group).collect();
+    let mut groups: Vec<Group<'s, 'a>> = listed.iter().map(group).collect();
     for stack in stacks {
-        if let Some(at) = frame(stack, depth).and_then(|frame| at.get(&frame)) {
+        if let Some(at) = stack.frame(depth).and_then(|frame| at.get(&frame)) {
             groups[*at].stacks.push(stack);
         }
     }

@@ -72,7 +72,7 @@ fn a_graph_opens_from_the_process_to_the_leaf() {
         |depth, name: &str, samples| GraphLine { depth, name: name.to_owned(), samples, folded: 0 };
     let want = [
         line(0, "cat", 60),
-        line(1, "main (cat)", 60),
+        line(1, "main", 60),
         line(2, "(libc.so.6)", 60),
         line(3, "do_syscall_64", 60),
         line(4, "filemap_read", 60),
@@ -84,6 +84,28 @@ fn a_graph_opens_from_the_process_to_the_leaf() {
         line(4, "memcpy", 40),
     ];
     assert_eq!(bucket.graph, want);
+}
+
+#[test]
+fn a_function_that_calls_itself_is_one_line() {
+    let code = |function: &str| {
+        let function = Some(function.into());
+        UserFrame { path: "/bin/a".into(), offset_bytes: Bytes(1), function, maker: None }.into()
+    };
+    let deep = |depth: usize, leaf: &str| ProfiledStack {
+        user: [&[leaf][..], &vec!["again"; depth], &["main"]]
+            .concat()
+            .into_iter()
+            .map(code)
+            .collect(),
+        ..stack("a", &READ, 10)
+    };
+    let sorted = sort(&samples(vec![deep(100, "leaf"), deep(3, "leaf"), deep(1, "other")]));
+    let [bucket] = &sorted.buckets[..] else { panic!("{sorted:?}") };
+    let names = bucket.graph.iter().map(|line| (line.depth, line.name.as_str(), line.samples));
+    let of_program: Vec<_> = names.filter(|(_, name, _)| !READ.contains(name)).collect();
+    let want = [(0, "a", 30), (1, "main", 30), (2, "again", 30), (3, "leaf", 20), (3, "other", 10)];
+    assert_eq!(of_program, want);
 }
 
 #[test]
