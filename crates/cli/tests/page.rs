@@ -268,7 +268,8 @@ fn root_without_the_right_is_not_told_to_be_root() {
     }
     let subject = Subject::start(programs, Some(NOBODY));
     let mut command = Command::new("setpriv");
-    command.args(["--bounding-set=-sys_ptrace", "--"]).arg(programs.path("pagewise"));
+    let without = ["--bounding-set=-all", "--inh-caps=-all", "--"];
+    command.args(without).arg(programs.path("pagewise"));
     let done = command.args(["page", &subject.pid(), "0x1000"]).output().unwrap();
     let said = said(&done.stderr);
     assert_eq!(done.status.code(), Some(2), "{said}");
