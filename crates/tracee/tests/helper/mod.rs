@@ -1,10 +1,11 @@
 //! The helper program of the live tests, and running them again as an ordinary user.
 
 #![allow(
+    unsafe_code,
     clippy::unwrap_used,
     clippy::print_stdout,
     unreachable_pub,
-    reason = "a test fails by panicking, and says when it skips; shared by several test programs"
+    reason = "a test fails by panicking, and says when it skips; shared by several test programs; signals"
 )]
 
 use std::os::unix::fs::PermissionsExt;
