@@ -99,8 +99,15 @@ fn cause(error: SysError) -> Error {
     error.source
 }
 
-/// Writes a result under the name that the user gave ([`output_file`]); a new file is only for its owner.
+/// Writes a result under the name that the user gave ([`output_file`]); a new file gets the rights that the umask
+/// leaves.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
+    write(path, text, part_file::by_umask())
+}
+
+/// As [`write_whole`], for a saved run: it holds names of files and an environment, so a new file is only for its
+/// owner.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
     write(path, text, part_file::PRIVATE)
 }
 
@@ -128,7 +135,7 @@ pub(crate) fn save_page(id: &str, page: &str) -> Result<PathBuf, Failure> {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = id.chars().map(plain).collect();
     let path = own_directory("pages")?.join(format!("run-{name}.html"));
-    write_whole(&path, page)?;
+    write_private(&path, page)?;
     Ok(path)
 }
 

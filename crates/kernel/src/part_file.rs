@@ -16,7 +16,7 @@
 use crate::attributes::ACCESS_LIST;
 use crate::clock;
 use crate::error::SysError;
-use crate::proc::own_pid;
+use crate::proc::{lines, named, own_pid, read_bytes};
 use crate::trusted_path::{End, TrustedDir, lead_to_result};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags,
@@ -39,6 +39,17 @@ const ATTEMPTS: usize = 10;
 pub const PRIVATE: u32 = 0o600;
 /// Rights of a file that others may read.
 pub const PUBLIC: u32 = 0o644;
+
+/// Rights of a new file that the user has named, less what the umask takes (`Umask` of proc(5), since Linux 4.7).
+#[must_use]
+pub fn by_umask() -> u32 {
+    let status = read_bytes(Path::new("/proc/self/status")).unwrap_or_default();
+    let mut values = lines(&status).filter_map(named);
+    let umask = values
+        .find(|(name, _)| *name == b"Umask")
+        .and_then(|(_, value)| u32::from_str_radix(std::str::from_utf8(value).ok()?, 8).ok());
+    umask.map_or(PRIVATE, |umask| 0o666 & !umask)
+}
 
 /// The name that a file is to have, in an open directory: a path that changes meanwhile leads nowhere else.
 #[derive(Debug)]

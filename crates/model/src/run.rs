@@ -123,6 +123,9 @@ pub struct Run {
     pub took_ns: Nanos,
     /// The command that was examined.
     pub command: Vec<String>,
+    /// The words that began the session, without the name of pagewise; runs of older versions have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<String>,
     /// The file that was its standard input; none without `--input`.
     pub input: Option<String>,
     /// Environment variables of the listed set that were present (GLIBC_TUNABLES, MALLOC_CONF, ...).
@@ -203,6 +206,7 @@ impl Run {
             started_unix_ns,
             took_ns: Nanos(0),
             command,
+            asked: Vec::new(),
             input: None,
             environment: Vec::new(),
             machine: None,

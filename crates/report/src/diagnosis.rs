@@ -2,7 +2,6 @@
 //!
 //! Shares are of CPU time, those of wake-ups of wall time. A bound is marked "at most, estimate".
 
-use crate::chart::{Part, Waterfall};
 use crate::headline::without;
 use crate::number::{at_most, percent};
 use crate::page::Document;
@@ -27,9 +26,6 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str, proven: f64) -> Doc
     if diagnosis.costs.is_empty() {
         page.para("no page cost was found", 2, Tone::Plain);
     }
-    if let Some(picture) = picture(diagnosis) {
-        page.figure(picture);
-    }
     page.append(cost_table(&diagnosis.costs));
     page.item("ceiling", &ceiling(diagnosis, whole, proven));
     match &diagnosis.host_share {
@@ -49,44 +45,6 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str, proven: f64) -> Doc
         }
     }
     page
-}
-
-/// The costs of CPU time as bars that add up to it; none without any.
-fn picture(diagnosis: &Diagnosis) -> Option<String> {
-    let of_cpu = |cost: &&Cost| cost.kind != CostKind::Wakeups && cost.cost_ns.0 > 0;
-    let costs: Vec<&Cost> = diagnosis.costs.iter().filter(of_cpu).collect();
-    let largest =
-        costs.iter().max_by_key(|cost| cost.cost_ns).filter(|one| one.time_share > 0.0)?;
-    let cpu = Nanos::from_f64(largest.cost_ns.0 as f64 / largest.time_share);
-    let class = |cost: &Cost| if cost.basis == Basis::UpperBound { "pw-s4" } else { "pw-s0" };
-    let part = |cost: &&Cost| {
-        let bound = if cost.basis == Basis::UpperBound { "at most " } else { "" };
-        Part {
-            label: cost.kind.into_str().to_owned(),
-            value: cost.cost_ns.0 as f64,
-            shown: format!("{bound}{}", cost.cost_ns),
-            class: class(cost),
-        }
-    };
-    let sum: u64 = costs.iter().fold(0, |sum, cost| sum.saturating_add(cost.cost_ns.0));
-    let over = Nanos(sum.saturating_sub(cpu.0));
-    let note = if over.0 > cpu.0 / 1000 {
-        format!("The estimates exceed the time by {over} together; the last bars are cut.")
-    } else {
-        String::new()
-    };
-    let whole = Part {
-        label: "CPU time".to_owned(),
-        value: cpu.0 as f64,
-        shown: cpu.to_string(),
-        class: "pw-rest",
-    };
-    let subtitle =
-        "blue: counted, timed or sampled; orange: at most, an estimate; wake-ups are no CPU time"
-            .to_owned();
-    let title = "What its pages cost, of its CPU time".to_owned();
-    let parts = costs.iter().map(part).collect();
-    Some(Waterfall { title, subtitle, parts, whole, rest: "all else", note }.draw())
 }
 
 /// The bound in words; none where a proven gain is above it.

@@ -1,7 +1,7 @@
 //! What an experiment tried. The first row of the table is the reference, each other row says how much
 //! less or more than it.
 
-use crate::chart::{Bars, Curves, Group, Lines, Mark, Range, Row, Scale, Series};
+use crate::chart::{Bars, Curves, Group, Lines, Mark, Picture, Range, Row, Scale, Series};
 use crate::number::{change, counted, interval, percent, signed_bytes, whole_percent};
 use crate::page::Document;
 use crate::paragraph::Paragraph;
@@ -153,7 +153,7 @@ pub fn short_arm(arm: &str) -> String {
 }
 
 /// What each arm that ran needs, as a share of the control's, with its interval.
-pub(crate) fn picture(experiment: &Experiment) -> Option<String> {
+pub(crate) fn picture(experiment: &Experiment) -> Option<Picture> {
     let arm = |verdict: &Verdict| {
         let effect = verdict.effect.as_ref()?;
         let [median, least, most] =
@@ -179,7 +179,7 @@ pub(crate) fn picture(experiment: &Experiment) -> Option<String> {
 }
 
 /// The memory of one run of the control and of the arms that need least of it, where it was sampled.
-fn memory_over_time(experiment: &Experiment) -> Option<String> {
+fn memory_over_time(experiment: &Experiment) -> Option<Picture> {
     let curve = |arm: &str| {
         let usage = &experiment.points_of(arm).next()?.usage;
         let held = &usage.memory.as_ref()?.over_time_bytes;

@@ -64,6 +64,7 @@ pub use bench::svg;
 pub use cache::cache_section;
 pub use cache_restore::cache_restore_section;
 pub use candidates::{candidates_section, fitting_line};
+pub use chart::Picture;
 pub use check::{check_junit, check_markdown, check_page, check_summary};
 pub use choice::choice_section;
 pub use compare::{compare, comparison_page};

@@ -6,7 +6,7 @@
 
 mod block;
 
-use crate::chart::{escape_markup, unescape_markup};
+use crate::chart::{Picture, escape_markup, prose_markup, unescape_markup};
 use crate::number::{count, date};
 use crate::paragraph::{Paragraph, hang, line};
 use crate::style::{Style, Tone};
@@ -178,8 +178,8 @@ impl Document {
     }
 
     /// Adds a drawing, which only pages show.
-    pub(crate) fn figure(&mut self, svg: String) {
-        self.push(Block::Figure(svg));
+    pub(crate) fn figure(&mut self, picture: Picture) {
+        self.push(Block::Figure(picture));
     }
 
     /// Adds details that only pages show, under a title that opens them.
@@ -193,11 +193,12 @@ impl Document {
         let mut all = Vec::new();
         for block in &self.blocks {
             match block {
-                Block::Figure(svg) => {
-                    let title =
-                        svg.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+                Block::Figure(Picture { wide, .. }) => {
+                    let title = wide
+                        .split_once("<title>")
+                        .and_then(|(_, rest)| rest.split_once("</title>"));
                     let title = title.map_or("", |(title, _)| title);
-                    all.push((unescape_markup(title), svg.clone()));
+                    all.push((unescape_markup(title), wide.clone()));
                 }
                 Block::Details { inside, .. } => all.extend(inside.drawings()),
                 Block::Fitted(Fitted(make)) => all.extend(make(&Style::default()).drawings()),
@@ -270,16 +271,17 @@ fn markup(block: &Block) -> String {
     let class = |tone: &Tone| tone.into_str();
     match block {
         Block::Blank => String::new(),
-        Block::Heading(text) => format!("<h2>{}</h2>\n", escape_markup(text)),
+        Block::Heading(text) => format!("<h2>{}</h2>
+", prose_markup(text)),
         Block::Para(paragraph) | Block::Method(paragraph) => paragraph.html(),
         Block::Bullet { text, tone } => {
-            format!("<li class=\"{}\">{}</li>\n", class(tone), escape_markup(text))
+            format!("<li class=\"{}\">{}</li>\n", class(tone), prose_markup(text))
         }
         Block::Item { label, text, tone } => format!(
             "<p><b class=\"{}\">{}</b>: {}</p>\n",
             class(tone),
-            escape_markup(label),
-            escape_markup(text)
+            prose_markup(label),
+            prose_markup(text)
         ),
         Block::Single { text, tone, .. } => {
             format!("<p class=\"{}\"><code>{}</code></p>\n", class(tone), escape_markup(text))
@@ -288,7 +290,9 @@ fn markup(block: &Block) -> String {
         Block::Transcript(text) => format!("<pre>{}</pre>\n", markup_lines(text)),
         Block::Table(table) => table.html(),
         Block::Fitted(Fitted(make)) => make(&Style::default()).html(),
-        Block::Figure(svg) => format!("<figure tabindex=\"0\">{svg}</figure>\n"),
+        Block::Figure(Picture { wide, narrow }) => {
+            format!("<figure tabindex=\"0\">{wide}{narrow}</figure>\n")
+        }
         Block::Details { title, inside } => format!(
             "<details><summary>{}</summary>\n{}</details>\n",
             escape_markup(title),
@@ -374,7 +378,7 @@ const SCRIPT_HASH: &str = "Xq58JC/RFkfzpLamf2qECvBE71qT8D3zFNZqin9x7b4=";
 
 /// The page up to its title and the machine of `run`.
 pub(crate) fn head(title: &str, run: &Run) -> String {
-    let title = escape_markup(title);
+    let (title, shown) = (escape_markup(title), prose_markup(title));
     let machine = run.machine.as_ref().map_or_else(String::new, |m| escape_markup(&m.line()));
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -383,7 +387,7 @@ pub(crate) fn head(title: &str, run: &Run) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title}</h1>\n<p class=\"faint\">{machine}</p>\n"
+         <h1>{shown}</h1>\n<p class=\"faint\">{machine}</p>\n"
     )
 }
 

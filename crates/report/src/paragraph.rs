@@ -1,6 +1,6 @@
 //! A paragraph: wrapped to the width of a terminal, or one element of a page.
 
-use crate::chart::escape_markup;
+use crate::chart::prose_markup;
 use crate::style::{Style, Tone};
 use crate::text::{escape_for, wrap};
 
@@ -31,7 +31,7 @@ impl Paragraph {
             return String::new();
         }
         let far = if self.indent > 4 { " far" } else { "" };
-        format!("<p class=\"{}{far}\">{}</p>\n", self.tone.into_str(), escape_markup(&self.text))
+        format!("<p class=\"{}{far}\">{}</p>\n", self.tone.into_str(), prose_markup(&self.text))
     }
 }
 

@@ -4,7 +4,7 @@
 //!
 //! Shares are of all samples, those of a graph's lines of its bucket.
 
-use crate::chart::Flame;
+use crate::chart::{Flame, Picture};
 use crate::number::{count, counted, percent};
 use crate::page::Document;
 use crate::paragraph::Paragraph;
@@ -17,6 +17,8 @@ use pagewise_model::profile::{
 use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
 
+/// Callers at each end of a long chain that are named.
+const MOST_CHAINED: usize = 12;
 /// Shares of samples below this are not listed by themselves.
 const LEAST_SHARE: f64 = 0.005;
 /// Page work from this share of CPU time on may be worth a trial of remedies.
@@ -130,7 +132,7 @@ const fn is_page_work(bucket: &Bucket) -> bool {
 }
 
 /// The call graphs of all buckets in one picture. What is too rare to be listed in them has no name.
-fn flame_graph(sorted: &Sorted) -> String {
+fn flame_graph(sorted: &Sorted) -> Picture {
     let mut root = Flame::root(sorted.samples);
     for bucket in &sorted.buckets {
         // From the root to the line that is next, by depth.
@@ -470,5 +472,12 @@ fn chain(lines: &[GraphLine]) -> String {
         0 => line.name.clone(),
         n => counted(n, "more callee", "more callees"),
     };
-    lines.iter().map(name).collect::<Vec<_>>().join(" > ")
+    let names: Vec<String> = lines.iter().map(name).collect();
+    let left_out = names.len().saturating_sub(2 * MOST_CHAINED);
+    if left_out == 0 {
+        return names.join(" > ");
+    }
+    let ends =
+        [&names[..MOST_CHAINED], &names[names.len() - MOST_CHAINED..]].map(|e| e.join(" > "));
+    format!("{} > ({left_out} more) > {}", ends[0], ends[1])
 }

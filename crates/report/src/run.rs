@@ -14,7 +14,7 @@ use crate::faults::faults_section;
 use crate::headline::{headline, headline_section};
 use crate::page::{Document, foot, head};
 use crate::service::{service_csv, service_section};
-use crate::shell::start_line;
+use crate::shell::{session_line, start_line};
 use crate::style::{Style, Tone};
 use crate::text_report::text_section;
 use crate::tradeoff::tradeoff_section;
@@ -88,7 +88,7 @@ fn measured_section(run: &Run) -> Document {
     let mut page = Document::default();
     page.heading("how it was measured");
     if !run.command.is_empty() {
-        page.exact(&start_line(run));
+        page.exact(&session_line(run));
     }
     for sentence in bench::in_run(run).into_iter().flat_map(bench::protocol) {
         page.para(&sentence, 0, Tone::Plain);

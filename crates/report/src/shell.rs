@@ -5,6 +5,7 @@
 //! command substitution eats newlines at its end, so a newline takes the next character along, and
 //! at the very end of a word it stands in quotes as itself. NUL cannot occur in an argument.
 
+use crate::history::kind_label;
 use crate::text::is_hostile;
 use pagewise_model::run::Run;
 use std::fmt::Write as _;
@@ -59,6 +60,22 @@ pub fn command_line<S: AsRef<str>>(argv: &[S]) -> String {
 pub fn start_line(run: &Run) -> String {
     let input = run.input.as_ref().map_or(String::new(), |file| format!(" < {}", quote(file)));
     command_line(&run.command) + &input
+}
+
+/// The line that began the session of a run, to be typed again. Runs of older versions do not say which options were
+/// given.
+pub(crate) fn session_line(run: &Run) -> String {
+    let kind = kind_label(run.kind);
+    match (run.asked.as_slice(), run.asked_service()) {
+        ([], Some(service)) => {
+            command_line(&["pagewise", kind, "--serve", &service.serve, "--load", &service.load])
+        }
+        ([], None) => format!("pagewise {kind} -- {}", start_line(run)),
+        (words, _) => format!(
+            "pagewise {}",
+            words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+        ),
+    }
 }
 
 fn quote_always(word: &str) -> String {

@@ -4,7 +4,7 @@
 //! end), then any column: a table is never wider than its style. A name that begins a row and does not fit
 //! stands on a line above it, whole; other names are cut in the middle. Widths are terminal cells.
 
-use crate::chart::escape_markup;
+use crate::chart::{escape_markup, prose_markup};
 use crate::markdown::inline;
 use crate::number::{bar, range_text, three_digits};
 use crate::page::MOST_BYTES;
@@ -95,9 +95,9 @@ impl Cell {
         }
         let text = match self.tone {
             _ if self.text.is_empty() => String::new(),
-            Tone::Plain => escape_markup(&self.text),
+            Tone::Plain => prose_markup(&self.text),
             tone => {
-                format!("<span class=\"{}\">{}</span>", tone.into_str(), escape_markup(&self.text))
+                format!("<span class=\"{}\">{}</span>", tone.into_str(), prose_markup(&self.text))
             }
         };
         format!("<td{}{hover}>{text}</td>", side(align))

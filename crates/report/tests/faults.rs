@@ -148,8 +148,8 @@ fn a_page_needs_nothing_from_outside_and_has_a_cell_for_each_page() {
     for outside in ["href=", "src=", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
-    // Two of code, one of data, three filled, one that failed; a hover text each.
-    assert_eq!(page.matches(": after ").count(), 7);
+    // Two of code, one of data, three filled, one that failed; a hover text each, wide and narrow.
+    assert_eq!(page.matches(": after ").count(), 2 * 7);
     assert!(page.contains("malloc-keep") && page.contains("/usr/bin/fill data"));
 }
 
@@ -166,7 +166,7 @@ fn a_mapping_of_many_pages_is_drawn_with_several_to_a_cell() {
     assert_eq!(export.take(&names, &all), "");
     let page = String::from_utf8(export.finish(&run())).unwrap();
     assert!(page.contains("20,000 pages; each cell is 8 pages"), "{}", &page[..2000]);
-    assert_eq!(page.matches(": after ").count(), 2500);
+    assert_eq!(page.matches(": after ").count(), 2 * 2500);
 }
 
 #[test]

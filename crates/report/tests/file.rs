@@ -6,6 +6,7 @@ mod support;
 
 use pagewise_model::bench::file::{Arm, Cell, Readings};
 use pagewise_model::constructed::cell;
+use pagewise_report::Picture;
 use pagewise_report::Style;
 use pagewise_report::bench::file::{csv, section, svg};
 use proptest::prelude::*;
@@ -14,7 +15,8 @@ use support::forms::{Forms, assert_whole};
 use support::{HOSTILE, PLAIN, check};
 
 fn forms(readings: Readings, caption: &str) -> Forms {
-    let (section, csv, svg) = (section(&readings, &PLAIN), csv(&readings), svg(&readings, caption));
+    let (section, csv, svg) =
+        (section(&readings, &PLAIN), csv(&readings), svg(&readings, caption).wide);
     Forms { run: bench(readings), section, csv, svg }
 }
 
@@ -87,6 +89,9 @@ proptest! {
         let more = times.iter().zip(Arm::ALL.iter().copied()).map(|(ms, arm)| point(Cell { block_bytes, ..cell(arm) }, *ms));
         any.points.extend(more);
         let text = section(&any, &Style { width, ..PLAIN });
-        assert_whole(&svg(&any, "x"), &text, width);
+        let Picture { wide, narrow } = svg(&any, "x");
+        for drawn in [wide, narrow] {
+            assert_whole(&drawn, &text, width);
+        }
     }
 }

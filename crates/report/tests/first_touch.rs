@@ -6,6 +6,7 @@ mod support;
 
 use pagewise_model::Fact;
 use pagewise_model::bench::memory::{FirstTouch, Way};
+use pagewise_report::Picture;
 use pagewise_report::Style;
 use pagewise_report::bench::memory::{csv, section, svg};
 use proptest::prelude::*;
@@ -14,7 +15,8 @@ use support::forms::{Forms, assert_whole};
 use support::{HOSTILE, PLAIN, check};
 
 fn forms(touches: FirstTouch, caption: &str) -> Forms {
-    let (section, csv, svg) = (section(&touches, &PLAIN), csv(&touches), svg(&touches, caption));
+    let (section, csv, svg) =
+        (section(&touches, &PLAIN), csv(&touches), svg(&touches, caption).wide);
     Forms { run: bench(touches), section, csv, svg }
 }
 
@@ -92,6 +94,9 @@ proptest! {
         let mut any = touches();
         any.points.extend(times.iter().map(|ns| point(Way::PopulateWrite, *ns, *ns, 0)));
         let text = section(&any, &Style { width, ..PLAIN });
-        assert_whole(&svg(&any, "x"), &text, width);
+        let Picture { wide, narrow } = svg(&any, "x");
+        for drawn in [wide, narrow] {
+            assert_whole(&drawn, &text, width);
+        }
     }
 }

@@ -7,6 +7,7 @@ mod support;
 use pagewise_model::bench::code::{Jumps, Order};
 use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::{Bytes, Fact};
+use pagewise_report::Picture;
 use pagewise_report::bench::code::{csv, section, svg};
 use pagewise_report::{Style, headline};
 use proptest::prelude::*;
@@ -15,7 +16,7 @@ use support::jump::{bench, jumps, point};
 use support::{HOSTILE, PLAIN, assert_needs_nothing_from_outside};
 
 fn forms(jumps: Jumps, caption: &str) -> Forms {
-    let (section, csv, svg) = (section(&jumps, &PLAIN), csv(&jumps), svg(&jumps, caption));
+    let (section, csv, svg) = (section(&jumps, &PLAIN), csv(&jumps), svg(&jumps, caption).wide);
     Forms { run: bench(jumps), section, csv, svg }
 }
 
@@ -100,6 +101,9 @@ proptest! {
             point(Order::Repeated, PageKind::Thp, Bytes::kib(4), 1 << bits, *ns)
         }).chain(any.points).collect();
         let text = section(&any, &Style { width, ..PLAIN });
-        assert_whole(&svg(&any, "x"), &text, width);
+        let Picture { wide, narrow } = svg(&any, "x");
+        for drawn in [wide, narrow] {
+            assert_whole(&drawn, &text, width);
+        }
     }
 }

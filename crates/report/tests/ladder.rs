@@ -15,7 +15,7 @@ use support::ladder::{bench, ladder, point, rung, sweep};
 use support::{HOSTILE, PLAIN, check};
 
 fn forms(ladder: Ladder, caption: &str) -> Forms {
-    let (section, csv, svg) = (section(&ladder, &PLAIN), csv(&ladder), svg(&ladder, caption));
+    let (section, csv, svg) = (section(&ladder, &PLAIN), csv(&ladder), svg(&ladder, caption).wide);
     Forms { run: bench(ladder), section, csv, svg }
 }
 
@@ -43,7 +43,7 @@ fn every_repeat_as_csv() {
 #[test]
 fn the_charts() {
     check("ladder.svg", &usual().svg);
-    check("sweep.svg", &svg(&sweep(), "an example machine"));
+    check("sweep.svg", &svg(&sweep(), "an example machine").wide);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn the_page() {
 fn what_nobody_looked_at_is_headed_by_reference() {
     let text = section(&ladder(), &PLAIN);
     assert_eq!(text.matches("    by reference").count(), 2, "{text}");
-    assert!(svg(&ladder(), "").contains(">by reference</text>"));
+    assert!(svg(&ladder(), "").wide.contains(">by reference</text>"));
     assert!(csv(&ladder()).contains(",by reference,"));
 }
 
@@ -136,11 +136,11 @@ proptest! {
         let mut any = ladder();
         any.points = rungs.collect::<Vec<Point>>();
         any.judgement = None;
-        let picture = svg(&any, &name);
+        let picture = svg(&any, &name).wide;
         prop_assert!(!picture.contains("NaN") && !picture.contains("inf"));
         assert_well_formed(&picture);
         any.sweep = true;
-        assert_well_formed(&svg(&any, &name));
+        assert_well_formed(&svg(&any, &name).narrow);
         let style = Style { width, ..PLAIN };
         let text = section(&any, &style);
         prop_assert!(text.lines().all(|l| cells(l) <= width.min(160)), "{text}");

@@ -15,7 +15,7 @@ use support::pin::{bench, pins};
 use support::{HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside};
 
 fn forms(pins: Pins, caption: &str) -> Forms {
-    let (section, csv, svg) = (section(&pins, &PLAIN), csv(&pins), svg(&pins, caption));
+    let (section, csv, svg) = (section(&pins, &PLAIN), csv(&pins), svg(&pins, caption).wide);
     Forms { run: bench(pins), section, csv, svg }
 }
 

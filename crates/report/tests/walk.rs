@@ -6,6 +6,7 @@ mod support;
 
 use pagewise_model::Fact;
 use pagewise_model::bench::tlb::{PageKind, Path, Walks};
+use pagewise_report::Picture;
 use pagewise_report::Style;
 use pagewise_report::bench::tlb::{csv, section, svg};
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ use support::walk::{bench, point, walks};
 use support::{HOSTILE, PLAIN, check};
 
 fn forms(walks: Walks, caption: &str) -> Forms {
-    let (section, csv, svg) = (section(&walks, &PLAIN), csv(&walks), svg(&walks, caption));
+    let (section, csv, svg) = (section(&walks, &PLAIN), csv(&walks), svg(&walks, caption).wide);
     Forms { run: bench(walks), section, csv, svg }
 }
 
@@ -89,6 +90,9 @@ proptest! {
             point(Path::PACKED, PageKind::Base, pagewise_model::Bytes(1 << bits), *ns)
         }).chain(any.points).collect();
         let text = section(&any, &Style { width, ..PLAIN });
-        assert_whole(&svg(&any, "x"), &text, width);
+        let Picture { wide, narrow } = svg(&any, "x");
+        for drawn in [wide, narrow] {
+            assert_whole(&drawn, &text, width);
+        }
     }
 }

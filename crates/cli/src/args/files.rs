@@ -25,7 +25,7 @@ impl Files {
 
     /// Writes both. One that cannot be written does not keep the other from being written.
     pub(crate) fn write(&self, run: &Run) -> Result<(), Failure> {
-        let save = |path: &PathBuf| store::write_whole(path, &run.to_json());
+        let save = |path: &PathBuf| store::write_private(path, &run.to_json());
         let saved = self.save.as_ref().map_or(Ok(()), save);
         self.page.write(|| pagewise_report::html(run)).and(saved)
     }

@@ -262,7 +262,7 @@ Examples:
   pagewise show 3                 run 3 of `pagewise history`
   pagewise show kept.json --markdown
   pagewise show --open            its page in a browser
-  pagewise show --picture costs.svg --chart cost
+  pagewise show --picture arms.svg --chart time
 
 --open starts $BROWSER, or xdg-open without it, on a page that it keeps in the
 state directory. Pages and pictures need nothing from outside, and no network.")]

@@ -1,6 +1,6 @@
 //! What fork costs, for people: one document, CSV, and curves.
 
-use crate::chart::{Curves, Lines, Range, Scale, Series};
+use crate::chart::{Curves, Lines, Picture, Range, Scale, Series};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{count, counted, ratio_text, three_digits, whole_size};
@@ -157,7 +157,7 @@ fn sizes(forks: &Forks) -> Document {
 }
 
 /// Forks as SVG; `caption` says where they were measured.
-pub(crate) fn svg(forks: &Forks, caption: &str) -> String {
+pub(crate) fn svg(forks: &Forks, caption: &str) -> Picture {
     let series = PageKind::ALL.into_iter().filter_map(|kind| {
         let range = |point: &Point| {
             let fork = point.fork_ns()?;

@@ -10,6 +10,7 @@ pub mod pin;
 pub mod pipe;
 pub mod tlb;
 
+use crate::chart::Picture;
 use crate::page::Document;
 use pagewise_model::body::{Bench, Body};
 use pagewise_model::machine::Machine;
@@ -61,7 +62,7 @@ pub(crate) fn csv(bench: &Bench) -> String {
     }
 }
 
-fn picture(bench: &Bench, caption: &str) -> String {
+fn picture(bench: &Bench, caption: &str) -> Picture {
     match bench {
         Bench::Ladder(ladder) => pipe::svg(ladder, caption),
         Bench::Walks(walks) => tlb::svg(walks, caption),
@@ -93,5 +94,5 @@ pub(crate) fn caption(run: &Run) -> String {
 /// The picture of what a bench measured; none of a run that holds no such thing.
 #[must_use]
 pub fn svg(run: &Run) -> Option<String> {
-    Some(picture(in_run(run)?, &caption(run)))
+    Some(picture(in_run(run)?, &caption(run)).wide)
 }

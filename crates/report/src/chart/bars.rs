@@ -5,15 +5,10 @@
 //! apart. On a linear axis rows are bars from 0, on a logarithmic one points.
 
 use super::axis::{Axis, tick_label};
-use super::canvas::{Anchor, At, Canvas, FONT, SMALL, fit, text_width};
+use super::canvas::{Anchor, At, Canvas, FONT, Format, Picture, SMALL, fit, text_width};
 use crate::number::three_digits;
 
-const WIDTH: f64 = 920.0;
-const LEFT: f64 = 132.0;
-const RIGHT: f64 = 150.0;
 const MARGIN: f64 = 20.0;
-/// Width of a line from margin to margin.
-const ROOM: f64 = WIDTH - 2.0 * MARGIN;
 const ROW: f64 = 19.0;
 const BAR: f64 = 12.0;
 const HEADER: f64 = 24.0;
@@ -69,29 +64,48 @@ pub(crate) struct Bars {
 /// Where the plot lies.
 struct Plot {
     axis: Axis,
+    left: f64,
+    right: f64,
+    /// Width of the picture.
+    width: f64,
     top: f64,
     bottom: f64,
 }
 
 impl Plot {
+    const fn new(axis: Axis, format: Format) -> Self {
+        let width = format.width();
+        let (left, right) = (format.pick(132.0, 100.0), width - format.pick(150.0, 100.0));
+        Self { axis, left, right, width, top: 0.0, bottom: 0.0 }
+    }
+
     fn x(&self, value: f64) -> f64 {
-        LEFT + self.axis.place(value) * (WIDTH - LEFT - RIGHT)
+        self.left + self.axis.place(value) * (self.right - self.left)
+    }
+
+    /// Width of a line from margin to margin.
+    const fn room(&self) -> f64 {
+        self.width - 2.0 * MARGIN
     }
 }
 
 impl Bars {
     /// The picture as SVG.
-    pub(crate) fn draw(&self) -> String {
+    pub(crate) fn draw(&self) -> Picture {
+        Picture::of(|format| self.drawn(format))
+    }
+
+    fn drawn(&self, format: Format) -> String {
         let values = self.groups.iter().flat_map(|g| &g.rows).filter_map(|r| r.value.as_ref().ok());
         let marks = self.marks.iter().map(|m| m.value);
         let axis = Axis::over(values.flat_map(|v| [v.least, v.median, v.most]).chain(marks));
-        let mut plot = Plot { axis, top: 0.0, bottom: 0.0 };
+        let mut plot = Plot::new(axis, format);
         let levels = self.mark_levels(&plot);
         let level_count = levels.iter().max().map_or(0, |most| most + 1);
-        plot.top = 66.0 + level_count as f64 * LEVEL + 6.0;
+        let mut canvas = Canvas::new(format);
+        let more = canvas.heading(At(MARGIN, 28.0), plot.room(), &self.title, &self.subtitle);
+        plot.top = 66.0 + more + level_count as f64 * LEVEL + 6.0;
         plot.bottom = plot.top + self.groups.iter().map(height).sum::<f64>();
-        let mut canvas = Canvas::new();
-        canvas.heading(At(MARGIN, 28.0), ROOM, &self.title, &self.subtitle);
         draw_axis(&mut canvas, &plot, self.unit);
         self.draw_marks(&mut canvas, &plot, &levels);
         let mut y = plot.top;
@@ -101,10 +115,9 @@ impl Bars {
         }
         let mut y = plot.bottom + 46.0;
         for note in &self.notes {
-            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y), &fit(note, SMALL, ROOM));
-            y += LEVEL;
+            y += canvas.lines("pw-faint", At(MARGIN, y), (SMALL, plot.room()), note);
         }
-        canvas.finish(At(WIDTH, y + 6.0), &self.title)
+        canvas.finish(At(plot.width, y + 6.0), &self.title)
     }
 
     /// The level of each yardstick's name: the lowest on which it touches no other.
@@ -112,7 +125,7 @@ impl Bars {
         let mut taken: Vec<Vec<(f64, f64)>> = Vec::new();
         let mut levels = Vec::with_capacity(self.marks.len());
         for mark in &self.marks {
-            let half = text_width(&mark_text(mark), SMALL) / 2.0 + 4.0;
+            let half = text_width(&mark_text(plot, mark), SMALL) / 2.0 + 4.0;
             let centre = mark_centre(plot, mark);
             let (from, to) = (centre - half, centre + half);
             let free = |spans: &Vec<(f64, f64)>| spans.iter().all(|s| to < s.0 || from > s.1);
@@ -131,19 +144,19 @@ impl Bars {
             let (x, y) = (plot.x(mark.value), plot.top - 8.0 - *level as f64 * LEVEL);
             canvas.line("pw-mark", At(x, y + 3.0), At(x, plot.bottom));
             let centre = At(mark_centre(plot, mark), y);
-            canvas.text("pw-mark-text pw-halo", Anchor::Middle, centre, &mark_text(mark));
+            canvas.text("pw-mark-text pw-halo", Anchor::Middle, centre, &mark_text(plot, mark));
         }
     }
 }
 
-fn mark_text(mark: &Mark) -> String {
-    format!("{} {}", mark.label, three_digits(mark.value))
+fn mark_text(plot: &Plot, mark: &Mark) -> String {
+    fit(&format!("{} {}", mark.label, three_digits(mark.value)), SMALL, plot.room())
 }
 
 /// The middle of a yardstick's name: over its line, but within the picture.
 fn mark_centre(plot: &Plot, mark: &Mark) -> f64 {
-    let half = text_width(&mark_text(mark), SMALL) / 2.0;
-    plot.x(mark.value).clamp(MARGIN + half, (WIDTH - MARGIN - half).max(MARGIN + half))
+    let half = text_width(&mark_text(plot, mark), SMALL) / 2.0;
+    plot.x(mark.value).clamp(MARGIN + half, (plot.width - MARGIN - half).max(MARGIN + half))
 }
 
 fn height(group: &Group) -> f64 {
@@ -151,34 +164,40 @@ fn height(group: &Group) -> f64 {
 }
 
 fn draw_axis(canvas: &mut Canvas, plot: &Plot, unit: &str) {
+    let mut free = 0.0;
     for tick in plot.axis.ticks() {
-        let x = plot.x(tick);
+        let (x, label) = (plot.x(tick), tick_label(tick));
         canvas.line("pw-grid", At(x, plot.top), At(x, plot.bottom));
-        let label = At(x, plot.bottom + 16.0);
-        canvas.text("pw-faint", Anchor::Middle, label, &tick_label(tick));
+        let half = text_width(&label, SMALL) / 2.0;
+        if x - half >= free {
+            canvas.text("pw-faint", Anchor::Middle, At(x, plot.bottom + 16.0), &label);
+            free = x + half + 4.0;
+        }
     }
-    canvas.line("pw-axis", At(LEFT, plot.bottom), At(WIDTH - RIGHT, plot.bottom));
+    canvas.line("pw-axis", At(plot.left, plot.bottom), At(plot.right, plot.bottom));
     let scale = if plot.axis.is_log() { ", logarithmic" } else { "" };
-    let at = At(WIDTH - RIGHT + 24.0, plot.bottom + 16.0);
-    canvas.text("pw-faint", Anchor::Start, at, &format!("{unit}{scale}"));
+    let at = At(plot.right, plot.bottom + 30.0);
+    canvas.text("pw-faint", Anchor::End, at, &format!("{unit}{scale}"));
 }
 
 fn draw_group(canvas: &mut Canvas, plot: &Plot, group: &Group, top: f64, unit: &str) {
-    let title = fit(&group.title, FONT, ROOM);
+    let title = fit(&group.title, FONT, plot.room());
     let at = At(MARGIN, top + 15.0);
     canvas.text("pw-strong pw-halo", Anchor::Start, at, &title);
     let x = MARGIN + text_width(&title, FONT) * 1.08 + 12.0;
-    let detail = fit(&group.detail, SMALL, WIDTH - MARGIN - x);
+    let detail = fit(&group.detail, SMALL, plot.width - MARGIN - x);
     canvas.text("pw-faint pw-halo", Anchor::Start, At(x, top + 15.0), &detail);
     for (i, row) in group.rows.iter().enumerate() {
         let middle = top + HEADER + (i as f64 + 0.5) * ROW;
-        let at = At(LEFT - 10.0, middle + 4.0);
-        canvas.text("pw-faint", Anchor::End, at, &row.label);
+        let at = At(plot.left - 10.0, middle + 4.0);
+        let label = fit(&row.label, SMALL, plot.left - 20.0);
+        canvas.text("pw-faint", Anchor::End, at, &label);
         match &row.value {
             Ok(range) => draw_range(canvas, plot, row, *range, middle, unit),
             Err(why) => {
-                let text = fit(&format!("not measured: {why}"), SMALL, WIDTH - MARGIN - LEFT);
-                let at = At(LEFT + 6.0, middle + 4.0);
+                let room = plot.width - MARGIN - plot.left;
+                let text = fit(&format!("not measured: {why}"), SMALL, room);
+                let at = At(plot.left + 6.0, middle + 4.0);
                 canvas.text("pw-faint pw-halo", Anchor::Start, at, &text);
             }
         }
@@ -196,11 +215,12 @@ fn draw_range(canvas: &mut Canvas, plot: &Plot, row: &Row, range: Range, y: f64,
         three_digits(range.most)
     );
     if plot.axis.is_log() {
-        canvas.line("pw-leader", At(LEFT, y), At(least.min(median), y));
+        canvas.line("pw-leader", At(plot.left, y), At(least.min(median), y));
         draw_whisker(canvas, least, most, y);
         canvas.circle(&series, At(median, y), BAR / 2.0, &hover);
     } else {
-        canvas.rect(&series, At(LEFT, y - BAR / 2.0), At(median - LEFT, BAR), &hover);
+        let at = At(plot.left, y - BAR / 2.0);
+        canvas.rect(&series, at, At(median - plot.left, BAR), &hover);
         draw_whisker(canvas, least, most, y);
     }
     let x = most.max(median) + if plot.axis.is_log() { 11.0 } else { 7.0 };
@@ -209,7 +229,9 @@ fn draw_range(canvas: &mut Canvas, plot: &Plot, row: &Row, range: Range, y: f64,
     if range.most > range.least {
         let spread = format!("{}–{}", three_digits(range.least), three_digits(range.most));
         let x = x + text_width(&text, FONT) + 6.0;
-        canvas.text("pw-faint pw-halo", Anchor::Start, At(x, y + 4.5), &spread);
+        if x + text_width(&spread, SMALL) < plot.width {
+            canvas.text("pw-faint pw-halo", Anchor::Start, At(x, y + 4.5), &spread);
+        }
     }
 }
 
@@ -252,7 +274,7 @@ mod tests {
 
     #[test]
     fn rows_without_a_value_say_why() {
-        let svg = ladder(Vec::new()).draw();
+        let svg = ladder(Vec::new()).draw().wide;
         assert!(svg.contains("not measured: no &lt;socket&gt;") && svg.contains("A &amp; B"));
         assert_eq!(svg.matches("<rect class=\"pw-s1\"").count(), 2, "{svg}");
     }
@@ -265,7 +287,7 @@ mod tests {
             mark("reading memory", 4.1),
             mark("between cores", 1.0),
         ]);
-        let plot = Plot { axis: Axis::over([1.0, 5.0].into_iter()), top: 0.0, bottom: 0.0 };
+        let plot = Plot::new(Axis::over([1.0, 5.0].into_iter()), Format::Wide);
         assert_eq!(bars.mark_levels(&plot), [0, 1, 0]);
     }
 
@@ -273,7 +295,7 @@ mod tests {
     fn far_values_are_points() {
         let mut bars = ladder(Vec::new());
         bars.groups[0].rows[1].value = Ok(Range { median: 60.0, least: 55.0, most: 61.0 });
-        let svg = bars.draw();
+        let svg = bars.draw().wide;
         assert!(svg.contains("logarithmic") && svg.matches("<circle").count() == 2, "{svg}");
     }
 }

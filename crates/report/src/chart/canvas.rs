@@ -7,15 +7,18 @@
 //! of series are those of Okabe and Ito, distinct for all common kinds of colour blindness.
 //!
 //! Fonts are the viewer's: widths are estimated on the wide side ([`text_width`]), and what would
-//! not fit is cut ([`fit`]).
+//! not fit is wrapped or cut ([`fit`]). Letters shrink with a picture, so each is drawn twice ([`Picture`]).
 
-use crate::text::{cells, escape, shorten};
+use crate::text::{cells, escape, shorten, wrap};
 use std::fmt::Write as _;
 
 /// Font size of labels and values.
 pub(super) const FONT: f64 = 13.0;
 /// Font size of the text beside them.
 pub(super) const SMALL: f64 = 11.0;
+/// Heights of a line of a title, and of small text.
+const TITLE: f64 = 20.0;
+const LINE: f64 = 15.0;
 /// Width of one character as a share of the font size, wide for a sans-serif.
 const CHARACTER: f64 = 0.58;
 
@@ -52,15 +55,51 @@ pub(super) enum Anchor {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct At(pub(super) f64, pub(super) f64);
 
+/// The windows that a picture is drawn for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Wide,
+    Narrow,
+}
+
+impl Format {
+    /// One of two lengths.
+    pub(super) const fn pick(self, wide: f64, narrow: f64) -> f64 {
+        match self {
+            Self::Wide => wide,
+            Self::Narrow => narrow,
+        }
+    }
+
+    /// The width of a picture.
+    pub(super) const fn width(self) -> f64 {
+        self.pick(880.0, 360.0)
+    }
+}
+
+/// A picture for files and wide windows, and the same for narrow ones, which stands in a page beside it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Picture {
+    pub wide: String,
+    pub narrow: String,
+}
+
+impl Picture {
+    pub(super) fn of(draw: impl Fn(Format) -> String) -> Self {
+        Self { wide: draw(Format::Wide), narrow: draw(Format::Narrow) }
+    }
+}
+
 /// Shapes so far.
 pub(super) struct Canvas {
+    format: Format,
     body: String,
     about: String,
 }
 
 impl Canvas {
-    pub(super) const fn new() -> Self {
-        Self { body: String::new(), about: String::new() }
+    pub(super) const fn new(format: Format) -> Self {
+        Self { format, body: String::new(), about: String::new() }
     }
 
     /// A rectangle of this size; `hover` is shown by viewers that show titles.
@@ -99,10 +138,27 @@ impl Canvas {
         ));
     }
 
-    /// A title at `at`, and under it what it is about; both cut to `room`.
-    pub(super) fn heading(&mut self, at: At, room: f64, title: &str, subtitle: &str) {
-        self.text("pw-title", Anchor::Start, at, &fit(title, 17.0, room));
-        self.text("pw-faint", Anchor::Start, At(at.0, at.1 + 20.0), &fit(subtitle, SMALL, room));
+    /// A title at `at`, and under it what it is about, wrapped to `room`; the height of lines beyond one of each.
+    pub(super) fn heading(&mut self, at: At, room: f64, title: &str, subtitle: &str) -> f64 {
+        let more = self.lines("pw-title", at, (17.0, room), title) - TITLE;
+        let under = At(at.0, at.1 + more + TITLE);
+        more + self.lines("pw-faint", under, (SMALL, room), subtitle) - LINE
+    }
+
+    /// Text of a font size, wrapped to `room`; its height.
+    pub(super) fn lines(
+        &mut self,
+        class: &str,
+        at: At,
+        (size, room): (f64, f64),
+        text: &str,
+    ) -> f64 {
+        let step = if size > FONT { TITLE } else { LINE };
+        let lines = wrap(text, columns(size, room));
+        for (number, line) in lines.iter().enumerate() {
+            self.text(class, Anchor::Start, At(at.0, at.1 + number as f64 * step), line);
+        }
+        lines.len() as f64 * step
     }
 
     /// A line from point to point in a colour of its own.
@@ -150,10 +206,15 @@ impl Canvas {
     /// The picture of this size, named `title` for those who do not see it.
     pub(super) fn finish(self, size: At, title: &str) -> String {
         let (width, height) = (number(size.0), number(size.1));
+        let (class, style) = match self.format {
+            Format::Wide => ("pw", STYLE),
+            // It stands in a page beside the wide one, whose style holds for it too.
+            Format::Narrow => ("pw pw-narrow", ""),
+        };
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"pw\" role=\"img\" \
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" role=\"img\" \
              width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
-             <title>{}</title>\n{}<style>{STYLE}</style>\n\
+             <title>{}</title>\n{}<style>{style}</style>\n\
              <rect class=\"pw-bg\" width=\"{width}\" height=\"{height}\"/>\n{}</svg>\n",
             escape_markup(title),
             self.about,
@@ -182,7 +243,12 @@ pub(super) fn text_width(text: &str, size: f64) -> f64 {
 
 /// `text` cut so that it is no wider than `room` at this font size.
 pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
-    shorten(text, (room / text_width("x", size)) as usize, true)
+    shorten(text, columns(size, room), true)
+}
+
+/// The characters of this font size that fit in `room`.
+fn columns(size: f64, room: f64) -> usize {
+    (room / text_width("x", size)) as usize
 }
 
 /// A coordinate with one decimal; what is no number is 0.
@@ -216,6 +282,20 @@ pub(crate) fn escape_markup(text: &str) -> String {
     out
 }
 
+/// A sentence as markup: what stands between backticks is code.
+pub(crate) fn prose_markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, (code, after))) =
+        rest.split_once('`').and_then(|(before, rest)| Some((before, rest.split_once('`')?)))
+    {
+        out += &escape_markup(before);
+        out += &format!("<code>{}</code>", escape_markup(code));
+        rest = after;
+    }
+    out + &escape_markup(rest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,6 +309,16 @@ mod tests {
     }
 
     #[test]
+    fn words_between_backticks_are_code() {
+        assert_eq!(
+            prose_markup("set `a<b>` and `c`"),
+            "set <code>a&lt;b&gt;</code> and <code>c</code>"
+        );
+        assert_eq!(prose_markup("one ` alone & ``"), "one <code> alone &amp; </code>`");
+        assert_eq!(prose_markup("5` <"), "5` &lt;");
+    }
+
+    #[test]
     fn coordinates_are_short_and_finite() {
         assert_eq!(number(12.0), "12");
         assert_eq!(number(12.34), "12.3");
@@ -237,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_picture_is_complete() {
-        let mut canvas = Canvas::new();
+        let mut canvas = Canvas::new(Format::Wide);
         canvas.rect("pw-s0", At(1.0, 2.0), At(-3.0, 4.0), "a<b");
         canvas.text("pw-ink", Anchor::End, At(1.0, 2.0), "x & y");
         let svg = canvas.finish(At(10.0, 20.0), "t");

@@ -3,11 +3,10 @@
 //! Boxes narrower than [`NARROWEST`] are left out, and so is what stands beyond [`MOST_BOXES`] or higher than [`HIGHEST`]:
 //! a page stays small. Colours tell neighbours apart and mean nothing else.
 
-use super::canvas::{Anchor, At, Canvas, SMALL, fit, text_width};
+use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
 use crate::number::{count, percent};
 use std::collections::BTreeMap;
 
-const WIDTH: f64 = 920.0;
 const MARGIN: f64 = 12.0;
 const TOP: f64 = 58.0;
 const ROW: f64 = 17.0;
@@ -39,13 +38,17 @@ impl Flame {
     }
 
     /// The picture as SVG; this is the root, which has no box.
-    pub(crate) fn draw(&self, title: &str, subtitle: &str) -> String {
-        let room = WIDTH - 2.0 * MARGIN;
+    pub(crate) fn draw(&self, title: &str, subtitle: &str) -> Picture {
+        Picture::of(|format| self.drawn(title, subtitle, format))
+    }
+
+    fn drawn(&self, title: &str, subtitle: &str, format: Format) -> String {
+        let room = format.width() - 2.0 * MARGIN;
         let mut drawing = Drawing { boxes: Vec::new(), whole: self.samples, left_out: 0, rows: 0 };
         drawing.callees(self, 0, MARGIN, room);
-        let mut canvas = Canvas::new();
-        canvas.heading(At(MARGIN, 26.0), room, title, subtitle);
-        let bottom = TOP + drawing.rows as f64 * ROW;
+        let mut canvas = Canvas::new(format);
+        let top = TOP + canvas.heading(At(MARGIN, 26.0), room, title, subtitle);
+        let bottom = top + drawing.rows as f64 * ROW;
         drawing.boxes.iter().for_each(|one| one.draw(&mut canvas, bottom));
         let mut y = bottom + 6.0;
         if drawing.left_out > 0 {
@@ -54,7 +57,7 @@ impl Flame {
             canvas.text("pw-faint", Anchor::Start, At(MARGIN, y), &text);
         }
         canvas.describe(&drawing.description());
-        canvas.finish(At(WIDTH, y + 10.0), title)
+        canvas.finish(At(format.width(), y + 10.0), title)
     }
 }
 
@@ -150,7 +153,7 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_told_to_those_who_do_not_see() {
-        let drawn = tree().draw("t", "s");
+        let drawn = tree().draw("t", "s").wide;
         assert!(drawn.contains("<desc>The widest: main: 90%, 90 samples; &lt;copy&gt;"), "{drawn}");
         assert!(!drawn.contains("<copy>"), "{drawn}");
     }
@@ -166,7 +169,7 @@ mod tests {
             deep = deep.callee(&format!("deep {n}"));
             deep.samples = 1 << 18;
         }
-        let drawn = root.draw("t", "s");
+        let drawn = root.draw("t", "s").wide;
         assert!(drawn.len() < 100_000, "{}", drawn.len());
         assert!(drawn.contains("too narrow or too high"), "{drawn}");
     }

@@ -6,8 +6,9 @@
 //! value has no colour and says why to those who point at it.
 
 use super::axis::colour;
-use super::canvas::{Anchor, At, Canvas, SMALL, text_width};
+use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
 use crate::number::three_digits;
+use std::ops::Range;
 
 const CELL: At = At(56.0, 27.0);
 /// Room for the names of rows, unless they need more.
@@ -44,17 +45,29 @@ pub(crate) struct Heat {
 
 impl Heat {
     /// The picture as SVG.
-    pub(crate) fn draw(&self) -> String {
-        let widest = self.panels.iter().map(|p| p.columns.len()).max().unwrap_or(0);
-        let width = (self.left() + widest as f64 * CELL.0 + MARGIN).max(NARROWEST);
+    pub(crate) fn draw(&self) -> Picture {
+        Picture::of(|format| self.drawn(format))
+    }
+
+    /// A panel that is too wide is drawn in parts, one under the other.
+    fn drawn(&self, format: Format) -> String {
+        let widest = self.panels.iter().map(|p| p.columns.len()).max().unwrap_or(0).max(1);
+        let fitting = ((Format::Narrow.width() - self.left() - 4.0) / CELL.0).max(1.0) as usize;
+        let (width, a_part) = match format {
+            Format::Narrow => (format.width(), fitting),
+            Format::Wide => {
+                ((self.left() + widest as f64 * CELL.0 + MARGIN).max(NARROWEST), widest)
+            }
+        };
         let room = width - 2.0 * MARGIN;
-        let mut canvas = Canvas::new();
-        canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
-        let (least, most) = self.bounds();
-        let mut y = TOP;
+        let mut canvas = Canvas::new(format);
+        let mut y = TOP + canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
         for panel in &self.panels {
-            self.draw_panel(&mut canvas, panel, y, (least, most));
-            y += AROUND + panel.rows.len() as f64 * CELL.1;
+            for from in (0..panel.columns.len().max(1)).step_by(a_part) {
+                let part = from..panel.columns.len().min(from + a_part);
+                self.draw_panel(&mut canvas, panel, part, At(width, y));
+                y += AROUND + panel.rows.len() as f64 * CELL.1;
+            }
         }
         canvas.finish(At(width, y), &self.title)
     }
@@ -72,14 +85,19 @@ impl Heat {
         values.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(*v), b.max(*v)))
     }
 
-    fn draw_panel(&self, canvas: &mut Canvas, panel: &Panel, top: f64, bounds: (f64, f64)) {
+    /// These columns of a panel, in a picture of this width.
+    fn draw_panel(&self, canvas: &mut Canvas, panel: &Panel, part: Range<usize>, at: At) {
+        let (At(width, top), bounds) = (at, self.bounds());
         canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 16.0), &panel.title);
         let (head, left) = (top + 36.0, self.left());
         let corner = format!("{} \u{2193}  {} \u{2192}", self.rows_are, self.columns_are);
         let at = At(MARGIN + text_width(&panel.title, 14.5) + 14.0, top + 16.0);
-        canvas.text("pw-faint", Anchor::Start, at, &format!("{} ({corner})", self.unit));
-        for (i, column) in panel.columns.iter().enumerate() {
-            let at = At(left + (i as f64 + 0.5) * CELL.0, head);
+        let about = fit(&format!("{} ({corner})", self.unit), SMALL, width - at.0);
+        canvas.text("pw-faint", Anchor::Start, at, &about);
+        let x = |column: usize| left + (column - part.start) as f64 * CELL.0;
+        let columns = panel.columns.iter().enumerate();
+        for (i, column) in columns.filter(|(i, _)| part.contains(i)) {
+            let at = At(x(i) + 0.5 * CELL.0, head);
             canvas.text("pw-faint", Anchor::Middle, at, column);
         }
         let best = if self.is_best_by_column {
@@ -90,15 +108,16 @@ impl Heat {
         for (r, row) in panel.rows.iter().enumerate() {
             let y = head + 6.0 + r as f64 * CELL.1;
             canvas.text("pw-faint", Anchor::End, At(left - 8.0, y + CELL.1 / 2.0 + 4.0), row);
-            for (c, value) in panel.cells.get(r).into_iter().flatten().enumerate() {
-                let at = At(left + c as f64 * CELL.0, y);
+            let cells = panel.cells.get(r).into_iter().flatten().enumerate();
+            for (c, value) in cells.filter(|(c, _)| part.contains(c)) {
+                let at = At(x(c), y);
                 let column = panel.columns.get(c).map_or("", String::as_str);
                 let place = format!("{} {row}, {} {column}", self.rows_are, self.columns_are);
                 draw_cell(canvas, at, value, bounds, &place);
             }
         }
-        for (r, c) in best {
-            let at = At(left + c as f64 * CELL.0, head + 6.0 + r as f64 * CELL.1);
+        for (r, c) in best.into_iter().filter(|(_, c)| part.contains(c)) {
+            let at = At(x(c), head + 6.0 + r as f64 * CELL.1);
             canvas.rect("pw-best", At(at.0 + 1.0, at.1 + 1.0), At(CELL.0 - 3.0, CELL.1 - 3.0), "");
         }
     }
@@ -163,7 +182,7 @@ mod tests {
             is_best_by_column: false,
             panels: vec![panel, two],
         };
-        let svg = heat.draw();
+        let svg = heat.draw().wide;
         assert!(svg.contains("over &lt;the&gt; limit"), "{svg}");
         assert_eq!(svg.matches("class=\"pw-best\"").count(), 1, "{svg}");
     }

@@ -7,14 +7,12 @@
 
 use super::axis::{Axis, tick_label};
 use super::bars::Range;
-use super::canvas::{Anchor, At, Canvas, SMALL, fit, text_width};
+use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
 use crate::number::three_digits;
 
-const WIDTH: f64 = 920.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 170.0;
 const MARGIN: f64 = 20.0;
-const ROOM: f64 = WIDTH - 2.0 * MARGIN;
 const TOP: f64 = 62.0;
 const HEIGHT: f64 = 250.0;
 /// Height of a panel beside its plot: title, names of marks, labels of the axis.
@@ -86,6 +84,7 @@ struct Plot {
     /// Places of the smallest and the largest size on it.
     sizes: (f64, f64),
     values: Axis,
+    format: Format,
     top: f64,
 }
 
@@ -94,7 +93,12 @@ impl Plot {
         let (low, high) = self.sizes;
         let share = if high > low { (self.scale.place(size) - low) / (high - low) } else { 0.5 };
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
-        LEFT + share * (WIDTH - LEFT - RIGHT)
+        LEFT + share * (self.right() - LEFT)
+    }
+
+    /// Where the plot ends; the names of curves stand beside a wide one, and below a narrow one.
+    const fn right(&self) -> f64 {
+        self.format.width() - self.format.pick(RIGHT, MARGIN + 4.0)
     }
 
     /// The sizes that are labelled.
@@ -104,7 +108,8 @@ impl Plot {
             return ticks.filter(|size| *size <= self.sizes.1).collect();
         }
         let (low, high) = (self.sizes.0.ceil() as i32, self.sizes.1.floor() as i32);
-        let step = ((high - low) / 8).max(0) + 1;
+        let most = self.format.pick(8.0, 4.0) as i32;
+        let step = ((high - low) / most).max(0) + 1;
         let powers = (low..=high).filter(|power| (power - low) % step == 0);
         powers.map(|power| 2_f64.powi(power)).collect()
     }
@@ -120,24 +125,28 @@ impl Plot {
 
 impl Lines {
     /// The picture as SVG.
-    pub(crate) fn draw(&self) -> String {
-        let mut canvas = Canvas::new();
-        canvas.heading(At(MARGIN, 28.0), ROOM, &self.title, &self.subtitle);
-        let mut y = TOP;
+    pub(crate) fn draw(&self) -> Picture {
+        Picture::of(|format| self.drawn(format))
+    }
+
+    fn drawn(&self, format: Format) -> String {
+        let room = format.width() - 2.0 * MARGIN;
+        let mut canvas = Canvas::new(format);
+        let mut y = TOP + canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
         for panel in &self.panels {
-            draw_panel(&mut canvas, panel, y);
-            y += HEIGHT + AROUND;
+            draw_panel(&mut canvas, panel, y, format);
+            y += HEIGHT + AROUND + format.pick(0.0, panel.series.len() as f64 * LINE);
         }
         for note in &self.notes {
-            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y + 8.0), &fit(note, SMALL, ROOM));
-            y += LINE;
+            y += canvas.lines("pw-faint", At(MARGIN, y + 8.0), (SMALL, room), note);
         }
-        canvas.finish(At(WIDTH, y + 14.0), &self.title)
+        canvas.finish(At(format.width(), y + 14.0), &self.title)
     }
 }
 
-fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64) {
-    canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 18.0), &fit(&panel.title, 14.5, ROOM));
+fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64, format: Format) {
+    let title = fit(&panel.title, 14.5, format.width() - 2.0 * MARGIN);
+    canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 18.0), &title);
     let points = || panel.series.iter().flat_map(|s| &s.points);
     let sizes = points().map(|(size, _)| panel.scale.place(*size)).filter(|size| size.is_finite());
     let bounds = sizes.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), s| (a.min(s), b.max(s)));
@@ -150,7 +159,7 @@ fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64) {
         Scale::Doubling => (bounds, Axis::over(values)),
         Scale::Linear => ((0.0, bounds.1), Axis::from_zero(values.fold(0.0, f64::max))),
     };
-    let plot = Plot { scale: panel.scale, sizes, values, top: top + 52.0 };
+    let plot = Plot { scale: panel.scale, sizes, values, format, top: top + 52.0 };
     draw_axes(canvas, &plot, panel);
     draw_marks(canvas, &plot, panel);
     for (at, series) in panel.series.iter().enumerate() {
@@ -160,7 +169,7 @@ fn draw_panel(canvas: &mut Canvas, panel: &Curves, top: f64) {
 }
 
 fn draw_axes(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
-    let (right, bottom) = (WIDTH - RIGHT, plot.bottom());
+    let (right, bottom) = (plot.right(), plot.bottom());
     for tick in plot.values.ticks() {
         let y = plot.y(tick);
         canvas.line("pw-grid", At(LEFT, y), At(right, y));
@@ -175,21 +184,27 @@ fn draw_axes(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     let scale = if plot.values.is_log() { ", logarithmic" } else { "" };
     let unit = format!("{}{scale}", panel.unit);
     canvas.text("pw-faint", Anchor::Start, At(MARGIN, plot.top - 10.0), &unit);
-    canvas.text("pw-faint", Anchor::Start, At(right + 8.0, bottom + 16.0), panel.sizes_are);
+    canvas.text("pw-faint", Anchor::End, At(right, bottom + 30.0), panel.sizes_are);
 }
 
-/// Each mark with its name, by growing size on one of two levels in turn.
+/// Each mark with its name, by growing size on one of two levels in turn; without it where there is no room.
 fn draw_marks(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     let within =
         |mark: &&SizeMark| (plot.sizes.0..=plot.sizes.1).contains(&plot.scale.place(mark.size));
     let mut marks: Vec<&SizeMark> = panel.marks.iter().filter(within).collect();
     marks.sort_by(|a, b| a.size.total_cmp(&b.size));
+    let mut free = [0.0; 2];
     for (at, mark) in marks.into_iter().enumerate() {
-        let (x, y) = (plot.x(mark.size), plot.top - 8.0 - (at % 2) as f64 * LINE);
+        let (x, level) = (plot.x(mark.size), at % 2);
+        let y = plot.top - 8.0 - level as f64 * LINE;
         canvas.line("pw-mark", At(x, y + 3.0), At(x, plot.bottom()));
         let half = text_width(&mark.name, SMALL) / 2.0;
-        let centre = x.clamp(LEFT + half, (WIDTH - MARGIN - half).max(LEFT + half));
-        canvas.text("pw-mark-text pw-halo", Anchor::Middle, At(centre, y), &mark.name);
+        let most = plot.format.width() - MARGIN - half;
+        let centre = x.clamp(LEFT + half, most.max(LEFT + half));
+        if centre - half >= free[level] {
+            canvas.text("pw-mark-text pw-halo", Anchor::Middle, At(centre, y), &mark.name);
+            free[level] = centre + half;
+        }
     }
 }
 
@@ -215,7 +230,7 @@ fn draw_series(canvas: &mut Canvas, plot: &Plot, series: &Series, at: usize, pan
     }
 }
 
-/// The names at the ends of the curves, from the top down, each below the one before.
+/// The names at the ends of the curves, from the top down, each below the one before; of a narrow plot under it.
 fn draw_names(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     let end = |(at, series): (usize, &Series)| {
         let last = series.points.last()?;
@@ -224,13 +239,15 @@ fn draw_names(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     let mut names: Vec<(f64, usize, String)> =
         panel.series.iter().enumerate().filter_map(end).collect();
     names.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut free = plot.top;
+    let is_narrow = plot.format == Format::Narrow;
+    let (x, mut free) =
+        if is_narrow { (LEFT, plot.bottom() + 44.0) } else { (plot.right() + 8.0, plot.top) };
+    let room = plot.format.width() - MARGIN - x;
     for (y, at, name) in names {
         let y = y.max(free);
         free = y + LINE;
-        let x = WIDTH - RIGHT + 8.0;
         canvas.circle(&format!("pw-s{}", at % COLOURS.len()), At(x + 4.0, y), 4.0, "");
-        let name = fit(&name, SMALL, RIGHT - MARGIN - 14.0);
+        let name = fit(&name, SMALL, room - 6.0);
         canvas.text("pw-label pw-halo", Anchor::Start, At(x + 14.0, y + 4.0), &name);
     }
 }
@@ -263,7 +280,7 @@ mod tests {
     fn draw(panels: Vec<Curves>) -> String {
         let lines =
             Lines { title: "t".into(), subtitle: String::new(), panels, notes: vec!["n".into()] };
-        lines.draw()
+        lines.draw().wide
     }
 
     #[test]

@@ -8,13 +8,12 @@ mod heat;
 mod lines;
 mod pages;
 mod stack;
-mod waterfall;
 
 pub(super) use bars::{Bars, Group, Mark, Range, Row};
-pub(super) use canvas::{escape_markup, unescape_markup};
+pub use canvas::Picture;
+pub(super) use canvas::{escape_markup, prose_markup, unescape_markup};
 pub(super) use flame::Flame;
 pub(super) use heat::{Heat, Panel};
 pub(super) use lines::{Curves, Lines, Scale, Series, SizeMark};
 pub(super) use pages::{PageMap, PageRow, Pages, WINDOW};
 pub(super) use stack::{Segment, Stack, Stacks};
-pub(super) use waterfall::{Part, Waterfall};

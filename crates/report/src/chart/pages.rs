@@ -4,7 +4,7 @@
 //! never touched is empty. The colours are those of `scale`, dark for the earliest.
 
 use super::axis::colour;
-use super::canvas::{Anchor, At, Canvas, SMALL, fit};
+use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit};
 use pagewise_model::Nanos;
 
 /// Distance of cells, and the part of it that is filled.
@@ -20,6 +20,9 @@ const NARROWEST: f64 = 480.0;
 /// Boxes of the colour scale, and their width.
 const STEPS: u32 = 24;
 const STEP: f64 = 12.0;
+const NARROW_STEP: f64 = 5.0;
+/// Cells beside each other in a narrow picture: longer rows are broken there.
+const NARROW_ROW: usize = WINDOW as usize;
 
 /// Pages of 4 KiB that a fault may map along (64 KiB, the default of the kernel's `fault_around_bytes`).
 pub(crate) const WINDOW: u64 = 16;
@@ -60,38 +63,53 @@ pub(crate) struct PageMap {
 
 impl PageMap {
     /// The picture as SVG.
-    pub(crate) fn draw(&self) -> String {
+    pub(crate) fn draw(&self) -> Picture {
+        Picture::of(|format| self.drawn(format))
+    }
+
+    fn drawn(&self, format: Format) -> String {
         let cells = self.panels.iter().flat_map(|p| &p.rows).map(|row| row.cells.len()).max();
-        let width = (LEFT + cells.unwrap_or(0) as f64 * PITCH + MARGIN).max(NARROWEST);
-        let mut canvas = Canvas::new();
-        let title = fit(&self.title, 17.0, width - 2.0 * MARGIN);
-        canvas.text("pw-title", Anchor::Start, At(MARGIN, 28.0), &title);
-        self.draw_scale(&mut canvas);
-        let mut y = TOP;
+        let wide = (LEFT + cells.unwrap_or(0) as f64 * PITCH + MARGIN).max(NARROWEST);
+        let width = format.pick(wide, format.width());
+        let room = width - 2.0 * MARGIN;
+        let mut canvas = Canvas::new(format);
+        let title = canvas.lines("pw-title", At(MARGIN, 28.0), (17.0, room), &self.title);
+        self.draw_scale(&mut canvas, 24.0 + title, format);
+        let mut y = TOP - 20.0 + title;
         for panel in &self.panels {
+            let broken =
+                Pages { rows: panel.rows.iter().flat_map(broken).collect(), ..panel.clone() };
+            let panel = if format == Format::Narrow { &broken } else { panel };
             draw_panel(&mut canvas, panel, y, width);
             y += AROUND + panel.rows.len() as f64 * PITCH;
         }
         if !self.note.is_empty() {
-            canvas.text("pw-faint", Anchor::Start, At(MARGIN, y + 12.0), &self.note);
-            y += 24.0;
+            y += 12.0;
+            y += canvas.lines("pw-faint", At(MARGIN, y), (SMALL, room), &self.note);
         }
         let about = |panel: &Pages| format!("{}: {}.", panel.title, panel.detail);
         canvas.describe(&self.panels.iter().map(about).collect::<Vec<_>>().join(" "));
         canvas.finish(At(width, y + MARGIN), &self.title)
     }
 
-    fn draw_scale(&self, canvas: &mut Canvas) {
-        let (start, y) = (MARGIN + 64.0, 44.0);
+    fn draw_scale(&self, canvas: &mut Canvas, y: f64, format: Format) {
+        let (start, width) = (MARGIN + 64.0, format.pick(STEP, NARROW_STEP));
         for step in 0..STEPS {
             let (fill, _) = colour(f64::from(step) / f64::from(STEPS - 1));
-            let at = At(start + f64::from(step) * STEP, y);
-            canvas.cell(&fill, at, At(STEP, PITCH), "");
+            let at = At(start + f64::from(step) * width, y);
+            canvas.cell(&fill, at, At(width, PITCH), "");
         }
         canvas.text("pw-faint", Anchor::End, At(start - 8.0, y + 9.0), "the first");
-        let end = At(start + f64::from(STEPS) * STEP + 8.0, y + 9.0);
+        let end = At(start + f64::from(STEPS) * width + 8.0, y + 9.0);
         canvas.text("pw-faint", Anchor::Start, end, &self.end);
     }
+}
+
+/// A row as rows of a narrow picture, the first with its label.
+fn broken(row: &PageRow) -> impl Iterator<Item = PageRow> {
+    let label = |at| if at == 0 { row.label.clone() } else { String::new() };
+    let parts = row.cells.chunks(NARROW_ROW).enumerate();
+    parts.map(move |(at, cells)| PageRow { label: label(at), cells: cells.to_vec() })
 }
 
 fn draw_panel(canvas: &mut Canvas, panel: &Pages, top: f64, width: f64) {
@@ -130,7 +148,7 @@ mod tests {
         let panel = Pages { title, detail, rows: vec![row], has_windows: false };
         let end = "the end".to_owned();
         let map = PageMap { title: "t".into(), end, panels: vec![panel], note: "rest".into() };
-        let svg = map.draw();
+        let svg = map.draw().wide;
         assert_eq!(svg.matches("<title>first</title>").count(), 1, "{svg}");
         assert!(svg.contains("#440154") && svg.contains("#fde725"), "{svg}");
         assert!(svg.contains("a&lt;b") && svg.contains(">rest</text>"), "{svg}");
@@ -143,7 +161,7 @@ mod tests {
             let rows = vec![PageRow { label: String::new(), cells: vec![None; 40] }; 2];
             let panel = Pages { title: String::new(), detail: String::new(), rows, has_windows };
             let (title, end, note) = Default::default();
-            PageMap { title, end, panels: vec![panel], note }.draw().matches("<line").count()
+            PageMap { title, end, panels: vec![panel], note }.draw().wide.matches("<line").count()
         };
         assert_eq!((lines(true), lines(false)), (2, 0));
     }

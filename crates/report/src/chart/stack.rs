@@ -4,12 +4,9 @@
 //! total stands at the end of each row, so that equal shares are not taken for equal times. A share
 //! that has room for it holds its percentage, and every one tells its name to those who point at it.
 
-use super::canvas::{Anchor, At, Canvas, SMALL, fit, text_width};
+use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
 use crate::number::percent;
 
-const WIDTH: f64 = 920.0;
-const LEFT: f64 = 150.0;
-const RIGHT: f64 = 150.0;
 const MARGIN: f64 = 20.0;
 const TOP: f64 = 62.0;
 const ROW: f64 = 26.0;
@@ -44,28 +41,38 @@ pub(crate) struct Stacks {
     pub(crate) rows: Vec<Stack>,
 }
 
+/// Where rows begin and end.
+fn ends(format: Format) -> (f64, f64) {
+    (format.pick(150.0, 96.0), format.width() - format.pick(150.0, 76.0))
+}
+
 impl Stacks {
     /// The picture as SVG.
-    pub(crate) fn draw(&self) -> String {
-        let room = WIDTH - 2.0 * MARGIN;
-        let mut canvas = Canvas::new();
-        canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
-        let mut y = TOP;
+    pub(crate) fn draw(&self) -> Picture {
+        Picture::of(|format| self.drawn(format))
+    }
+
+    fn drawn(&self, format: Format) -> String {
+        let room = format.width() - 2.0 * MARGIN;
+        let mut canvas = Canvas::new(format);
+        let mut y = TOP + canvas.heading(At(MARGIN, 28.0), room, &self.title, &self.subtitle);
+        let (left, right) = ends(format);
         for row in &self.rows {
-            let label = fit(&row.label, SMALL, LEFT - MARGIN - 8.0);
+            let label = fit(&row.label, SMALL, left - 18.0);
             let base = y + BAR / 2.0 + 4.5;
-            canvas.text("pw-label", Anchor::End, At(LEFT - 8.0, base), &label);
-            draw_row(&mut canvas, row, y, &self.names);
-            canvas.text("pw-ink", Anchor::Start, At(WIDTH - RIGHT + 8.0, base), &row.total);
+            canvas.text("pw-label", Anchor::End, At(left - 8.0, base), &label);
+            draw_row(&mut canvas, row, y, (left, right), &self.names);
+            canvas.text("pw-ink", Anchor::Start, At(right + 8.0, base), &row.total);
             y += ROW;
         }
-        y = self.draw_legend(&mut canvas, y + 12.0);
-        canvas.finish(At(WIDTH, y + 8.0), &self.title)
+        y = self.draw_legend(&mut canvas, y + 12.0, format);
+        canvas.finish(At(format.width(), y + 8.0), &self.title)
     }
 
     /// The names that occur, in as many lines as they take; where the last one ends.
-    fn draw_legend(&self, canvas: &mut Canvas, top: f64) -> f64 {
-        let (mut x, mut y) = (LEFT, top);
+    fn draw_legend(&self, canvas: &mut Canvas, top: f64, format: Format) -> f64 {
+        let left = format.pick(ends(format).0, MARGIN);
+        let (mut x, mut y) = (left, top);
         let occurs = |at: usize| {
             let mut segments = self.rows.iter().flat_map(|row| &row.segments);
             segments.any(|s| s.name == at && s.value > 0.0)
@@ -73,8 +80,8 @@ impl Stacks {
         let named = self.names.iter().enumerate().filter(|(at, _)| occurs(*at));
         for (_, (name, class)) in named {
             let width = 18.0 + text_width(name, SMALL) + 14.0;
-            if x + width > WIDTH - MARGIN {
-                (x, y) = (LEFT, y + LEGEND);
+            if x + width > format.width() - MARGIN {
+                (x, y) = (left, y + LEGEND);
             }
             canvas.rect(class, At(x, y), At(11.0, 11.0), "");
             canvas.text("pw-faint", Anchor::Start, At(x + 16.0, y + 9.5), name);
@@ -84,15 +91,21 @@ impl Stacks {
     }
 }
 
-fn draw_row(canvas: &mut Canvas, row: &Stack, y: f64, names: &[(&str, &str)]) {
+fn draw_row(
+    canvas: &mut Canvas,
+    row: &Stack,
+    y: f64,
+    (left, right): (f64, f64),
+    names: &[(&str, &str)],
+) {
     let whole: f64 = row.segments.iter().map(|s| s.value.max(0.0)).sum();
     if whole <= 0.0 {
         return;
     }
-    let mut x = LEFT;
+    let mut x = left;
     for segment in row.segments.iter().filter(|s| s.value > 0.0) {
         let share = segment.value / whole;
-        let width = share * (WIDTH - LEFT - RIGHT);
+        let width = share * (right - left);
         let (name, class) = names.get(segment.name).copied().unwrap_or(("", "pw-rest"));
         let text = percent(share);
         let hover = format!("{name}: {text}, {}", segment.hover);
@@ -125,7 +138,7 @@ mod tests {
                 Stack { label: "b".into(), segments: vec![], total: String::new() },
             ],
         };
-        let svg = stacks.draw();
+        let svg = stacks.draw().wide;
         assert!(svg.contains("<title>copies: 75%, 3 x &lt;1&gt;</title>"), "{svg}");
         assert!(svg.contains(">25%</text>") && svg.contains(">4 s</text>"), "{svg}");
         assert!(!svg.contains(">none</text>"), "{svg}");

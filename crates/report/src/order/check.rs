@@ -2,6 +2,7 @@
 //! pages of their code by first touch.
 
 use super::map::{CodeMap, picture, text_maps};
+use crate::chart::Picture;
 use crate::number::{change, count, counted, interval, percent, three_digits};
 use crate::page::Document;
 use crate::style::Tone;
@@ -107,7 +108,7 @@ pub fn check_map(check: &OrderCheck) -> Document {
     text_maps(maps(check).into())
 }
 
-fn map(check: &OrderCheck) -> String {
+fn map(check: &OrderCheck) -> Picture {
     let title = "Pages of code, by the time of their first touch";
     picture(title, &format!("after {}, on a logarithmic scale", last(check)), &maps(check))
 }
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_map_shows_all_pages_and_colours_those_touched() {
-        let svg = map(&check(1.0));
+        let svg = map(&check(1.0)).wide;
         assert_eq!(svg.matches("<title>after").count(), 50, "40 and 10");
         assert!(svg.contains("40 of 100 pages touched"), "{svg}");
         let style = Style { colour: false, width: 80, unicode: false };

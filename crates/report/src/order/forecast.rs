@@ -178,6 +178,6 @@ mod tests {
         assert!(text.contains("         0 19.............."), "{text}");
         let run = Run::new(RunKind::Faults, String::new(), 0, Vec::new());
         let html = forecast_page(&forecast, &run);
-        assert_eq!((html.matches("<svg").count(), html.matches("1. of 2").count()), (2, 2));
+        assert_eq!((html.matches("<svg").count(), html.matches("1. of 2").count()), (4, 4));
     }
 }

@@ -5,7 +5,7 @@
 //! as much as a fault maps along. A program may be loaded at any multiple of a page, so the groups show how
 //! large these windows are, and not where they begin. Large programs have several pages to a cell.
 
-use crate::chart::{PageMap, PageRow, Pages, WINDOW};
+use crate::chart::{PageMap, PageRow, Pages, Picture, WINDOW};
 use crate::number::{count, counted};
 use crate::page::Document;
 use crate::style::{Style, Tone};
@@ -144,7 +144,7 @@ fn character(cell: Option<&(f64, String)>) -> char {
 }
 
 /// The maps as one picture; `end` says what the end of the colour scale is.
-pub(super) fn picture(title: &str, end: &str, maps: &[CodeMap]) -> String {
+pub(super) fn picture(title: &str, end: &str, maps: &[CodeMap]) -> Picture {
     let note = "No colour: never touched. Lines stand 64 KiB apart, what one fault maps along.";
     PageMap {
         title: title.to_owned(),
@@ -207,7 +207,7 @@ mod tests {
         let touched = [(3 * PAGE, Nanos::millis(8)), (3 * PAGE, Nanos(0)), (0, Nanos::millis(8))];
         let map = CodeMap::by_time("code", 0..4 * PAGE, touched.into_iter(), Nanos::millis(8));
         assert!(shown(&map, 80).starts_with("         0 9..1\n"), "{}", shown(&map, 80));
-        let svg = picture("pages", "the end", &[map]);
+        let svg = picture("pages", "the end", &[map]).wide;
         assert!(svg.contains("<desc>code: 2 of 4 pages touched"), "{svg}");
         assert_eq!(svg.matches("<title>after").count(), 2, "{svg}");
     }

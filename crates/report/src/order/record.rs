@@ -179,7 +179,7 @@ mod tests {
         assert!(text.starts_with("/a\\nb\n2 of 5 pages touched\n         0 "), "{text}");
         let run = Run::new(RunKind::Faults, String::new(), 0, Vec::new());
         let html = call_page(&record(&["one"]), &run);
-        assert_eq!((html.matches("<svg").count(), html.matches("<title>after").count()), (1, 2));
+        assert_eq!((html.matches("<svg").count(), html.matches("<title>after").count()), (2, 4));
     }
 
     #[test]

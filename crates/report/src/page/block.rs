@@ -1,6 +1,7 @@
 //! The parts of a document.
 
 use super::Document;
+use crate::chart::Picture;
 use crate::paragraph::Paragraph;
 use crate::style::{Style, Tone};
 use crate::table::Table;
@@ -34,7 +35,7 @@ pub(super) enum Block {
     /// Lines of terminal text.
     Transcript(String),
     /// A picture, which only pages show.
-    Figure(String),
+    Figure(Picture),
     /// What depends on the width of the terminal.
     Fitted(Fitted),
     /// Details that only pages show, closed until someone opens them.
@@ -65,8 +66,8 @@ impl Block {
             | Self::Bullet { text, .. }
             | Self::Single { text, .. }
             | Self::Exact(text)
-            | Self::Transcript(text)
-            | Self::Figure(text) => text.len(),
+            | Self::Transcript(text) => text.len(),
+            Self::Figure(Picture { wide, narrow }) => wide.len() + narrow.len(),
             Self::Item { label, text, .. } => label.len() + text.len(),
             Self::Table(table) => table.bytes(),
             Self::Details { title, inside } => title.len() + inside.bytes,

@@ -8,7 +8,7 @@
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
-use crate::chart::{Curves, Lines, Range, Scale, Series, SizeMark};
+use crate::chart::{Curves, Lines, Picture, Range, Scale, Series, SizeMark};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
@@ -243,7 +243,7 @@ fn misses(jumps: &Jumps) -> Document {
 
 /// The jumps as SVG; `caption` says where they were measured.
 #[must_use]
-pub fn svg(jumps: &Jumps, caption: &str) -> String {
+pub fn svg(jumps: &Jumps, caption: &str) -> Picture {
     let mut panels: Vec<Curves> =
         Order::ALL.into_iter().rev().filter_map(|order| curves_by_size(jumps, order)).collect();
     panels.extend(by_pages(jumps));

@@ -10,7 +10,7 @@
 //! was asked for shows no rate, and says what it did.
 
 use crate::bench::file::grid::{Entry, Grid, races};
-use crate::chart::{Heat, Panel};
+use crate::chart::{Heat, Panel, Picture};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, three_digits, whole_size};
@@ -205,7 +205,7 @@ fn proof(readings: &Readings) -> Option<String> {
 
 /// The readings as SVG; `caption` says where they were measured.
 #[must_use]
-pub fn svg(readings: &Readings, caption: &str) -> String {
+pub fn svg(readings: &Readings, caption: &str) -> Picture {
     let heat = Heat {
         title: "Which way to read a file is fastest?".to_owned(),
         subtitle: caption.to_owned(),

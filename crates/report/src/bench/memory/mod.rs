@@ -8,7 +8,7 @@
 //!
 //! All times are nanoseconds for each base page used. What was refused says so under its table.
 
-use crate::chart::{Bars, Group, Range, Row, Segment, Stack, Stacks};
+use crate::chart::{Bars, Group, Picture, Range, Row, Segment, Stack, Stacks};
 use crate::claims::{self, Lacking};
 use crate::csv::{known, samples};
 use crate::number::{change, counted, ratio_text, three_digits, whole_size};
@@ -154,7 +154,7 @@ const PARTS: [(Part, &str); 3] =
 
 /// All ways as SVG; `caption` says where they were measured.
 #[must_use]
-pub fn svg(touches: &FirstTouch, caption: &str) -> String {
+pub fn svg(touches: &FirstTouch, caption: &str) -> Picture {
     let base = touches.base_page_bytes;
     let mappings = counted(u64::from(touches.repeats), "fresh mapping", "fresh mappings");
     let bars = Bars {
@@ -202,7 +202,7 @@ fn group(title: &str, detail: &str, points: &[&Point]) -> Group {
 }
 
 /// What each way by one thread is made of.
-fn parts(touches: &FirstTouch) -> String {
+fn parts(touches: &FirstTouch) -> Picture {
     let points = touches.points.iter().filter(|p| p.threads == 1 && !p.samples.is_empty());
     let stacks = Stacks {
         title: "Where the time of each way goes".to_owned(),

@@ -6,7 +6,7 @@
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: what a call costs for each page, over its size.
 
-use crate::chart::{Curves, Lines, Range, Scale, Series};
+use crate::chart::{Curves, Lines, Picture, Range, Scale, Series};
 use crate::claims::{self, Lacking};
 use crate::csv::{known, samples};
 use crate::number::{counted, percent, ratio_text, three_digits, whole_size};
@@ -278,7 +278,7 @@ fn lacking(pins: &Pins) -> impl Iterator<Item = Lacking<'_>> {
 
 /// Pinning as SVG; `caption` says where it was measured.
 #[must_use]
-pub fn svg(pins: &Pins, caption: &str) -> String {
+pub fn svg(pins: &Pins, caption: &str) -> Picture {
     let groups: [&[Way]; 4] =
         [&[Way::Vmsplice, Way::Tee], &[Way::Register], &[Way::ReadOwn, Way::Copy], &[Way::GupTest]];
     let panels = groups.into_iter().filter_map(|ways| panel(pins, ways)).collect();

@@ -1,7 +1,7 @@
 //! The chart of a ladder: which rows, marks and panels the picture has.
 
 use super::{consumption_label, rungs, settings, yardsticks};
-use crate::chart::{Bars, Group, Heat, Mark, Panel, Range, Row, Segment, Stack, Stacks};
+use crate::chart::{Bars, Group, Heat, Mark, Panel, Picture, Range, Row, Segment, Stack, Stacks};
 use crate::number::{UNKNOWN, counted, percent, whole_size};
 use pagewise_model::bench::pipe::{Account, Consumption, Judgement, Ladder, Point, Work};
 use pagewise_model::{Bytes, Nanos};
@@ -25,7 +25,7 @@ const PARTS: [(&str, &str, &[Work]); 11] = [
 
 /// The ladder, or the sweep, as SVG; `caption` says where it was measured.
 #[must_use]
-pub fn svg(ladder: &Ladder, caption: &str) -> String {
+pub fn svg(ladder: &Ladder, caption: &str) -> Picture {
     if ladder.sweep { heat(ladder, caption).draw() } else { bars(ladder, caption).draw() }
 }
 
@@ -135,7 +135,7 @@ pub(super) fn accounts(
     ladder: &Ladder,
     judgement: &Judgement,
     consumption: Consumption,
-) -> Option<String> {
+) -> Option<Picture> {
     let of = |account: &&Account| {
         ladder.points.get(account.point).is_some_and(|point| point.consumption == consumption)
     };

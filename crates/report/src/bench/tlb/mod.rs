@@ -8,7 +8,7 @@
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
-use crate::chart::{Curves, Lines, Range, Scale, Series, SizeMark};
+use crate::chart::{Curves, Lines, Picture, Range, Scale, Series, SizeMark};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, percent, three_digits, whole_size};
@@ -218,7 +218,7 @@ pub(crate) fn protocol(walks: &Walks) -> String {
 
 /// The walks as SVG; `caption` says where they were measured.
 #[must_use]
-pub fn svg(walks: &Walks, caption: &str) -> String {
+pub fn svg(walks: &Walks, caption: &str) -> Picture {
     let mut panels: Vec<Curves> = walks.lists().into_iter().map(|path| list(walks, path)).collect();
     panels.extend(lines(walks));
     let mappings = counted(u64::from(walks.repeats), "fresh mapping", "fresh mappings");
