@@ -3,6 +3,7 @@
 use crate::number::at_most;
 use crate::page::Document;
 use crate::style::Tone;
+use pagewise_model::Nanos;
 use pagewise_model::plan::{Candidate, Dose};
 use pagewise_model::run::Run;
 
@@ -41,6 +42,23 @@ pub fn fitting_line(candidates: &[Candidate]) -> String {
         [one] => format!("1 remedy fits: {one}"),
         all => format!("{} remedies fit: {}", all.len(), all.join(", ")),
     }
+}
+
+/// What it takes to compare an arm, where the budget of a session is too short for it; `run` has its look.
+#[must_use]
+pub fn budget_line(run: &Run) -> Option<String> {
+    /// Runs of an arm that tell something, and as many of the plain program.
+    const USEFUL_RUNS: u64 = 8;
+    let budget = run.spec.as_ref()?.budget_ns?;
+    let a_run = run.look.as_ref()?.runs.iter().map(|usage| usage.wall_ns).max()?;
+    let useful = Nanos(a_run.0.saturating_mul(2 * USEFUL_RUNS));
+    let is_short =
+        budget.0 < a_run.0.saturating_mul(4) && run.candidates.iter().any(Candidate::fits);
+    is_short.then(|| {
+        format!(
+            "a run takes {a_run}: {budget} may be too short to compare any; {USEFUL_RUNS} runs of an arm take about {useful}"
+        )
+    })
 }
 
 fn fitting(candidate: &Candidate) -> String {

@@ -63,7 +63,7 @@ pub use applied::{applied_list, applied_page, change_page, undone_page};
 pub use bench::svg;
 pub use cache::cache_section;
 pub use cache_restore::cache_restore_section;
-pub use candidates::{candidates_section, fitting_line};
+pub use candidates::{budget_line, candidates_section, fitting_line};
 pub use chart::Picture;
 pub use check::{check_junit, check_markdown, check_page, check_summary};
 pub use choice::choice_section;

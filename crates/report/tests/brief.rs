@@ -4,12 +4,13 @@
 
 mod support;
 
-use pagewise_model::Fact;
+use pagewise_model::{Fact, Nanos};
 use pagewise_model::body::Body;
 use pagewise_model::profile::Profile;
 use pagewise_model::run::{Outcome, Run};
+use pagewise_model::spec::Spec;
 use pagewise_model::trial::{Effect, Word};
-use pagewise_report::{Style, render, render_whole};
+use pagewise_report::{Style, budget_line, render, render_whole};
 use proptest::prelude::*;
 use support::reading::defects;
 use support::{PLAIN, candidate, effect, experiment, proven, slower_ab, verdict};
@@ -193,4 +194,21 @@ proptest! {
         (run.outcome, run.receipt) = (Some(Outcome::NothingKept), None);
         check(&run, &Style { width, ..PLAIN });
     }
+}
+
+#[test]
+fn what_a_budget_lacks_is_told_before_the_first_run_of_an_arm() {
+    let mut run = proven();
+    let slowest =
+        run.look.as_ref().unwrap().runs.iter().map(|usage| usage.wall_ns.0).max().unwrap();
+    let mut line = |budget_ns: Option<Nanos>| {
+        run.spec = Some(Spec { budget_ns, ..Spec::new(vec!["app".into()], "/".into(), 1) });
+        budget_line(&run)
+    };
+    assert_eq!((line(None), line(Some(Nanos(4 * slowest)))), (None, None));
+    let said = line(Some(Nanos(3 * slowest))).unwrap();
+    assert!(
+        said.contains(&format!("8 runs of an arm take about {}", Nanos(16 * slowest))),
+        "{said}"
+    );
 }

@@ -34,6 +34,9 @@ impl Display {
             Event::Stage(stage) => self.show(stage),
             Event::Chosen(run) => {
                 self.say(&pagewise_report::fitting_line(&run.candidates));
+                if let Some(line) = pagewise_report::budget_line(run) {
+                    self.say(&line);
+                }
             }
             // The intervals take time, so they are computed only to be drawn.
             Event::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}

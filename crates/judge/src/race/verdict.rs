@@ -220,7 +220,8 @@ impl Findings<'_> {
         }
         let times = (PROVEN.ln() / gain).max(WORTH.ln() / worth);
         let runs = f64::from(effect.runs + effect.control_runs);
-        (times > 1.0).then(|| Nanos::from_f64((times - 1.0) * runs * self.run_ns))
+        // One of each at least.
+        (times > 1.0).then(|| Nanos::from_f64(((times - 1.0) * runs).max(2.0) * self.run_ns))
     }
 }
 

@@ -207,6 +207,8 @@ fn disturbed(run: &Run, experiment: &Experiment) -> Option<String> {
     let in_turn = experiment.blocks.iter().filter(|block| !block.at_once);
     let shares: Vec<f64> = in_turn.filter_map(|block| block.weather.cpu_pressure_share).collect();
     let share = mean(&shares);
+    let is_time = experiment.design.quantity == Quantity::Time;
+    let other = if is_time { " (--goal cpu is disturbed less)" } else { "" };
     (share >= LEAST_DISTURBANCE)
-        .then(|| format!("other programs kept the CPUs busy {} of the time", percent(share)))
+        .then(|| format!("other programs kept the CPUs busy {} of the time{other}", percent(share)))
 }
