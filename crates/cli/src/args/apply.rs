@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// `pagewise apply`
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("task").required(true).multiple(false))]
+#[command(group = ArgGroup::new("task").multiple(false))]
 #[command(after_help = "\
 Examples:
   pagewise apply last --systemd redis-server     a drop-in of the unit (root)

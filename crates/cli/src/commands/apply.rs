@@ -92,8 +92,12 @@ fn place(args: &Apply) -> Result<Place, Failure> {
     }
     match &args.kubernetes {
         Some(file) => Ok(Place::Kubernetes { file: file.clone(), container: name() }),
-        None => Err(Failure::usage("say where the receipt is to work")
-            .with_help("pagewise apply --help lists the places")),
+        None => {
+            let run = pagewise_report::quote(args.run.as_deref().unwrap_or("last"));
+            Err(Failure::usage("say where the receipt is to work").with_help(format!(
+                "pagewise apply {run} --wrapper ~/bin, or --systemd UNIT, --env-file FILE, --compose FILE, --kubernetes FILE"
+            )))
+        }
     }
 }
 
