@@ -6,9 +6,10 @@
 mod helper;
 
 use helper::{as_nobody, compile, open_place, said, users};
-use pagewise_model::Bytes;
+use pagewise_model::fault::{MemorySite, MemorySites};
 use pagewise_model::memory_account::{Kind, MemoryAccount, Moment, Part};
 use pagewise_model::run::Run;
+use pagewise_model::{Bytes, Fact};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -144,6 +145,78 @@ fn the_parts_of_a_program_are_named_and_the_code_that_mapped_them() {
         assert!(mapped.0 >= Bytes::kib(32).0, "{account:#?}");
         assert!(account.named_share() >= 0.99, "{account:#?}");
     }
+}
+
+/// Bytes of the sites of a function of the program.
+fn touched(sites: &MemorySites, function: &str) -> Bytes {
+    let of = |one: &&MemorySite| one.site.function.as_deref() == Some(function);
+    sites.sites.iter().filter(of).fold(Bytes(0), |sum, one| sum + one.bytes)
+}
+
+/// The sites of a program and what it said, of a run in which no record was lost; or why they cannot be had.
+fn sites_of(
+    place: &Path,
+    user: Option<u32>,
+    program: &Path,
+) -> Result<(MemorySites, String), String> {
+    const TRIES: usize = 5;
+    for _ in 0..TRIES {
+        let mut asked = command(place, user, "pagewise");
+        let done =
+            asked.args(["profile", "--memory", "--json", "--"]).arg(program).output().unwrap();
+        assert!(done.status.success(), "{}", said(&done.stderr));
+        match account(&done.stdout).sites.unwrap() {
+            Fact::Known(sites) if sites.lost_records == 0 => {
+                return Ok((sites, said(&done.stderr)));
+            }
+            Fact::Known(_) => {}
+            Fact::Missing(why) => return Err(why),
+        }
+    }
+    Err("the recorder lost records in each run: the machine is busy".to_owned())
+}
+
+#[test]
+fn each_page_of_the_peak_belongs_to_who_touched_it_first() {
+    const TEST: &str = "each_page_of_the_peak_belongs_to_who_touched_it_first";
+    let dir = open_place("pagewise-memory-");
+    let place = dir.path();
+    if !compile("first_touches.c", &["-O1", "-g"], &place.join("first_touches")) {
+        return println!("SKIP {TEST}: no C compiler");
+    }
+    for user in users() {
+        let program = place.join("first_touches");
+        let (sites, said) = match sites_of(place, user, &program) {
+            Ok(found) => found,
+            Err(why) => return println!("SKIP {TEST}: {why}"),
+        };
+        let known = known(said.lines().map(str::to_owned));
+        for (function, bytes) in &known {
+            let found = touched(&sites, function);
+            if function == "touches_huge" && found < Bytes(*bytes) {
+                println!("SKIP {TEST}: huge pages: {found} only");
+                continue;
+            }
+            // Stacks tell of some faults of the C library; pages that the kernel filled unseen go to neighbours.
+            let margin = Bytes::kib(256).0;
+            assert!(found.0.abs_diff(*bytes) <= margin, "{function}: {found} of {sites:#?}");
+        }
+        let first = &sites.sites[0].site;
+        let line = line_of("first_touches.c", "TOUCHES keeps") + 2;
+        assert_eq!(first.source.as_ref().map(|source| source.line), Some(line), "{first:?}");
+        // The rest is of the loader and of the kernel.
+        assert!(sites.seen_bytes.0 >= known.values().sum(), "{sites:#?}");
+        assert!(sites.unseen_bytes < Bytes::mib(1), "{sites:#?}");
+        let stack = &sites.stacks[0];
+        assert!(stack.frames.ends_with(&["main".into(), "keeps".into()]), "{stack:?}");
+    }
+}
+
+/// The line, from 1, of a test program that holds `text`.
+fn line_of(program: &str, text: &str) -> u32 {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(program);
+    let source = std::fs::read_to_string(path).unwrap();
+    (1..).zip(source.lines()).find(|(_, line)| line.contains(text)).unwrap().0
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn flame_graph(sorted: &Sorted) -> Picture {
             path.truncate(line.depth as usize);
             path.push(if line.folded > 0 { RARE } else { &line.name });
             let flame = path.iter().fold(&mut root, |flame, name| flame.callee(name));
-            flame.samples = flame.samples.saturating_add(line.samples);
+            flame.weight = flame.weight.saturating_add(line.samples);
         }
     }
     let subtitle = format!(
@@ -149,7 +149,8 @@ fn flame_graph(sorted: &Sorted) -> Picture {
         count(sorted.samples),
         sorted.period_ns
     );
-    root.draw("CPU time by callers", &subtitle)
+    let amount = |samples| format!("{} samples", count(samples));
+    root.draw("CPU time by callers", &subtitle, &amount)
 }
 
 fn title(bucket: &Bucket) -> String {

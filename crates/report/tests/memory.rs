@@ -5,6 +5,7 @@
 mod support;
 
 use pagewise_model::address::Address;
+use pagewise_model::fault::{MemorySite, MemorySites, MemoryStack, Site, SourceLine};
 use pagewise_model::memory_account::{
     Beside, Evidence, GiveBack, HalfUsed, Kind, Malloc, MemoryAccount, Moment, Part,
     ProcessAccount, Strip, Watched,
@@ -116,6 +117,39 @@ fn account() -> MemoryAccount {
             back("arenas", 60, "freed blocks elsewhere"),
             back("trim", 10, "whole pages"),
         ],
+        sites: Some(Fact::Known(sites())),
+    }
+}
+
+/// Six sites, of which a text shows five.
+fn sites() -> MemorySites {
+    let site = |function: &str, line, mebibytes| MemorySite {
+        site: Site {
+            function: Some(function.to_owned()),
+            path: "/usr/bin/server".to_owned(),
+            offset_bytes: Bytes(64),
+            source: Some(SourceLine { file: "/src/server.c".to_owned(), line }),
+            is_script: false,
+        },
+        bytes: Bytes::mib(mebibytes),
+    };
+    let stack = |frames: &[&str], mebibytes| MemoryStack {
+        frames: frames.iter().map(|&frame| frame.to_owned()).collect(),
+        bytes: Bytes::mib(mebibytes),
+    };
+    MemorySites {
+        seen_bytes: Bytes::mib(190),
+        unseen_bytes: Bytes::mib(10),
+        lost_records: 3,
+        sites: vec![
+            site("fill", 10, 100),
+            site("fill", 12, 40),
+            site("load", 30, 20),
+            site("main", 99, 15),
+            site("index", 7, 10),
+            site("tail", 8, 5),
+        ],
+        stacks: vec![stack(&["main", "fill"], 140), stack(&["main", "load"], 50)],
     }
 }
 
@@ -138,6 +172,8 @@ fn an_account_as_text() {
 fn a_page_has_all_parts_and_pages() {
     let page = html(&run(account()));
     assert_needs_nothing_from_outside(&page);
+    assert!(page.contains("Memory by who first touched it") && page.contains("fill: 74%, 140 MiB"));
+    assert!(page.contains("tail (server) server.c:8"), "the page has all sites");
     assert!(page.contains("/usr/lib/libbig.so.1") && page.contains("·░▒▓█"), "{page}");
 }
 
@@ -179,6 +215,10 @@ fn names_of_others_do_no_harm() {
         process.map[0].name.push_str(HOSTILE);
         process.parts.iter_mut().for_each(|part| part.name.push_str(HOSTILE));
     }
+    let mut found = sites();
+    found.sites[0].site.function = Some(HOSTILE.to_owned());
+    found.stacks[0].frames.push(HOSTILE.to_owned());
+    hostile.sites = Some(Fact::Known(found));
     assert_harmless(&render(&run(hostile.clone()), &PLAIN));
     assert_needs_nothing_from_outside(&html(&run(hostile)));
 }

@@ -15,7 +15,7 @@ mod record;
 mod traced;
 
 pub use first_calls::{Recorded as RecordedCalls, first_calls_through};
-pub use peak::{peak_of, peak_through};
+pub use peak::{AtPeak, peak_of, peak_through};
 pub use record::{Recorded, record_through};
 
 use crate::child::SignalState;

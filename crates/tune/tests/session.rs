@@ -104,6 +104,7 @@ fn holding(freed: Bytes) -> MemoryAccount {
         processes: vec![process],
         unseen_processes: 0,
         give_backs: Vec::new(),
+        sites: None,
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Profile {
     pub(crate) faults: bool,
     /// Ask Python (3.12 and later), node and Java for the names of their functions, and copy stacks to find
     /// them; a sample takes 10-20 us longer
-    #[arg(long, conflicts_with_all = ["pid", "memory", "import"])]
+    #[arg(long, conflicts_with_all = ["pid", "import"])]
     pub(crate) interpreter_frames: bool,
     /// Run the program a second time, traced, to show the kinds of faults and copies
     #[arg(long)]

@@ -133,6 +133,7 @@ fn recorded(named: &Named, stop: &AtomicBool) -> Result<Vec<FaultReport>, Failur
         debug_files: false,
         exact: false,
         made_maps: false,
+        sites: false,
     };
     let mut reports = Vec::new();
     for _ in 0..named.runs {

@@ -92,6 +92,7 @@ fn wanted(args: &Faults) -> Wanted {
         names: true,
         debug_files: args.debug_files,
         made_maps: args.interpreter_frames,
+        sites: false,
     }
 }
 

@@ -12,7 +12,9 @@ use pagewise_measure::bench::file::Launcher;
 use pagewise_measure::bench::{file, pipe};
 use pagewise_measure::{PriceError, touch_pages};
 use pagewise_model::fault::event::{Event, FrameRegisters, What};
-use pagewise_model::fault::{Ending, MadeFunction, Sees, SourceLine, Wanted};
+use pagewise_model::fault::{
+    Ending, MadeFunction, MemorySites, ResidentPages, Sees, SourceLine, Wanted,
+};
 use pagewise_observe::faults::Images;
 use pagewise_observe::trace::look;
 use pagewise_remedy::{live, watch};
@@ -132,6 +134,16 @@ impl Sink for Analysed {
             }
             self.analysis.take(event, &mut self.code);
         }
+    }
+    fn hold(&mut self, resident: &[ResidentPages]) {
+        self.analysis.hold(resident);
+    }
+    fn memory_sites(mut self: Box<Self>) -> MemorySites {
+        let sites = self.analysis.memory_sites(&mut self.code);
+        if let Some(maps) = self.maps {
+            self.code.0.made().remove_files(&maps.pids, maps.since);
+        }
+        sites
     }
     fn conclude(mut self: Box<Self>, ending: &Ending) -> Conclusion {
         let (mut report, names, faults) = self.analysis.conclude(ending, &mut self.code);

@@ -174,6 +174,19 @@ impl<'a> Attribution<'a> {
         Self { names, stacks, behind, scripts }
     }
 
+    /// Who is behind a fault of the instruction `site` with this stack; the instruction itself where nobody is known.
+    pub(super) fn behind(&self, site: u32, stack: Option<u32>) -> Option<&'a Site> {
+        let own = self.names.sites.get(site as usize)?;
+        let of = |stack: u32| self.behind.get(stack as usize)?.as_ref().ok().copied();
+        let script = |stack: u32| self.scripts.get(stack as usize).copied().flatten();
+        let found = match works_for_others(own) {
+            true => stack.and_then(of),
+            false if own.is_script => None,
+            false => stack.and_then(script),
+        };
+        Some(found.unwrap_or(own))
+    }
+
     /// Gives the parts of `tally`, faults of the instruction `site`, to those behind them.
     pub(super) fn share_out(
         &self,

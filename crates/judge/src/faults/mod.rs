@@ -26,6 +26,7 @@ mod callers;
 mod churn;
 mod groups;
 mod histogram;
+mod holders;
 mod interned;
 mod mappings;
 mod outside;
@@ -44,11 +45,12 @@ use address_space::{Spaces, Target};
 use churn::{Churning, Circumstances};
 use groups::Groups;
 use histogram::Histogram;
+use holders::Holders;
 use outside::InKernel;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::fault::event::{Begin, CallStack, Chain, End, ErrorCode, Event, What};
 use pagewise_model::fault::{
-    Access, Cause, Fault, Label, MappingKind, Sees, Served, StackEnd, Tally, Wanted,
+    Access, Cause, Fault, Label, MappingKind, ResidentPages, Sees, Served, StackEnd, Tally, Wanted,
 };
 use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 use phases::Phases;
@@ -94,6 +96,7 @@ pub struct Analysis {
     phases: Phases,
     churning: Churning,
     removable: Removable,
+    holders: Holders,
     /// Of the newest event.
     now: Nanos,
     executed: u64,
@@ -137,6 +140,7 @@ impl Analysis {
             phases: Phases::default(),
             churning: Churning::default(),
             removable: Removable::default(),
+            holders: Holders::default(),
             now: Nanos(0),
             executed: 0,
             lost: 0,
@@ -165,7 +169,12 @@ impl Analysis {
                 self.phases.map(&map);
                 self.spaces.map(&map);
             }
+            What::Move(moved) => {
+                self.take_open();
+                self.holders.moved(&moved, self.page);
+            }
             What::Exec { pid } => {
+                self.holders.forget(pid);
                 self.executed += 1;
                 self.phases.exec(pid, at);
                 self.spaces.exec(pid);
@@ -173,6 +182,7 @@ impl Analysis {
             }
             What::Fork { pid, parent_pid } => {
                 self.phases.fork(pid, parent_pid, at);
+                self.holders.fork(pid, parent_pid);
                 self.spaces.fork(pid, parent_pid);
             }
             What::Exit { pid, tid } => {
@@ -181,12 +191,28 @@ impl Analysis {
                 self.begun.remove(&tid);
                 self.taken.forget(tid);
                 if self.spaces.exit(pid) {
+                    self.holders.forget(pid);
                     self.sites.forget(pid);
                     self.phases.end(pid, at);
                 }
             }
             What::Lost { records } => self.lost += records,
             What::LostStacks { stacks } => self.taken.lost += stacks,
+        }
+    }
+
+    /// These pages, of all processes that matter, are resident now: whose they are is what
+    /// [`Self::memory_sites`] tells.
+    pub fn hold(&mut self, resident: &[ResidentPages]) {
+        self.take_open();
+        self.holders.hold(resident, self.page);
+    }
+
+    /// Faults of which no end was recorded may be served already.
+    fn take_open(&mut self) {
+        for open in self.open.values_mut().filter(|open| !open.is_taken) {
+            self.holders.touch(open);
+            open.is_taken = true;
         }
     }
 
@@ -227,6 +253,7 @@ impl Analysis {
             again: None,
             copies: false,
             raced: is_raced,
+            is_taken: false,
             stack: self.taken.take_early(begin.tid, begin.address),
         };
         open.settle(cause);
@@ -331,6 +358,9 @@ impl Analysis {
         self.by_place.add(open.place, one);
         self.by_site.add(open.site, one);
         self.place_in_course(&open, close, one);
+        if self.wanted.sites && !open.is_taken {
+            self.holders.touch(&open);
+        }
         if self.wanted.list {
             let fault = self.fault(&open, close, latency);
             self.list.push(fault);

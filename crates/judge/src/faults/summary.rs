@@ -6,13 +6,16 @@ use super::sites::{self, Code};
 use super::stacks::Walked;
 use super::{Analysis, Close, Image, NO_ENDS};
 use pagewise_model::fault::{
-    Callers, Ending, Fault, FaultReport, FunctionTally, GroupTally, Names, PlaceTally, Served,
-    Site, Stack, Stacks, Step,
+    Callers, Ending, Fault, FaultReport, FunctionTally, GroupTally, MemorySite, MemorySites,
+    MemoryStack, Names, PlaceTally, Served, Site, Stack, Stacks, Step,
 };
-use pagewise_model::{Fact, Nanos};
+use pagewise_model::{Bytes, Fact, Nanos};
+use std::collections::HashMap;
 
 /// Sources that a report names.
 const MOST_NAMED: usize = 40;
+/// Stacks of memory that are kept.
+const MOST_STACKS: usize = 1000;
 
 impl Analysis {
     /// What all events came to. `ending` says how the recording ended; `images` names functions and lines.
@@ -29,12 +32,7 @@ impl Analysis {
             self.end_recording(tid);
         }
         self.spaces.finish();
-        let (mut names, frames) = self.names();
-        if self.wanted.names {
-            sites::add_functions(&mut names.frames, &frames, images);
-            let codes: Vec<Code> = self.sites.codes().collect();
-            sites::add_functions(&mut names.sites, &codes, images);
-        }
+        let mut names = self.names(images);
         let faults = self.ordered_list();
         let mut report = self.report(ending, &names);
         if self.wanted.names {
@@ -43,6 +41,36 @@ impl Analysis {
             sites::add_lines(listed.iter_mut().chain(ranked(&mut report)), images);
         }
         (report, names, faults)
+    }
+
+    /// Who touched what was held when that was asked last; `images` names functions and lines.
+    #[must_use]
+    pub fn memory_sites(self, images: &mut dyn Image) -> MemorySites {
+        let names = self.names(images);
+        let held = self.holders.held;
+        let attribution = Attribution::new(&names, Vec::new());
+        let mut by_site: HashMap<&Site, Bytes> = HashMap::new();
+        let mut by_stack: HashMap<Vec<String>, Bytes> = HashMap::new();
+        for ((site, stack), bytes) in &held.by {
+            if let Some(behind) = attribution.behind(*site, *stack) {
+                *by_site.entry(behind).or_default() += *bytes;
+            }
+            *by_stack.entry(frames(&names, *site, *stack)).or_default() += *bytes;
+        }
+        let mut sites: Vec<(Site, Bytes)> =
+            by_site.into_iter().map(|(site, bytes)| (site.clone(), bytes)).collect();
+        sites::add_lines(sites.iter_mut().map(|(site, _)| site), images);
+        let stacks = by_stack.into_iter().map(|(frames, bytes)| MemoryStack { frames, bytes });
+        let mut stacks: Vec<MemoryStack> = stacks.collect();
+        stacks.sort_by(|a, b| (b.bytes, &a.frames).cmp(&(a.bytes, &b.frames)));
+        stacks.truncate(MOST_STACKS);
+        MemorySites {
+            seen_bytes: held.by.values().fold(Bytes(0), |sum, bytes| sum + *bytes),
+            unseen_bytes: held.unseen,
+            lost_records: self.lost,
+            sites: by_line(sites),
+            stacks,
+        }
     }
 
     /// A fault that is still under way fails with its program, unless that lives on.
@@ -56,8 +84,8 @@ impl Analysis {
         }
     }
 
-    /// What the faults refer to, without functions and lines; and the code of the frames.
-    fn names(&self) -> (Names, Vec<Code>) {
+    /// What the faults refer to, without lines.
+    fn names(&self, images: &mut dyn Image) -> Names {
         let path = |number| self.spaces.path(number).to_owned();
         let mut codes = Interned::default();
         let stack = |walked: &Walked| Stack {
@@ -68,8 +96,13 @@ impl Analysis {
         let site = |code: Code| sites::unnamed(code, &path);
         let frames = codes.all().iter().copied().map(site).collect();
         let sites = self.sites.codes().map(site).collect();
-        let names = Names { places: self.spaces.places(), sites, frames, stacks };
-        (names, codes.all().to_vec())
+        let mut names = Names { places: self.spaces.places(), sites, frames, stacks };
+        if self.wanted.names {
+            sites::add_functions(&mut names.frames, codes.all(), images);
+            let codes: Vec<Code> = self.sites.codes().collect();
+            sites::add_functions(&mut names.sites, &codes, images);
+        }
+        names
     }
 
     fn ordered_list(&mut self) -> Vec<Fault> {
@@ -149,6 +182,39 @@ impl Analysis {
         }
         Fact::Known(callers::callers(by_site, attribution, &self.taken, asked))
     }
+}
+
+/// The functions of a stack, the outermost first.
+fn frames(names: &Names, site: u32, stack: Option<u32>) -> Vec<String> {
+    let stack = stack.and_then(|stack| names.stacks.get(stack as usize));
+    let callers = stack.into_iter().flat_map(|stack| stack.frames.iter().rev());
+    let callers = callers.filter_map(|frame| names.frames.get(*frame as usize));
+    let all = callers.chain(names.sites.get(site as usize));
+    let name = |site: &Site| match &site.function {
+        Some(function) => function.clone(),
+        None if site.path.is_empty() => "[made code]".to_owned(),
+        None => format!("[{}]", site.path.rsplit('/').next().unwrap_or_default()),
+    };
+    all.map(name).collect()
+}
+
+/// The instructions of one line of one function together, the largest first.
+fn by_line(mut sites: Vec<(Site, Bytes)>) -> Vec<MemorySite> {
+    let key = |site: &Site| {
+        let place = site.function.is_none().then_some(site.offset_bytes);
+        (site.path.clone(), site.function.clone(), site.source.clone(), place)
+    };
+    sites.sort_by_cached_key(|(site, _)| (key(site), site.offset_bytes));
+    let mut all: Vec<MemorySite> = Vec::new();
+    for (site, bytes) in sites {
+        match all.last_mut().filter(|last| key(&last.site) == key(&site)) {
+            Some(last) => last.bytes += bytes,
+            None => all.push(MemorySite { site, bytes }),
+        }
+    }
+    all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+    all.truncate(MOST_NAMED);
+    all
 }
 
 fn functions(by_site: &[GroupTally<u32>], names: &Names) -> Vec<FunctionTally> {

@@ -1,3 +1,4 @@
+mod holders;
 mod summary;
 
 use super::*;
@@ -141,6 +142,7 @@ pub(super) fn options(kernel: bool) -> (Wanted, Sees) {
         debug_files: false,
         exact: false,
         made_maps: false,
+        sites: false,
     };
     (wanted, Sees { kernel, all_ends: true, error_codes: false, from_start: true })
 }

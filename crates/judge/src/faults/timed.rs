@@ -93,6 +93,8 @@ pub(super) struct Open {
     pub(super) copies: bool,
     pub(super) raced: bool,
     pub(super) stack: Option<u32>,
+    /// Its touch has been taken down.
+    pub(super) is_taken: bool,
 }
 
 impl Open {

@@ -52,6 +52,7 @@ pub fn account(facts: &Facts) -> MemoryAccount {
         processes,
         unseen_processes: facts.unseen_processes,
         give_backs,
+        sites: None,
     }
 }
 

@@ -11,6 +11,8 @@ pub enum Stacks {
     None,
     /// Copied, of some thousand faults a second: enough to name callers.
     Sampled,
+    /// Copied, of one fault in some of each thread, however fast they come.
+    Periodic,
     /// Of every fault, as far as the kernel can follow frame pointers; copied ones beside them.
     FramePointers,
     /// Copied, of every fault.

@@ -131,6 +131,15 @@ pub struct Map {
     pub file: Option<FileId>,
 }
 
+/// Pages of a process were moved to other addresses (mremap(2)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Move {
+    pub pid: i32,
+    pub from_address: u64,
+    pub to_address: u64,
+    pub size_bytes: Bytes,
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -145,6 +154,8 @@ pub enum What {
     Stack(CallStack),
     /// A mapping was made or changed.
     Map(Map),
+    /// Pages were moved.
+    Move(Move),
     /// The process has become another program.
     Exec { pid: i32 },
     /// A thread was made; in a new process when the two process ids differ.

@@ -10,6 +10,7 @@ mod budget;
 mod callers;
 mod course;
 pub mod event;
+mod memory_sites;
 mod report;
 mod touch;
 mod wanted;
@@ -19,6 +20,7 @@ pub use account::{Account, CallKind, CallTally, Ending, ExecCounts, Inside, Thre
 pub use budget::{Broken, Budgets};
 pub use callers::{Callers, Stack, StackEnd, Stacks};
 pub use course::{Again, Churn, Phase, Saving};
+pub use memory_sites::{MemorySite, MemorySites, MemoryStack, ResidentPages};
 pub use report::{
     Attached, FaultReport, FunctionTally, GroupTally, Interpreter, Latencies, PlaceTally, Step,
     Tally, UnnamedFile,
@@ -141,7 +143,9 @@ pub struct Place {
     pub path: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 pub struct SourceLine {
     /// The file, as the compiler was given it.
     pub file: String,
@@ -160,7 +164,7 @@ pub struct MadeFunction {
 }
 
 /// An instruction that faulted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Site {
     /// The function it is in, where the file names it.
     pub function: Option<String>,

@@ -25,6 +25,9 @@ pub struct Wanted {
     /// Interpreters were asked for maps of their code, which are to be removed at the end.
     #[serde(default)]
     pub made_maps: bool,
+    /// Keep who touched each page, for [`super::MemorySites`].
+    #[serde(default)]
+    pub sites: bool,
 }
 
 /// What a recording holds beyond the beginnings of faults in user mode.

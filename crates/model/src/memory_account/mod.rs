@@ -9,6 +9,7 @@ mod seen;
 pub use seen::{Blocks, Claim, HugeSeen, MappingSeen, Mark, ProcessSeen, Resident};
 
 use crate::address::Address;
+use crate::fault::MemorySites;
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
@@ -218,6 +219,9 @@ pub struct MemoryAccount {
     /// Processes that this account may not look at.
     pub unseen_processes: u64,
     pub give_backs: Vec<GiveBack>,
+    /// Who touched it first; absent where that was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<Fact<MemorySites>>,
 }
 
 impl MemoryAccount {

@@ -14,8 +14,11 @@ mod heap;
 mod hotspot;
 mod marks;
 mod reader;
+mod resident;
 mod zeroed_data;
 mod zeros;
+
+pub use resident::resident;
 
 use claims::{Owners, Place};
 use pagewise_kernel::SysError;

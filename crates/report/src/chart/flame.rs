@@ -1,4 +1,4 @@
-//! A flame graph: each function a box as wide as its samples, callees above their caller.
+//! A flame graph: each function a box as wide as its samples or bytes, callees above their caller.
 //!
 //! Boxes narrower than [`NARROWEST`] are left out, and so is what stands beyond [`MOST_BOXES`] or higher than [`HIGHEST`]:
 //! a page stays small. Colours tell neighbours apart and mean nothing else.
@@ -21,15 +21,15 @@ const DESCRIBED: usize = 8;
 /// A function with what it called.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Flame {
-    /// Samples in it and in what it called.
-    pub(crate) samples: u64,
+    /// Samples or bytes of it and of what it called.
+    pub(crate) weight: u64,
     callees: BTreeMap<String, Self>,
 }
 
 impl Flame {
-    /// The root of so many samples.
-    pub(crate) const fn root(samples: u64) -> Self {
-        Self { samples, callees: BTreeMap::new() }
+    /// The root of so many samples or bytes.
+    pub(crate) const fn root(weight: u64) -> Self {
+        Self { weight, callees: BTreeMap::new() }
     }
 
     /// The callee of this name, made where there is none.
@@ -37,14 +37,26 @@ impl Flame {
         self.callees.entry(name.to_owned()).or_default()
     }
 
-    /// The picture as SVG; this is the root, which has no box.
-    pub(crate) fn draw(&self, title: &str, subtitle: &str) -> Picture {
-        Picture::of(|format| self.drawn(title, subtitle, format))
+    /// The picture as SVG; this is the root, which has no box. `amount` says a weight with its unit.
+    pub(crate) fn draw(
+        &self,
+        title: &str,
+        subtitle: &str,
+        amount: &dyn Fn(u64) -> String,
+    ) -> Picture {
+        Picture::of(|format| self.drawn(title, subtitle, amount, format))
     }
 
-    fn drawn(&self, title: &str, subtitle: &str, format: Format) -> String {
+    fn drawn(
+        &self,
+        title: &str,
+        subtitle: &str,
+        amount: &dyn Fn(u64) -> String,
+        format: Format,
+    ) -> String {
         let room = format.width() - 2.0 * MARGIN;
-        let mut drawing = Drawing { boxes: Vec::new(), whole: self.samples, left_out: 0, rows: 0 };
+        let (boxes, whole) = (Vec::new(), self.weight);
+        let mut drawing = Drawing { boxes, whole, amount, left_out: 0, rows: 0 };
         drawing.callees(self, 0, MARGIN, room);
         let mut canvas = Canvas::new(format);
         let top = TOP + canvas.heading(At(MARGIN, 26.0), room, title, subtitle);
@@ -64,6 +76,7 @@ impl Flame {
 struct Drawing<'a> {
     boxes: Vec<Shape<'a>>,
     whole: u64,
+    amount: &'a dyn Fn(u64) -> String,
     left_out: u64,
     rows: usize,
 }
@@ -80,16 +93,16 @@ impl<'a> Drawing<'a> {
     fn callees(&mut self, of: &'a Flame, row: usize, x: f64, width: f64) {
         // The widest first, so that the eye finds them on the left.
         let mut callees: Vec<(&String, &Flame)> = of.callees.iter().collect();
-        callees.sort_by_key(|(_, flame)| std::cmp::Reverse(flame.samples));
+        callees.sort_by_key(|(_, flame)| std::cmp::Reverse(flame.weight));
         let mut x = x;
         for (name, flame) in callees {
-            let own = width * flame.samples as f64 / of.samples.max(1) as f64;
+            let own = width * flame.weight as f64 / of.weight.max(1) as f64;
             if own < NARROWEST || row >= HIGHEST || self.boxes.len() >= MOST_BOXES {
                 self.left_out += 1;
                 continue;
             }
-            let share = percent(flame.samples as f64 / self.whole.max(1) as f64);
-            let hover = format!("{name}: {share}, {} samples", count(flame.samples));
+            let share = percent(flame.weight as f64 / self.whole.max(1) as f64);
+            let hover = format!("{name}: {share}, {}", (self.amount)(flame.weight));
             self.boxes.push(Shape { name, row, x, width: own, hover });
             self.rows = self.rows.max(row + 1);
             self.callees(flame, row + 1, x, own);
@@ -125,20 +138,25 @@ impl Shape<'_> {
 mod tests {
     use super::*;
 
+    fn in_samples(weight: u64) -> String {
+        format!("{weight} samples")
+    }
+
     fn tree() -> Flame {
         let mut root = Flame::root(100);
         let main = root.callee("main");
-        main.samples = 90;
-        main.callee("<copy>").samples = 60;
-        main.callee("rare").samples = 1;
-        root.callee("other").samples = 10;
+        main.weight = 90;
+        main.callee("<copy>").weight = 60;
+        main.callee("rare").weight = 1;
+        root.callee("other").weight = 10;
         root
     }
 
     #[test]
     fn boxes_are_as_wide_as_their_samples() {
         let root = tree();
-        let mut drawing = Drawing { boxes: Vec::new(), whole: 100, left_out: 0, rows: 0 };
+        let (boxes, amount) = (Vec::new(), &in_samples);
+        let mut drawing = Drawing { boxes, whole: 100, amount, left_out: 0, rows: 0 };
         drawing.callees(&root, 0, 0.0, 100.0);
         let boxes: Vec<_> =
             drawing.boxes.iter().map(|b| (b.name, b.row, b.x.round(), b.width.round())).collect();
@@ -153,7 +171,7 @@ mod tests {
 
     #[test]
     fn names_are_escaped_and_told_to_those_who_do_not_see() {
-        let drawn = tree().draw("t", "s").wide;
+        let drawn = tree().draw("t", "s", &in_samples).wide;
         assert!(drawn.contains("<desc>The widest: main: 90%, 90 samples; &lt;copy&gt;"), "{drawn}");
         assert!(!drawn.contains("<copy>"), "{drawn}");
     }
@@ -162,14 +180,14 @@ mod tests {
     fn a_picture_of_any_tree_stays_small() {
         let mut root = Flame::root(1 << 20);
         for n in 0..3000 {
-            root.callee(&format!("f{n}")).samples = 300;
+            root.callee(&format!("f{n}")).weight = 300;
         }
         let mut deep = &mut root;
         for n in 0..500 {
             deep = deep.callee(&format!("deep {n}"));
-            deep.samples = 1 << 18;
+            deep.weight = 1 << 18;
         }
-        let drawn = root.draw("t", "s").wide;
+        let drawn = root.draw("t", "s", &in_samples).wide;
         assert!(drawn.len() < 100_000, "{}", drawn.len());
         assert!(drawn.contains("too narrow or too high"), "{drawn}");
     }

@@ -43,7 +43,7 @@ fn callers(callers: &Fact<Callers>, wall: Option<Nanos>) -> Document {
 fn how_callers_are_known(callers: &Callers) -> String {
     let of = match callers.asked {
         Stacks::Copied => "one of every fault",
-        Stacks::None | Stacks::Sampled | Stacks::FramePointers => {
+        Stacks::None | Stacks::Sampled | Stacks::Periodic | Stacks::FramePointers => {
             "of some faults, which represent the others of their instruction"
         }
     };

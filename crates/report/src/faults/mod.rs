@@ -350,7 +350,7 @@ pub(crate) fn site_name(site: &Site) -> String {
 }
 
 /// The same with its line of source, where that is known.
-fn site_line(site: &Site) -> String {
+pub(crate) fn site_line(site: &Site) -> String {
     match &site.source {
         Some(source) => format!("{} {}", site_name(site), source_line(source)),
         None => site_name(site),

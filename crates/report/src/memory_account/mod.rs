@@ -1,10 +1,11 @@
-//! What the memory of a program is: its parts by kind, the largest first, with their names; what remedies could give
+//! What the memory of a program is: its parts by kind, the largest first, with their names; who first touched it; what remedies could give
 //! back; processes. A page lists all parts of each process as well.
 //!
 //! Shares are of the proportional set size of all processes.
 
 mod details;
 mod lists;
+mod sites;
 
 use crate::number::{counted, percent};
 use crate::page::Document;
@@ -68,6 +69,7 @@ pub fn memory_section(account: &MemoryAccount) -> Document {
     add_malloc(account, &mut page);
     add_pages(account, &mut page);
     add_notes(account, &mut page);
+    page.section(sites::sites(account.sites.as_ref()));
     page.section(give_backs(account));
     page.section(processes(account));
     add_details(account, &mut page);

@@ -25,7 +25,9 @@ pub(crate) use filter::filter;
 pub use history::MappedBy;
 
 use crate::follow;
+use crate::recorder::Recording;
 use pagewise_kernel::error::SysError;
+use pagewise_model::fault::ResidentPages;
 use pagewise_model::memory_account::{Moment, Watched};
 use std::sync::mpsc::{Receiver, Sender};
 use work::Watching;
@@ -38,10 +40,11 @@ pub struct Held<'a> {
     pub history: &'a [MappedBy],
 }
 
-/// Takes an account of these processes, which stand where the moment says.
-pub type Take<'a> = dyn FnMut(&Moment, &[Held<'_>]) + Send + 'a;
+/// Takes an account of these processes, which stand where the moment says; gives their resident pages where they are
+/// to be told apart by who touched them.
+pub type Take<'a> = dyn FnMut(&Moment, &[Held<'_>]) -> Vec<ResidentPages> + Send + 'a;
 
-/// Traces the tree of our child `root`, which carries [`filter`], as [`follow::follow`] says.
+/// Traces the tree of our child `root`, which carries [`filter`] and whose faults `recording` takes down, as [`follow::follow`] says.
 ///
 /// # Errors
 /// As there.
@@ -49,8 +52,9 @@ pub(crate) fn serve(
     root: i32,
     seized: &Sender<Result<(), SysError>>,
     reaped: &Receiver<()>,
+    recording: &mut Recording,
     take: &mut Take<'_>,
 ) -> Result<Option<Watched>, SysError> {
-    let watching = follow::follow(root, seized, reaped, Watching::new(take))?;
+    let watching = follow::follow(root, seized, reaped, Watching::new(recording, take))?;
     Ok(watching.map(Watching::finish))
 }

@@ -6,8 +6,10 @@ use super::history::{History, MappedBy};
 use super::{Held, Take};
 use crate::follow::{Newborn, Work};
 use crate::ptrace::{Regs, request};
+use crate::recorder::Recording;
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::status;
+use pagewise_model::fault::event::Move;
 use pagewise_model::memory_account::{Moment, Watched};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::BTreeMap;
@@ -26,7 +28,7 @@ const MUCH_MORE: u64 = 11;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Call {
     Map,
-    Move { from: u64 },
+    Move { from: u64, size: u64 },
 }
 
 /// The memory of one process.
@@ -39,6 +41,7 @@ struct Space {
 }
 
 pub(super) struct Watching<'a, 'b> {
+    recording: &'a mut Recording,
     take: &'a mut Take<'b>,
     /// Of processes with memory of their own.
     spaces: BTreeMap<i32, Space>,
@@ -49,8 +52,9 @@ pub(super) struct Watching<'a, 'b> {
 }
 
 impl<'a, 'b> Watching<'a, 'b> {
-    pub(super) fn new(take: &'a mut Take<'b>) -> Self {
+    pub(super) fn new(recording: &'a mut Recording, take: &'a mut Take<'b>) -> Self {
         Self {
+            recording,
             take,
             spaces: BTreeMap::new(),
             began: clock::now(),
@@ -82,7 +86,10 @@ impl<'a, 'b> Watching<'a, 'b> {
         let held: Vec<Held<'_>> =
             histories.iter().map(|(pid, history)| Held { pid: *pid, history }).collect();
         let begin = clock::thread_cpu();
-        (self.take)(moment, &held);
+        let resident = (self.take)(moment, &held);
+        if !resident.is_empty() {
+            self.recording.ask(|recorder| recorder.hold(resident));
+        }
         self.watched.accounts += 1;
         self.watched.cpu_ns += Nanos(clock::thread_cpu().0.saturating_sub(begin.0));
     }
@@ -132,7 +139,7 @@ impl Work for Watching<'_, '_> {
                 if regs.rsi.saturating_sub(regs.rdx) >= LEAST.0 {
                     self.before_release(pid);
                 }
-                return Some(Call::Move { from: regs.rdi });
+                return Some(Call::Move { from: regs.rdi, size: regs.rsi });
             }
             libc::SYS_brk if !self.heap_shrinks(pid, regs.rdi) => {}
             libc::SYS_madvise if !RELEASING.contains(&(regs.rdx as i32)) => {}
@@ -146,7 +153,7 @@ impl Work for Watching<'_, '_> {
         let Some(space) = self.spaces.get_mut(&pid).filter(|_| !is_error(&regs)) else { return };
         let object = match call {
             Call::Map => None,
-            Call::Move { from } => space.history.object(from),
+            Call::Move { from, .. } => space.history.object(from),
         };
         let object: Option<Arc<str>> = object.or_else(|| space.callers.of(pid, &regs));
         let length = match call {
@@ -155,6 +162,13 @@ impl Work for Watching<'_, '_> {
         };
         if let Some(object) = object {
             space.history.put(regs.rax, regs.rax.saturating_add(length), object);
+        }
+        if let Call::Move { from, size } = call
+            && from != regs.rax
+        {
+            let size_bytes = Bytes(size.min(length));
+            let moved = Move { pid, from_address: from, to_address: regs.rax, size_bytes };
+            self.recording.ask(|recorder| recorder.moved(moved));
         }
     }
 

@@ -5,9 +5,11 @@ use super::traced::{self, Purpose, Traced};
 use crate::child::SignalState;
 use crate::launch::{Launch, Running};
 use crate::memory_peak::{self, Take};
-use crate::recorder::RecordError;
+use crate::recorder::{RecordError, Recording};
 use crate::signals::Caught;
 use crate::wait;
+use pagewise_model::Fact;
+use pagewise_model::fault::MemorySites;
 use pagewise_model::memory_account::Watched;
 use pagewise_model::units::Nanos;
 use pagewise_model::usage::Usage;
@@ -15,39 +17,60 @@ use rustix::event::{PollFd, PollFlags};
 
 const PURPOSE: Purpose = Purpose { what: "the account of its peak", without: ", or use -p PID" };
 
+/// A program that has ended.
+#[derive(Debug)]
+pub struct AtPeak {
+    pub usage: Usage,
+    pub watched: Watched,
+    /// Who touched the pages that were given last, where `launch.recorder` says how to find out.
+    pub sites: Fact<MemorySites>,
+}
+
 /// Runs the program as `passthrough` does, in our place in the process group, and has `take` take accounts of its
-/// memory at its peaks.
+/// memory at its peaks; `made_maps` where interpreters were asked for maps of their code.
 ///
 /// # Errors
 /// [`RecordError`] when the program has not run.
-pub fn peak_through(launch: &Launch, take: &mut Take<'_>) -> Result<(Usage, Watched), RecordError> {
+pub fn peak_through(
+    launch: &Launch,
+    made_maps: bool,
+    take: &mut Take<'_>,
+) -> Result<AtPeak, RecordError> {
     let before = SignalState::inherited();
     let mut caught = Caught::block(before)?;
-    peak(launch, before, |running| attend(running, &mut caught, &mut []), take)
+    let stay = |running: &_, recorder| {
+        caught.spare(recorder);
+        attend(running, &mut caught, &mut [])
+    };
+    peak(launch, made_maps, before, stay, take)
 }
 
 /// The same of a run of an experiment: nobody sends signals to it, and its limits are the supervisor's.
 ///
 /// # Errors
 /// [`RecordError`] when the program has not run.
-pub fn peak_of(launch: &Launch, take: &mut Take<'_>) -> Result<(Usage, Watched), RecordError> {
-    peak(launch, SignalState::clean(), until_end, take)
+pub fn peak_of(launch: &Launch, take: &mut Take<'_>) -> Result<AtPeak, RecordError> {
+    peak(launch, false, SignalState::clean(), |running, _| until_end(running), take)
 }
 
 fn peak(
     launch: &Launch,
+    made_maps: bool,
     signals: SignalState,
-    stay: impl FnOnce(&Running) -> Nanos,
+    stay: impl FnOnce(&Running, Option<i32>) -> Nanos,
     take: &mut Take<'_>,
-) -> Result<(Usage, Watched), RecordError> {
+) -> Result<AtPeak, RecordError> {
     let child = traced::spawn(launch, memory_peak::filter(), signals, PURPOSE)?;
     let pid = child.pid();
+    let mut recording = Recording::of_sites(&launch.recorder, pid, made_maps);
+    let recorder = recording.pid();
+    let stay = |running: &_| stay(running, recorder);
     let Traced { usage, found } = traced::live(child, stay, PURPOSE, |seized, reaped| {
-        memory_peak::serve(pid, seized, reaped, take)
+        memory_peak::serve(pid, seized, reaped, &mut recording, take)
     })?;
     let usage = usage?;
     let watched = found.ok_or_else(|| RecordError::Start(traced::ended_early()))?;
-    Ok((usage, watched))
+    Ok(AtPeak { usage, watched, sites: recording.memory_sites() })
 }
 
 /// Waits for the end of the program itself.

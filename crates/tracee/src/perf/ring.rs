@@ -83,6 +83,11 @@ impl Ring {
         Ok((perf::id(event.as_fd())?, event))
     }
 
+    /// How much it holds.
+    pub(super) const fn data_bytes(&self) -> usize {
+        self.data_bytes
+    }
+
     /// The event; readable when records wait, by its watermark.
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()

@@ -64,6 +64,11 @@ impl<K: Copy> Rings<K> {
         self.rings.len()
     }
 
+    /// Size of the smallest ring.
+    pub(super) fn least_bytes(&self) -> usize {
+        self.rings.iter().map(Ring::data_bytes).min().unwrap_or(0)
+    }
+
     /// Descriptors that become readable when a ring is a quarter full.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.iter().map(Ring::event)

@@ -7,7 +7,10 @@ use crate::perf::faults::{Before, Refusal};
 use crate::target::{Target, Until};
 use pagewise_kernel::clock;
 use pagewise_kernel::helper::{self, Session};
-use pagewise_model::fault::{Attached, Ending, Fault, FaultReport, Names, Stacks, Wanted};
+use pagewise_model::fault::event::Move;
+use pagewise_model::fault::{
+    Attached, Ending, Fault, FaultReport, MemorySites, Names, ResidentPages, Stacks, Wanted,
+};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Fact, Nanos};
 use std::ffi::{OsStr, OsString};
@@ -85,6 +88,36 @@ impl Recorder {
         }
     }
 
+    /// Pages were moved by a thread that stands still.
+    pub(crate) fn moved(&self, moved: Move) -> io::Result<()> {
+        self.tell(&Request::Moved(moved))
+    }
+
+    /// These pages are resident, of processes that stand still.
+    pub(crate) fn hold(&self, resident: Vec<ResidentPages>) -> io::Result<()> {
+        self.tell(&Request::Hold(resident))
+    }
+
+    /// Tells what the recorder takes before it answers.
+    fn tell(&self, request: &Request) -> io::Result<()> {
+        let line = self.line()?;
+        line.send(request)?;
+        match line.answer()? {
+            Response::Taken => Ok(()),
+            other => Err(out_of_place(&other)),
+        }
+    }
+
+    /// Ends the recording and fetches who touched what was held last.
+    fn memory_sites(&self) -> io::Result<MemorySites> {
+        let line = self.line()?;
+        line.send(&Request::Sites)?;
+        match line.answer()? {
+            Response::Sites(sites) => Ok(*sites),
+            other => Err(out_of_place(&other)),
+        }
+    }
+
     /// Fetches what the recording came to; each part of the list goes to `take`.
     pub(crate) fn conclude(
         &self,
@@ -119,6 +152,8 @@ fn out_of_place(response: &Response) -> io::Error {
     let text = match response {
         Response::Attached(_) => "attached",
         Response::Refused(_) => "refused",
+        Response::Taken => "taken",
+        Response::Sites(_) => "sites",
         Response::Report { .. } => "report",
         Response::Faults(_) => "faults",
         Response::End => "end",
@@ -136,7 +171,14 @@ const WANTED: Wanted = Wanted {
     debug_files: false,
     exact: false,
     made_maps: false,
+    sites: false,
 };
+
+/// Who touched each page, with many stacks; `made_maps` where interpreters were asked for maps of their code.
+const fn for_sites(made_maps: bool) -> Wanted {
+    let stacks = Stacks::Periodic;
+    Wanted { latency: false, stacks, names: true, made_maps, sites: true, ..WANTED }
+}
 
 /// A recording beside a run that is made for other figures as well (`run`, `passthrough`), or why there is
 /// none. Dropping it ends it.
@@ -150,12 +192,21 @@ impl Recording {
     /// Starts a recorder by `command` and has it record process `pid`, which must not have executed
     /// its program yet.
     pub(crate) fn beside(command: &[OsString], pid: i32) -> Self {
+        Self::of(command, pid, WANTED)
+    }
+
+    /// The same for [`Self::memory_sites`].
+    pub(crate) fn of_sites(command: &[OsString], pid: i32, made_maps: bool) -> Self {
+        Self::of(command, pid, for_sites(made_maps))
+    }
+
+    fn of(command: &[OsString], pid: i32, wanted: Wanted) -> Self {
         let Some((exe, args)) = command.split_first() else {
             return Self(Fact::missing("not requested in this run"));
         };
         let start = || -> Result<Recorder, RecordError> {
             let recorder = Recorder::start(exe, args)?;
-            recorder.attach(pid, WANTED)?;
+            recorder.attach(pid, wanted)?;
             Ok(recorder)
         };
         Self(Fact::from(start()))
@@ -164,6 +215,20 @@ impl Recording {
     /// Process id of the recorder.
     pub(crate) fn pid(&self) -> Option<i32> {
         self.0.known().map(Recorder::pid)
+    }
+
+    /// Has the recorder do something; where that fails, nothing is known from then on.
+    pub(crate) fn ask(&mut self, what: impl FnOnce(&Recorder) -> io::Result<()>) {
+        if let Fact::Known(recorder) = &self.0
+            && let Err(error) = what(recorder)
+        {
+            self.0 = Fact::missing(RecordError::Died(error).to_string());
+        }
+    }
+
+    /// Who touched what was held last.
+    pub(crate) fn memory_sites(self) -> Fact<MemorySites> {
+        self.0.and_then(|recorder| Fact::from(recorder.memory_sites().map_err(RecordError::Died)))
     }
 
     /// What was recorded of the program, which has ended and used so much.

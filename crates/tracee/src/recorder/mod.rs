@@ -23,8 +23,10 @@ pub use server::serve;
 
 use crate::perf::faults::Before;
 pub use crate::perf::faults::Refusal;
-use pagewise_model::fault::event::Event;
-use pagewise_model::fault::{Ending, Fault, FaultReport, Names, Sees, Wanted};
+use pagewise_model::fault::event::{Event, Move};
+use pagewise_model::fault::{
+    Ending, Fault, FaultReport, MemorySites, Names, ResidentPages, Sees, Wanted,
+};
 use serde::{Deserialize, Serialize};
 
 /// Faults in one message.
@@ -45,6 +47,10 @@ pub struct Conclusion {
 pub trait Sink {
     /// Takes some out of `events`: all of them, in the order of their time.
     fn take(&mut self, events: &mut Vec<Event>);
+    /// These pages are resident, and all that happened before was taken.
+    fn hold(&mut self, resident: &[ResidentPages]);
+    /// Says who touched what was held last.
+    fn memory_sites(self: Box<Self>) -> MemorySites;
     /// Says what came of them.
     fn conclude(self: Box<Self>, ending: &Ending) -> Conclusion;
 }
@@ -60,6 +66,12 @@ enum Request {
     Attach { pid: i32, wanted: Wanted },
     /// Record this process, which is running, from now on.
     AttachRunning { pid: i32, wanted: Wanted },
+    /// Pages were moved by a thread that stands still.
+    Moved(Move),
+    /// These pages are resident; those who hold them stand still.
+    Hold(Vec<ResidentPages>),
+    /// The recording ends; who touched what was held last is asked.
+    Sites,
     /// The recording ends.
     Conclude(Box<Ending>),
 }
@@ -71,6 +83,10 @@ enum Response {
     /// All threads are followed.
     Attached(Before),
     Refused(Refusal),
+    /// The answer to `Moved` and `Hold`.
+    Taken,
+    /// The answer to `Sites`.
+    Sites(Box<MemorySites>),
     /// The answer to `Conclude`; faults follow, then `End`.
     Report {
         report: Box<FaultReport>,

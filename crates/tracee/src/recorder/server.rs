@@ -37,7 +37,7 @@ fn talk(line: &Line, make: MakeSink<'_>) -> io::Result<()> {
     let (wanted, opened) = match line.receive()? {
         Some(Request::Attach { pid, wanted }) => (wanted, FaultRings::open(pid, &wanted)),
         Some(Request::AttachRunning { pid, wanted }) => (wanted, FaultRings::attach(pid, &wanted)),
-        Some(Request::Conclude(_)) => return Err(io::ErrorKind::InvalidData.into()),
+        Some(_) => return Err(io::ErrorKind::InvalidData.into()),
         None => return Ok(()),
     };
     let mut rings = match opened {
@@ -47,13 +47,20 @@ fn talk(line: &Line, make: MakeSink<'_>) -> io::Result<()> {
     let mut sink = make(wanted, rings.sees());
     line.send(&Response::Attached(rings.before()))?;
     match record(line, &mut rings, sink.as_mut())? {
-        Some(ending) => tell(line, sink.conclude(&ending)),
+        Some(Asked::Conclusion(ending)) => tell(line, sink.conclude(&ending)),
+        Some(Asked::Sites) => line.send(&Response::Sites(Box::new(sink.memory_sites()))),
         None => Ok(()),
     }
 }
 
-/// Empties the rings into `sink` until the front speaks; `None` when it is gone.
-fn record(line: &Line, rings: &mut FaultRings, sink: &mut dyn Sink) -> io::Result<Option<Ending>> {
+/// What is asked at the end.
+enum Asked {
+    Conclusion(Box<Ending>),
+    Sites,
+}
+
+/// Empties the rings into `sink` until the front asks what came of it; `None` when it is gone.
+fn record(line: &Line, rings: &mut FaultRings, sink: &mut dyn Sink) -> io::Result<Option<Asked>> {
     let mut pace = Pace::default();
     let mut events = Vec::new();
     loop {
@@ -63,18 +70,38 @@ fn record(line: &Line, rings: &mut FaultRings, sink: &mut dyn Sink) -> io::Resul
         let spoke = fds.first().is_some_and(|fd| !fd.revents().is_empty());
         drop(fds);
         if spoke {
-            let ending = match line.receive()? {
-                Some(Request::Conclude(ending)) => *ending,
+            let asked = match line.receive()? {
+                Some(Request::Conclude(ending)) => Asked::Conclusion(ending),
+                Some(Request::Sites) => Asked::Sites,
+                Some(Request::Moved(moved)) => {
+                    rings.add_move(moved);
+                    line.send(&Response::Taken)?;
+                    continue;
+                }
+                Some(Request::Hold(resident)) => {
+                    // What is older than the round before can be taken.
+                    for _ in 0..2 {
+                        rings.drain();
+                        give(rings, &mut events, &mut |events| sink.take(events));
+                    }
+                    sink.hold(&resident);
+                    line.send(&Response::Taken)?;
+                    continue;
+                }
                 Some(_) => return Err(io::ErrorKind::InvalidData.into()),
                 None => return Ok(None),
             };
-            let until = ending.until_ns.unwrap_or(Nanos(u64::MAX));
+            let until = match &asked {
+                Asked::Conclusion(ending) => ending.until_ns,
+                Asked::Sites => None,
+            };
+            let until = until.unwrap_or(Nanos(u64::MAX));
             rings.finish();
             give(rings, &mut events, &mut |events| {
                 events.retain(|event| event.at_ns <= until);
                 sink.take(events);
             });
-            return Ok(Some(ending));
+            return Ok(Some(asked));
         }
         rings.drain();
         give(rings, &mut events, &mut |events| {

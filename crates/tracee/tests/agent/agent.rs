@@ -6,7 +6,7 @@ use pagewise_model::look::{SideEffect, Traced};
 use pagewise_model::plan::Watch;
 use pagewise_model::units::Nanos;
 use pagewise_tracee::launch::{Launch, Sink};
-use pagewise_tracee::passthrough;
+use pagewise_tracee::passthrough::{self, AtPeak};
 use pagewise_tracee::pipes::{self, Ledger};
 use pagewise_tracee::recorder::RecordError;
 use pagewise_tracee::run::{self, Outcome};
@@ -67,8 +67,8 @@ fn make(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
 
 /// Watches the memory, and keeps no account of it.
 fn account(launch: &Launch) -> Result<Accounted, SuperviseError> {
-    let run = passthrough::peak_of(launch, &mut |_, _| {});
-    let (usage, _) = run.map_err(|error| match error {
+    let run = passthrough::peak_of(launch, &mut |_, _| Vec::new());
+    let AtPeak { usage, .. } = run.map_err(|error| match error {
         RecordError::Launch(error) => SuperviseError::Launch(error),
         other => SuperviseError::Trace(other.to_string()),
     })?;

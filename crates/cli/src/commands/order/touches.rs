@@ -36,6 +36,7 @@ pub(super) fn record_all(
         debug_files: false,
         exact,
         made_maps: false,
+        sites: false,
     };
     let mut each = |names: &Names, list: Vec<Fault>| {
         for fault in &list {

@@ -5,20 +5,22 @@ use crate::args::Profile;
 use crate::commands::experiment::{environment, identity};
 use crate::commands::faults;
 use crate::commands::faults::running::{begun_line, refusal};
+use crate::commands::helper;
 use crate::commands::signals::stop_flag;
 use crate::failure::Failure;
 use crate::terminal;
 use pagewise_judge::memory_account::{Facts, account};
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::{smaps, tree};
-use pagewise_model::memory_account::{MemoryAccount, Moment, Watched};
+use pagewise_model::fault::ResidentPages;
+use pagewise_model::memory_account::{MemoryAccount, Moment};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::memory;
 use pagewise_tracee::launch::{Launch, Observe};
 use pagewise_tracee::memory_peak::{Held, Take};
-use pagewise_tracee::passthrough;
+use pagewise_tracee::passthrough::{self, AtPeak};
 use pagewise_tracee::recorder::RecordError;
 use pagewise_tracee::supervise::{Accounted, SuperviseError};
 use pagewise_tracee::target::{Target, Until};
@@ -34,13 +36,15 @@ const TOO_SHORT: &str = "the program ended before its memory could be looked at"
 /// Accounts for the memory of a program at its peak.
 pub(super) fn of_program(args: &Profile) -> Result<ExitCode, Failure> {
     let start = clock::now();
-    let launch = Launch { observe: Observe::default(), ..launch(args)? };
+    let recorder = helper::timing(&helper::own_exe()?).recorder;
+    let launch = Launch { observe: Observe::default(), recorder, ..launch(args)? };
     launch.check()?;
     args.files.check()?;
     let mut run = begin(&args.command);
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     let (usage, account) =
-        at_peak(|take| passthrough::peak_through(&launch, take)).map_err(faults::failure)?;
+        at_peak(true, |take| passthrough::peak_through(&launch, args.interpreter_frames, take))
+            .map_err(faults::failure)?;
     if account.is_none() {
         run.warnings.push(TOO_SHORT.to_owned());
     }
@@ -74,7 +78,7 @@ pub(super) fn of_running(args: &Profile, pid: i32) -> Result<ExitCode, Failure> 
 
 /// The account of a run of an experiment, without the page-level map.
 pub(in crate::commands) fn account_of(launch: &Launch) -> Result<Accounted, SuperviseError> {
-    let done = at_peak(|take| passthrough::peak_of(launch, take));
+    let done = at_peak(false, |take| passthrough::peak_of(launch, take));
     let (usage, mut account) = done.map_err(|error| match error {
         RecordError::Launch(error) => SuperviseError::Launch(error),
         other => SuperviseError::Trace(other.to_string()),
@@ -85,18 +89,26 @@ pub(in crate::commands) fn account_of(launch: &Launch) -> Result<Accounted, Supe
     Ok(Accounted { ended: usage.ended, account })
 }
 
-/// The largest of the accounts that are taken while `run` runs a program.
+/// The largest of the accounts that are taken while `run` runs a program, with `sites` of its first touches.
 fn at_peak(
-    run: impl FnOnce(&mut Take<'_>) -> Result<(Usage, Watched), RecordError>,
+    sites: bool,
+    run: impl FnOnce(&mut Take<'_>) -> Result<AtPeak, RecordError>,
 ) -> Result<(Usage, Option<MemoryAccount>), RecordError> {
     let mut largest: Option<MemoryAccount> = None;
-    let (usage, watched) = run(&mut |moment, held| {
+    let at_peak = run(&mut |moment, held| {
         let taken = look(moment.clone(), held, None);
         if largest.as_ref().is_none_or(|largest| largest.pss() <= taken.pss()) {
             largest = Some(taken);
+            return if sites { resident(held) } else { Vec::new() };
         }
+        Vec::new()
     })?;
-    let account = largest.map(|account| MemoryAccount { watched: Some(watched), ..account });
+    let AtPeak { usage, watched, sites: found } = at_peak;
+    let account = largest.map(|account| MemoryAccount {
+        watched: Some(watched),
+        sites: sites.then_some(found),
+        ..account
+    });
     Ok((usage, account))
 }
 
@@ -125,6 +137,11 @@ fn use_within(target: &Target, time: Nanos, run: &Run) -> Result<Nanos, Failure>
     terminal::remark(&begun_line(doing, target.pid(), &run.command, threads));
     target.attend(&Until { begun: &|_| {}, time: Some(time), enough: &enough });
     Ok(Nanos(clock::now().0.saturating_sub(begun.0)))
+}
+
+/// The resident pages of these processes, as far as they can be read.
+fn resident(held: &[Held<'_>]) -> Vec<ResidentPages> {
+    held.iter().flat_map(|one| memory::resident(one.pid).unwrap_or_default()).collect()
 }
 
 /// An account of these processes; those that have ended are left out.

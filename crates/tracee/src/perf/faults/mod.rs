@@ -39,7 +39,7 @@ use pagewise_kernel::proc::stat::{self, Stat};
 use pagewise_kernel::proc::tree;
 use pagewise_kernel::{SysError, clock};
 use pagewise_model::Nanos;
-use pagewise_model::fault::event::{Event, What};
+use pagewise_model::fault::event::{Event, Move, What};
 use pagewise_model::fault::{Sees, Stacks, Wanted};
 use record::{Kind, Layout};
 use stacks::StackRings;
@@ -50,6 +50,9 @@ use tracepoint::Tracepoints;
 const RING_BYTES: usize = 4 << 20;
 /// What a ring should not be below: 256 pages of 4 KiB.
 const LEAST_RING_BYTES: usize = 1 << 20;
+/// Size of all rings together where each page counts, if so much may be locked (CAP_IPC_LOCK): room for a burst of
+/// a million faults.
+const AMPLE_BYTES: usize = 128 << 20;
 /// Events that are held between two rounds, some 120 bytes each, before rings are left to fill.
 const MOST_WAITING: usize = 1 << 18;
 /// How many events are taken at once.
@@ -82,7 +85,7 @@ enum Detail {
 impl Detail {
     /// How much `wanted` needs.
     const fn of(wanted: &Wanted) -> Self {
-        match (wanted.latency, wanted.exact) {
+        match (wanted.latency, wanted.exact || wanted.sites) {
             (true, _) => Self::Times,
             (false, true) => Self::Kinds,
             (false, false) => Self::Places,
@@ -194,13 +197,23 @@ impl FaultRings {
     /// The rings without any event.
     fn empty(choice: Choice) -> Result<Self, SysError> {
         let cpus = event::online_cpus();
-        // Stacks of all faults take as much room as the faults.
-        let shares = if choice.stacks == Stacks::Copied { 2 } else { 1 };
+        // Many stacks take as much room as the faults.
+        let is_many = matches!(choice.stacks, Stacks::Copied | Stacks::Periodic);
+        let shares = if is_many { 2 } else { 1 };
         let ring_bytes = ring_bytes(cpus.len() * shares);
+        let open = |bytes| Rings::open(&cpus, bytes, LEAST_RING_BYTES, !choice.on_exec);
+        let ample = match choice.stacks {
+            Stacks::Periodic => {
+                let bytes = 1 << (AMPLE_BYTES / cpus.len().max(1)).ilog2();
+                open(bytes).ok().filter(|rings| rings.least_bytes() == bytes)
+            }
+            _ => None,
+        };
+        let stacks = StackRings::open(&choice, ample.as_ref().map(Rings::least_bytes));
         Ok(Self {
-            rings: Rings::open(&cpus, ring_bytes, LEAST_RING_BYTES, !choice.on_exec)?,
+            rings: ample.map_or_else(|| open(ring_bytes), Ok)?,
             choice,
-            stacks: StackRings::open(&choice),
+            stacks,
             merge: Merge::default(),
             emptied: Nanos(0),
             since: Nanos(0),
@@ -253,6 +266,13 @@ impl FaultRings {
     pub fn finish(&mut self) {
         self.collect();
         self.merge.end();
+    }
+
+    /// Adds that pages were moved, just now, by a thread that has not gone on since.
+    pub fn add_move(&mut self, moved: Move) {
+        let stacks = self.stacks.as_ref().map_or(0, StackRings::count);
+        let event = Event { at_ns: clock::now(), what: What::Move(moved) };
+        self.merge.add(self.rings.count() + stacks, event);
     }
 
     /// Puts the next events in the place of those in `events`, in the order of their time; none when

@@ -3,8 +3,8 @@
 //! One more event of `page-faults` on each CPU copies the innermost part of the stack with the
 //! registers by which it is walked (PERF_SAMPLE_STACK_USER, PERF_SAMPLE_REGS_USER). By frequency it
 //! is for naming callers: the kernel begins with every fault of a thread and soon takes some
-//! thousand a second ([`A_SECOND`]), each saying how many it stands for. With a period of 1 it takes
-//! every one: at 8 KiB a stack a ring of 4 MiB holds 500, so that some are lost where faults come
+//! thousand a second ([`A_SECOND`]), each saying how many it stands for. With a period of [`PERIOD`] it takes
+//! one in so many, with one of 1 every one: at 8 KiB a stack a ring of 4 MiB holds 500, so that some are lost where faults come
 //! fast; they are counted. Records are copied whole, whatever of the stack there is; how much of it
 //! is true follows the bytes.
 //!
@@ -25,6 +25,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Stacks wanted a second; the second where the first is above `perf_event_max_sample_rate`.
 const A_SECOND: [u64; 2] = [5000, 1000];
+/// Faults of a thread for each stack: prime, so that loops over pages do not keep step with it.
+const PERIOD: u64 = 7;
 /// Bytes of each stack, where some are taken and where all are.
 const SAMPLED_BYTES: u32 = 4 << 10;
 const COPIED_BYTES: u32 = 8 << 10;
@@ -42,16 +44,17 @@ pub(super) struct StackRings {
 }
 
 impl StackRings {
-    /// Rings for the stacks that were asked for. `None` where none are wanted or none can be had.
-    pub(super) fn open(choice: &Choice) -> Option<Self> {
+    /// Rings for the stacks that were asked for, of `ample` bytes where so much was given. `None` where none are wanted
+    /// or none can be had.
+    pub(super) fn open(choice: &Choice, ample: Option<usize>) -> Option<Self> {
         if choice.stacks == Stacks::None || cfg!(not(target_arch = "x86_64")) {
             return None;
         }
-        let is_all = choice.stacks == Stacks::Copied;
-        let bytes = if is_all { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
+        let is_many = matches!(choice.stacks, Stacks::Copied | Stacks::Periodic);
+        let bytes = if is_many { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
         // The kernel may give less: half of it is reckoned with.
         let attr = event::ring(bytes / 2);
-        let open = |cpu: u32| Ring::open(&attr, 0, cpu, bytes).ok();
+        let open = |cpu: u32| Ring::open(&attr, 0, cpu, ample.unwrap_or(bytes)).ok();
         let rings = event::online_cpus().into_iter().filter_map(open).collect();
         Some(Self { rings, events: Vec::new(), choice: *choice })
     }
@@ -63,6 +66,10 @@ impl StackRings {
             let opened = attrs.find_map(|attr| ring.open_event(&attr, tid).ok());
             self.events.extend(opened.map(|(_, event)| event));
         }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.rings.len()
     }
 
     /// Descriptors that become readable when a ring is a quarter full.
@@ -81,14 +88,15 @@ impl StackRings {
 fn attributes(choice: &Choice, rate: u64) -> perf_event_attr {
     let faults = u64::from(b::PERF_COUNT_SW_PAGE_FAULTS);
     let mut attr = choice.plain(b::PERF_TYPE_SOFTWARE, faults);
-    let bytes = if choice.stacks == Stacks::Copied {
-        attr.__bindgen_anon_1.sample_period = 1;
-        COPIED_BYTES
-    } else {
-        attr.set_freq(1);
-        attr.__bindgen_anon_1.sample_freq = rate;
-        SAMPLED_BYTES
-    };
+    let bytes = if choice.stacks == Stacks::Copied { COPIED_BYTES } else { SAMPLED_BYTES };
+    match choice.stacks {
+        Stacks::Copied => attr.__bindgen_anon_1.sample_period = 1,
+        Stacks::Periodic => attr.__bindgen_anon_1.sample_period = PERIOD,
+        _ => {
+            attr.set_freq(1);
+            attr.__bindgen_anon_1.sample_freq = rate;
+        }
+    }
     attr.sample_type = u64::from(
         b::PERF_SAMPLE_IP
             | b::PERF_SAMPLE_TID

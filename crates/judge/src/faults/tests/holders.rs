@@ -1,0 +1,83 @@
+//! Who touched what is held, of events that are constructed.
+
+use super::*;
+use pagewise_model::fault::event::Move;
+use pagewise_model::fault::{MemorySites, ResidentPages};
+
+const PAGE: u64 = 4096;
+
+/// A touch of page `page` by the instruction in line `line` of the program.
+fn touch(at: u64, pid: i32, page: u64, line: u64) -> Event {
+    let mut event = begin(at, pid, DATA + page * PAGE);
+    if let What::Begin(begin) = &mut event.what {
+        (begin.pid, begin.ip_address) = (pid, IP + line * 16);
+    }
+    event
+}
+
+fn pages(pid: i32, from: u64, to: u64, block: u64) -> ResidentPages {
+    ResidentPages {
+        pid,
+        start_address: DATA + from * PAGE,
+        end_address: DATA + to * PAGE,
+        block_bytes: Bytes(block * PAGE),
+    }
+}
+
+/// Pages by line, and those of nobody, of a program that writes.
+fn held(events: Vec<Event>, resident: &[ResidentPages]) -> (Vec<(u64, u64)>, u64) {
+    let (wanted, sees) = options(false);
+    let wanted = Wanted { sites: true, list: false, ..wanted };
+    let mut analysis = Analysis::new(PageSize::BASE_4K, wanted, sees);
+    for event in [map(IP, 4096, true, "/bin/x")].into_iter().chain(events) {
+        analysis.take(event, &mut Writes);
+    }
+    analysis.hold(resident);
+    let MemorySites { sites, unseen_bytes, .. } = analysis.memory_sites(&mut Writes);
+    let line = |one: &pagewise_model::fault::MemorySite| {
+        u64::from(one.site.source.as_ref().unwrap().line) - 0x2000 / 16
+    };
+    let mut all: Vec<_> = sites.iter().map(|one| (line(one), one.bytes.0 / PAGE)).collect();
+    all.sort_unstable();
+    (all, unseen_bytes.0 / PAGE)
+}
+
+#[test]
+fn a_page_that_is_there_belongs_to_the_last_who_found_it_absent() {
+    let touches = vec![
+        touch(10, 1, 0, 1),
+        touch(20, 1, 1, 1),
+        touch(30, 1, 2, 1),
+        touch(40, 1, 1, 2),
+        present(touch(50, 1, 2, 3)),
+    ];
+    assert_eq!(held(touches.clone(), &[pages(1, 0, 4, 1)]), (vec![(1, 2), (2, 1)], 1));
+    assert_eq!(held(touches, &[pages(1, 1, 2, 1)]), (vec![(2, 1)], 0));
+}
+
+#[test]
+fn pages_without_a_fault_came_with_the_newest_of_their_block() {
+    let touches = vec![touch(10, 1, 0, 1), touch(20, 1, 5, 2), touch(30, 1, 6, 3)];
+    assert_eq!(held(touches, &[pages(1, 0, 12, 4)]), (vec![(1, 4), (2, 1), (3, 3)], 4));
+}
+
+#[test]
+fn pages_keep_their_owner_when_they_are_moved() {
+    let moved =
+        Move { pid: 1, from_address: DATA, to_address: DATA + PAGE, size_bytes: Bytes(2 * PAGE) };
+    let moved = Event { at_ns: Nanos(30), what: What::Move(moved) };
+    let touches = vec![touch(10, 1, 0, 1), touch(20, 1, 1, 2), moved, touch(40, 1, 3, 3)];
+    let expected = (vec![(1, 1), (2, 1), (3, 1)], 1);
+    assert_eq!(held(touches, &[pages(1, 0, 4, 1)]), expected);
+}
+
+#[test]
+fn what_a_fork_shares_counts_once() {
+    let fork = Event { at_ns: Nanos(30), what: What::Fork { pid: 2, parent_pid: 1 } };
+    let copied = present(touch(40, 2, 1, 2));
+    let touches = vec![touch(10, 1, 0, 1), touch(20, 1, 1, 1), fork, copied];
+    let both = [pages(1, 0, 2, 1), pages(2, 0, 2, 1)];
+    assert_eq!(held(touches.clone(), &both), (vec![(1, 2), (2, 1)], 0));
+    // Its maker is gone.
+    assert_eq!(held(touches, &both[1..]), (vec![(1, 1), (2, 1)], 0));
+}

@@ -1,0 +1,85 @@
+//! Who first touched the memory of a program: its largest sites as text, all of them and their stacks on a page.
+//!
+//! Shares are of all resident pages: a page of a file that several processes map counts in each of them.
+
+use super::share;
+use crate::chart::Flame;
+use crate::faults::site_line;
+use crate::number::percent;
+use crate::page::Document;
+use crate::style::Tone;
+use crate::table::{Align, Cell, Table};
+use pagewise_model::fault::{MemorySite, MemorySites};
+use pagewise_model::{Bytes, Fact};
+
+/// Sites of a text.
+const MOST_SITES: usize = 5;
+
+pub(super) fn sites(sites: Option<&Fact<MemorySites>>) -> Document {
+    let mut page = Document::default();
+    match sites {
+        None => return page,
+        Some(Fact::Missing(why)) => {
+            page.item_tone("first touches", &format!("not known: {why}"), Tone::Warn);
+        }
+        Some(Fact::Known(sites)) => {
+            page.heading("who first touched it");
+            let (shown, rest) = sites.sites.split_at(sites.sites.len().min(MOST_SITES));
+            page.append(table(shown, whole(sites)));
+            page.para(&others(sites, shown, rest.len()), 2, Tone::Faint);
+            if !sites.stacks.is_empty() {
+                page.figure(flame_graph(sites));
+                page.details(
+                    "all sites of first touches",
+                    table(&sites.sites, whole(sites)).into(),
+                );
+            }
+        }
+    }
+    page
+}
+
+fn whole(sites: &MemorySites) -> Bytes {
+    sites.seen_bytes + sites.unseen_bytes
+}
+
+fn table(sites: &[MemorySite], whole: Bytes) -> Table {
+    let columns = [Align::Name, Align::Left, Align::Decimal, Align::Decimal];
+    let mut table = Table::new(&columns.map(|align| ("", align)));
+    for MemorySite { site, bytes } in sites {
+        let part = share(*bytes, whole);
+        let cells = [site_line(site).into(), Cell::bar(part), percent(part).into()];
+        table.row([cells.to_vec(), vec![bytes.to_string().into()]].concat());
+    }
+    table
+}
+
+/// What is not in the table.
+fn others(sites: &MemorySites, shown: &[MemorySite], more: usize) -> String {
+    let listed = shown.iter().fold(0, |sum, one| sum + one.bytes.0);
+    let rest = Bytes(sites.seen_bytes.0.saturating_sub(listed));
+    let mut parts = Vec::new();
+    if more > 0 {
+        parts.push(format!("{rest} by other lines"));
+    }
+    if sites.unseen_bytes > Bytes(0) {
+        parts.push(format!("{} without a recorded fault", sites.unseen_bytes));
+    }
+    if sites.lost_records > 0 {
+        parts.push(format!("{} records of faults were lost", sites.lost_records));
+    }
+    parts.join(", ")
+}
+
+fn flame_graph(sites: &MemorySites) -> String {
+    let mut root = Flame::root(sites.seen_bytes.0);
+    for stack in &sites.stacks {
+        let mut flame = &mut root;
+        for frame in &stack.frames {
+            flame = flame.callee(frame);
+            flame.weight = flame.weight.saturating_add(stack.bytes.0);
+        }
+    }
+    let subtitle = format!("{} resident; callees are above callers", sites.seen_bytes);
+    root.draw("Memory by who first touched it", &subtitle, &|bytes| Bytes(bytes).to_string())
+}
