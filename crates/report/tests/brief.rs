@@ -4,12 +4,12 @@
 
 mod support;
 
-use pagewise_model::{Fact, Nanos};
 use pagewise_model::body::Body;
 use pagewise_model::profile::Profile;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_model::spec::Spec;
 use pagewise_model::trial::{Effect, Word};
+use pagewise_model::{Fact, Nanos};
 use pagewise_report::{Style, budget_line, render, render_whole};
 use proptest::prelude::*;
 use support::reading::defects;

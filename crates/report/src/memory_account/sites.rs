@@ -3,7 +3,7 @@
 //! Shares are of all resident pages: a page of a file that several processes map counts in each of them.
 
 use super::share;
-use crate::chart::Flame;
+use crate::chart::{Flame, Picture};
 use crate::faults::site_line;
 use crate::number::percent;
 use crate::page::Document;
@@ -71,7 +71,7 @@ fn others(sites: &MemorySites, shown: &[MemorySite], more: usize) -> String {
     parts.join(", ")
 }
 
-fn flame_graph(sites: &MemorySites) -> String {
+fn flame_graph(sites: &MemorySites) -> Picture {
     let mut root = Flame::root(sites.seen_bytes.0);
     for stack in &sites.stacks {
         let mut flame = &mut root;

@@ -374,7 +374,8 @@ fn samples_contradict_counts_only_where_it_matters() {
     assert_eq!(agreed.disagreements, [] as [String; 0]);
     // Pages that a transfer pins are in no price of a fault.
     let Fact::Known(samples) = &mut look.samples else { panic!("samples") };
-    let symbols = ["gup_fast_pte_range", "gup_fast_fallback", "iov_iter_get_pages2", "iter_to_pipe"];
+    let symbols =
+        ["gup_fast_pte_range", "gup_fast_fallback", "iov_iter_get_pages2", "iter_to_pipe"];
     samples.stacks.push(KernelStack { symbols: symbols.map(Into::into).into(), count: 200 });
     assert_eq!(judge(&look).disagreements, [] as [String; 0]);
     let copies = agreed.cost(CostKind::FileCopies).unwrap();
