@@ -240,6 +240,7 @@ impl Subject {
             error_share: calibration.error_share,
             forecasts: calibration.forecasts(arms, demand, &self.state),
             trials: Vec::new(),
+            trial_error_share: None,
             reasons: Vec::new(),
         })
     }

@@ -140,16 +140,18 @@ pub const fn cell(arm: Arm) -> Cell {
 #[must_use]
 pub fn reading(cell: Cell, pass: Nanos, repeats: u32) -> Point {
     let cached = if cell.residency == Residency::Warm { 16_384 } else { 0 };
+    let faults = if cell.arm.is_mapped() { 1024 } else { 0 };
     let sample = |repeat: u32| Sample {
         repeat,
         place: repeat,
         set_up_ns: Nanos(pass.0 / 100),
         pass_ns: vec![pass; cell.passes as usize],
+        pass_faults: (0..cell.passes).map(|nth| if nth == 0 { faults } else { 0 }).collect(),
         tear_down_ns: Nanos(pass.0 / 100),
         user_ns: Nanos(0),
         sys_ns: pass,
         calls: if cell.arm.is_mapped() { 0 } else { cell.blocks() },
-        minor_faults: if cell.arm.is_mapped() { 1024 } else { 0 },
+        minor_faults: faults,
         major_faults: 0,
         device_bytes: Fact::Known(Bytes(0)),
         ledger: Ledger::asked(&cell, CHECKSUM),

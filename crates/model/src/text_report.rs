@@ -77,6 +77,10 @@ pub struct TextStatus {
     pub pid: Option<i32>,
     /// Processes, or the files of the one, the most huge first.
     pub counts: Vec<TextCount>,
+    /// Pages of files mapped huge (`FilePmdMapped`) in mappings that are not executable, which are in no count:
+    /// read-only data.
+    #[serde(default)]
+    pub other_file_pmd_bytes: Bytes,
     /// Processes whose mappings this account may not read.
     pub hidden_processes: u64,
     pub totals: HugeTotals,

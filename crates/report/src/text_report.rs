@@ -213,6 +213,11 @@ fn sums(status: &TextStatus) -> Document {
             Tone::Faint,
         );
     }
+    let other = match status.other_file_pmd_bytes {
+        Bytes(0) => String::new(),
+        bytes => format!("; beside it, {bytes} of read-only data of files is mapped huge"),
+    };
+    page.para(&format!("all columns count executable mappings only{other}"), 2, Tone::Faint);
     if status.hidden_processes > 0 {
         let n = counted(status.hidden_processes, "process", "processes");
         page.para(&format!("{n} could not be examined"), 2, Tone::Faint);

@@ -50,6 +50,7 @@ fn choice() -> Choice {
             forecast(Arm::Read, [0.0, 0.0, 45.0, 105.0, 0.0]),
         ],
         trials: Vec::new(),
+        trial_error_share: None,
         reasons: vec![
             "A mapping used in place should take 70.0 ms; the next best 70% more.".to_owned(),
             "It pays 54.0 ms for bytes.".to_owned(),

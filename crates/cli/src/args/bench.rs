@@ -61,7 +61,7 @@ pub(crate) struct BenchPipe {
     /// Time of each repeat [default: 150ms]
     #[arg(long, value_name = "TIME")]
     pub(crate) time: Option<Nanos>,
-    /// Repeats of each point, each a fresh pair of processes [default: 5]
+    /// Repeats of each point, each a fresh pair of processes [default: 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: Option<u32>,
     /// Bytes passed in one call [default: 256K, unless the rung sets it]

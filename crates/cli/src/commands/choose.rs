@@ -9,7 +9,7 @@ use crate::args::Choose;
 use crate::failure::{Failure, UNFIT};
 use crate::terminal;
 use pagewise_judge::bench::file::judge;
-use pagewise_judge::choice::{Occasion, calibrate, reasons};
+use pagewise_judge::choice::{MOST_OFF, Occasion, calibrate, reasons, trial_error, waited_share};
 use pagewise_kernel::clock;
 use pagewise_kernel::lock::ExperimentLock;
 use pagewise_lanes::choose::{ChooseError, KeptPrices, Place, Subject};
@@ -23,6 +23,10 @@ use pagewise_model::choice::{Choice, Demand, FileReadings, Trial};
 use pagewise_model::run::{Run, RunKind};
 use std::process::ExitCode;
 
+/// Ways that are measured before all and again after all.
+const CHECKED: usize = 2;
+/// Prices of processes that waited more than this share of their CPU time are not kept.
+const MOST_WAITED: f64 = 0.25;
 /// Prices take no longer than this, and what is not read by then does not matter, up to this share.
 const LIMIT: Nanos = Nanos::secs(18);
 const MOST_MISSED: f64 = 0.1;
@@ -57,15 +61,24 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     }
     let choice = subject.choose_by(&prices, &demand, &arms(args));
     let mut choice = choice.map_err(|error| failure(&error))?;
+    let mut is_refused = false;
     if let Some(bench) = bench.as_ref().filter(|_| args.measure) {
-        choice.trials = bench.trials(args, &choice)?;
+        (choice.trials, choice.trial_error_share) = bench.trials(args, &choice)?;
+        if let Some(off) = choice.trial_error_share.filter(|off| *off > MOST_OFF) {
+            choice.trials.clear();
+            is_refused = true;
+            warnings.push(format!(
+                "the machine is too busy to measure: cells measured at the start and the end are off by {:.0}%, so only predictions are shown",
+                100.0 * off
+            ));
+        }
     }
     choice.reasons = reasons(&choice);
     let is_any = choice.best().is_some();
     let run = Run { warnings, ..looked(RunKind::Choose, Body::Choice(choice), start) };
     show(&run, args.json)?;
     args.page.write(|| pagewise_report::html(&run))?;
-    Ok(ExitCode::from(if is_any { 0 } else { UNFIT }))
+    Ok(ExitCode::from(if is_any && !is_refused { 0 } else { UNFIT }))
 }
 
 fn demand(args: &Choose) -> Demand {
@@ -151,7 +164,14 @@ impl Bench {
         let occasion = Occasion { key: place.key.clone(), unix_ns: self.started_unix_ns, took_ns };
         let calibration = calibrate(&files, occasion)
             .ok_or_else(|| Failure::unfit("no way to read a file could be measured"))?;
-        if calibration.missed_share > MOST_MISSED {
+        let waited = files.iter().filter_map(|file| waited_share(&file.readings));
+        let waited = waited.reduce(f64::max).unwrap_or(0.0);
+        if waited > MOST_WAITED {
+            warnings.push(format!(
+                "the machine is too busy: the processes waited {:.0}% of their time for a CPU; the prices may be off by as much and are not saved",
+                100.0 * waited
+            ));
+        } else if calibration.missed_share > MOST_MISSED {
             warnings.push(format!(
                 "the machine is too busy: {:.0}% of the price measurements were not done in time; the prices are not saved",
                 100.0 * calibration.missed_share
@@ -183,23 +203,28 @@ impl Bench {
         plans.into_iter().map(read).collect()
     }
 
-    /// Every way that has a forecast, as it is on the file itself.
-    fn trials(&self, args: &Choose, choice: &Choice) -> Result<Vec<Trial>, Failure> {
+    /// Every way that has a forecast, as it is on the file itself, and how far these times may be off.
+    fn trials(&self, args: &Choose, choice: &Choice) -> Result<(Vec<Trial>, Option<f64>), Failure> {
         let origin = Origin::given(&args.file, args.block).map_err(|error| no_file(&error))?;
         let arms: Vec<Arm> = choice.forecasts.iter().map(|forecast| forecast.arm).collect();
         let (seed, size) = (self.control.seed, origin.size());
-        let plan = Plan::situation(seed, &arms, &choice.demand, size, args.repeats);
-        let plan = plan.map_err(|error| unplanned(&error))?;
+        let plan = |arms: &[Arm]| {
+            let plan = Plan::situation(seed, arms, &choice.demand, size, args.repeats);
+            plan.map_err(|error| unplanned(&error))
+        };
+        let (plan, check) = (plan(&arms)?, plan(&arms[..arms.len().min(CHECKED)])?);
         let cost = plan.cost();
         self.announce(&format!(
             "{} ways, {} fresh processes, about {}, at most {}",
             cost.points, cost.samples, cost.about_ns, cost.cap_ns
         ));
-        let Some(content) = open(&self.control, origin)? else { return Ok(Vec::new()) };
+        let Some(content) = open(&self.control, origin)? else { return Ok((Vec::new(), None)) };
+        let start = read_all(&self.control, &check, &content)?;
         let readings = read_all(&self.control, &plan, &content)?;
+        let end = read_all(&self.control, &check, &content)?;
         self.check()?;
         self.control.finish();
-        Ok(trials(&readings))
+        Ok((trials(&readings), trial_error(&start, &end)))
     }
 }
 

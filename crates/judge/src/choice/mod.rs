@@ -12,7 +12,7 @@
 
 pub use fit::{Occasion, calibrate};
 use pagewise_model::Nanos;
-use pagewise_model::bench::file::Arm;
+use pagewise_model::bench::file::{Arm, Point, Readings, Residency};
 use pagewise_model::choice::{Choice, Forecast, TimeParts};
 use pagewise_model::measured::median;
 
@@ -20,6 +20,38 @@ mod fit;
 mod least;
 #[cfg(test)]
 mod tests;
+
+/// Beyond this share of what it takes a measured time says nothing of a way.
+pub const MOST_OFF: f64 = 0.5;
+
+/// How far times that were measured between two readings of the same cells may be off, as a share: what the cells
+/// differ by from start to end, or what their processes waited for a CPU, whichever is more. None without such
+/// cells.
+#[must_use]
+pub fn trial_error(start: &Readings, end: &Readings) -> Option<f64> {
+    let total = |point: &Point| median(&point.series(|s| s.total_ns().0 as f64).values());
+    let drift = start.points.iter().filter_map(|point| {
+        let (before, after) = (total(point)?, total(end.find(&point.cell)?.1)?);
+        Some((before / after).max(after / before) - 1.0)
+    });
+    let waited = [start, end].into_iter().filter_map(waited_share);
+    drift.chain(waited).filter(|share| share.is_finite()).reduce(f64::max)
+}
+
+/// What a process of one thread that reads cached bytes took more than its CPU time, as a share of that, in the
+/// median: others had its CPU. None without such processes.
+#[must_use]
+pub fn waited_share(readings: &Readings) -> Option<f64> {
+    let busy = readings.points.iter().filter(|point| {
+        let is_queue = matches!(point.cell.arm, Arm::Uring | Arm::UringFixed);
+        point.cell.threads == 1 && point.cell.residency == Residency::Warm && !is_queue
+    });
+    let shares = busy.flat_map(|point| &point.samples).filter_map(|sample| {
+        let cpu = (sample.user_ns + sample.sys_ns).0;
+        (cpu > 0).then(|| (sample.total_ns().0 as f64 / cpu as f64 - 1.0).max(0.0))
+    });
+    median(&shares.collect::<Vec<f64>>())
+}
 
 // Why a way is chosen, in plain sentences: the choice with its margin, what the time goes into beside the
 // best way of the other kind, and what the prediction cannot tell.
@@ -124,15 +156,21 @@ fn measured(choice: &Choice, best: &Forecast) -> Option<String> {
             .collect::<Vec<f64>>(),
     )?;
     let own = took(best.arm)?;
-    let place = if fastest.arm == best.arm {
+    let noise = choice.trial_error_share.unwrap_or(0.0);
+    let place = if fastest.arm != best.arm && own / least - 1.0 <= noise {
+        format!("Measured, it took {}, the fastest as far as one can tell", time(own))
+    } else if fastest.arm == best.arm {
         format!("Measured, it took {}, and nothing was faster", time(own))
     } else {
         let more = 100.0 * (own / least - 1.0);
         let name = fastest.arm.name();
         format!("Measured, it took {}, {more:.0}% more than the fastest, {name}", time(own))
     };
+    let noise = choice.trial_error_share.map_or_else(String::new, |share| {
+        format!(" By cells measured twice, measured times may be off by {:.0}%.", 100.0 * share)
+    });
     Some(format!(
-        "{place}; the median error of the forecasts for {} ways is {:.0}%.",
+        "{place}; the median error of the forecasts for {} ways is {:.0}%.{noise}",
         all.len(),
         100.0 * off
     ))

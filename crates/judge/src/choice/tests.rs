@@ -1,7 +1,7 @@
 //! Readings made by known prices: forecasts for what was never read are found again, exactly and through
 //! noise; and what is reported of them.
 
-use super::{Occasion, calibrate, reasons};
+use super::{Occasion, calibrate, reasons, trial_error, waited_share};
 use crate::stats::Rng;
 use pagewise_model::bench::file::{Arm, Cell, Point, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
@@ -298,6 +298,7 @@ fn choice(arms: &[Arm], demand: Demand) -> Choice {
         file_system: "ext4".to_owned(),
         error_share: 0.04,
         trials: Vec::new(),
+        trial_error_share: None,
         reasons: Vec::new(),
     }
 }
@@ -332,4 +333,32 @@ fn the_reasons_name_margin_parts_and_what_cannot_be_reported() {
     let only = reasons(&choice(&[Arm::Uring], demand));
     assert!(only[0].ends_with("no other way was requested."), "{only:?}");
     assert!(reasons(&choice(&[], demand))[0].starts_with("No choice"));
+}
+
+#[test]
+fn cells_measured_twice_say_how_far_times_may_be_off() {
+    let of = |pass: Nanos, sys: Nanos| {
+        let mut point = reading(cell(Arm::Pread), pass, 5);
+        point.samples.iter_mut().for_each(|sample| sample.sys_ns = sys);
+        readings(vec![point])
+    };
+    let ms = |n| Nanos::millis(n);
+    let quiet = of(ms(100), ms(102));
+    assert!(trial_error(&quiet, &quiet).is_some_and(|off| off < 0.01));
+    // Something began meanwhile, or ended.
+    let slower = of(ms(180), ms(184));
+    for (start, end) in [(&quiet, &slower), (&slower, &quiet)] {
+        assert!(trial_error(start, end).is_some_and(|off| (off - 0.8).abs() < 0.01));
+    }
+    // Something had the CPU all the time: both are alike, and both waited.
+    let busy = of(ms(200), ms(102));
+    assert!(trial_error(&busy, &busy).is_some_and(|off| off > 0.9));
+    assert!(waited_share(&busy).is_some_and(|share| share > 0.9));
+    assert_eq!(trial_error(&readings(Vec::new()), &quiet), waited_share(&quiet));
+    let mut choice = choice(&[Arm::Pread], unseen()[0].1);
+    let total_ns = vec![Nanos::from_f64(choice.forecasts[0].total_ns); 3];
+    choice.trials = vec![Trial { arm: Arm::Pread, total_ns, refused: None }];
+    choice.trial_error_share = Some(0.34);
+    let last = reasons(&choice).pop().unwrap();
+    assert!(last.ends_with("By cells measured twice, measured times may be off by 34%."), "{last}");
 }

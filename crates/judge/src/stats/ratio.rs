@@ -2,6 +2,7 @@
 
 use super::walsh::shift;
 use pagewise_model::Fact;
+use pagewise_model::bench::Figure;
 use pagewise_model::measured::median;
 
 /// The ratio that the logarithms of all pairs show, with its exact 95% interval: the Hodges-Lehmann
@@ -14,6 +15,20 @@ pub(crate) fn paired_ratio(logs: &[f64], pairs: &str) -> Option<(f64, Fact<(f64,
     };
     let ratio = estimate.exp();
     ratio.is_finite().then_some((ratio, interval))
+}
+
+/// The same as a figure of which something may be claimed.
+pub(crate) fn paired_figure(logs: &[f64], pairs: &str) -> Option<Figure> {
+    let (ratio, interval) = paired_ratio(logs, pairs)?;
+    Some(Figure::new(ratio, interval, logs.len() as u64))
+}
+
+/// ` (95% interval 1.20 to 1.40)`; nothing where there is none.
+pub(crate) fn interval_text(interval: &Fact<(f64, f64)>) -> String {
+    match interval {
+        Fact::Known((low, high)) => format!(" (95% interval {low:.2} to {high:.2})"),
+        Fact::Missing(_) => String::new(),
+    }
 }
 
 /// Whether a ratio with this interval is proven to be below `limit`.

@@ -1,6 +1,7 @@
-//! What all benches share: the kinds of pages, the repeats of a figure, claims and their answers, and what
-//! is not to be had here.
+//! What all benches share: the kinds of pages, the repeats of a figure, claims and the rule that answers
+//! them, and what is not to be had here.
 
+mod claim;
 pub mod code;
 pub mod file;
 pub mod fork;
@@ -8,6 +9,8 @@ pub mod memory;
 pub mod pin;
 pub mod pipe;
 pub mod tlb;
+
+pub use claim::{Answer, Claim, Evidence, Figure, LEAST_REPEATS};
 
 use crate::measured::Measured;
 use schemars::JsonSchema;
@@ -57,52 +60,6 @@ pub struct MissingWay<W> {
     pub why: String,
     /// What would make it available.
     pub next: String,
-}
-
-/// How the machine answers a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// It holds here.
-    Confirmed,
-    /// It does not hold here.
-    Refuted,
-    /// What was measured does not tell.
-    CannotTell,
-}
-
-impl Answer {
-    /// Of something that was tested.
-    #[must_use]
-    pub const fn from_bool(holds: bool) -> Self {
-        if holds { Self::Confirmed } else { Self::Refuted }
-    }
-
-    /// Whether a ratio with this interval is below 1.
-    #[must_use]
-    pub fn is_less((low, high): (f64, f64)) -> Self {
-        match (low, high) {
-            (_, high) if high < 1.0 => Self::Confirmed,
-            (low, _) if low >= 1.0 => Self::Refuted,
-            _ => Self::CannotTell,
-        }
-    }
-}
-
-/// A claim, set beside what this machine says.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Claim {
-    pub claim: String,
-    pub answer: Answer,
-    /// The figures that the answer rests on.
-    pub why: String,
-}
-
-impl Claim {
-    /// A claim with its answer and the figures behind it.
-    pub fn new(claim: impl Into<String>, answer: Answer, why: impl Into<String>) -> Self {
-        Self { claim: claim.into(), answer, why: why.into() }
-    }
 }
 
 /// One figure of a point, by the number of the repeat. Repeats of one number were taken in the same round, so
@@ -164,12 +121,5 @@ mod tests {
         assert_eq!(one.log_ratios(&other), [2_f64.ln(), 3_f64.ln()]);
         assert_eq!(one.measured().map(|m| (m.median, m.n)), Some((4.0, 3)));
         assert_eq!(Series::default().measured(), None);
-    }
-
-    #[test]
-    fn an_interval_on_one_side_of_1_answers() {
-        let answers = [(0.5, 0.9), (1.0, 1.1), (0.9, 1.1)].map(Answer::is_less);
-        assert_eq!(answers, [Answer::Confirmed, Answer::Refuted, Answer::CannotTell]);
-        assert_eq!([true, false].map(Answer::from_bool), [Answer::Confirmed, Answer::Refuted]);
     }
 }

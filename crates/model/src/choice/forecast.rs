@@ -315,6 +315,7 @@ mod tests {
             error_share: 0.1,
             forecasts,
             trials: Vec::new(),
+            trial_error_share: None,
             reasons: Vec::new(),
         };
         assert_eq!(choice.best().map(|best| best.arm), Some(Arm::MapPieces));

@@ -265,6 +265,10 @@ pub struct Choice {
     /// All of them as they were measured afterwards; empty where nobody asked for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trials: Vec<Trial>,
+    /// How far measured times may be off, as a share: what cells that were measured at the start and again at the
+    /// end differ by, or what their processes waited for a CPU, whichever is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial_error_share: Option<f64>,
     /// Why it is chosen, in plain sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,

@@ -201,7 +201,8 @@ fn opened(pid: i32, mapping: &Mapping) -> Result<CachedFile, String> {
 /// When `/proc` cannot be read, or the process asked for not be looked at.
 pub fn count_text(pid: Option<i32>) -> Result<TextStatus, SysError> {
     let totals = meminfo::read()?.huge;
-    let mut status = TextStatus { pid, counts: Vec::new(), hidden_processes: 0, totals };
+    let (counts, other_file_pmd_bytes) = (Vec::new(), Bytes(0));
+    let mut status = TextStatus { pid, counts, other_file_pmd_bytes, hidden_processes: 0, totals };
     match pid {
         Some(pid) => {
             let entries = smaps::read(pid)?;
@@ -209,11 +210,15 @@ pub fn count_text(pid: Option<i32>) -> Result<TextStatus, SysError> {
                 return Err(no_memory(pid, "smaps"));
             }
             status.counts = files_of(pid, &entries);
+            status.other_file_pmd_bytes = not_text(&entries);
         }
         None => {
             for pid in tree::all()? {
                 match smaps::read(pid) {
-                    Ok(entries) => status.counts.extend(process_of(pid, &entries)),
+                    Ok(entries) => {
+                        status.counts.extend(process_of(pid, &entries));
+                        status.other_file_pmd_bytes += not_text(&entries);
+                    }
                     Err(error) if error.is_gone() => {}
                     Err(_) => status.hidden_processes += 1,
                 }
@@ -246,6 +251,12 @@ fn add(count: &mut TextCount, entry: &smaps::Entry) {
 
 fn executable(entries: &[smaps::Entry]) -> impl Iterator<Item = &smaps::Entry> {
     entries.iter().filter(|entry| entry.mapping.perms.exec)
+}
+
+/// What of other mappings is of files and huge.
+fn not_text(entries: &[smaps::Entry]) -> Bytes {
+    let other = entries.iter().filter(|entry| !entry.mapping.perms.exec);
+    other.fold(Bytes(0), |sum, entry| sum + entry.residency.file_pmd)
 }
 
 /// The sum over a process; none for kernel threads.
@@ -300,6 +311,29 @@ mod tests {
         assert_eq!((sum, own.pid), (own.text_bytes, own_pid()));
         assert!(own.resident_bytes <= own.text_bytes);
         assert!(all.totals.anon_huge_bytes.is_some());
+    }
+
+    #[test]
+    fn huge_pages_of_files_are_all_accounted_for() {
+        let smaps = "\
+400000-c00000 r-xp 00000000 08:01 7 /usr/bin/x
+Rss: 8192 kB
+FilePmdMapped: 8192 kB
+c00000-e00000 r--p 00800000 08:01 7 /usr/bin/x
+Rss: 2048 kB
+FilePmdMapped: 2048 kB
+";
+        let entries = smaps::parse(smaps.as_bytes());
+        let sum = entries.iter().fold(Bytes(0), |sum, entry| sum + entry.residency.file_pmd);
+        let [text] = &files_of(1, &entries)[..] else { panic!("one file") };
+        assert_eq!((text.file_pmd_bytes, not_text(&entries)), (Bytes::mib(8), Bytes::mib(2)));
+        assert_eq!(text.file_pmd_bytes + not_text(&entries), sum);
+        // The same of this process, whatever it has.
+        let (status, entries) =
+            (count_text(Some(own_pid())).unwrap(), smaps::read(own_pid()).unwrap());
+        let sum = entries.iter().fold(Bytes(0), |sum, entry| sum + entry.residency.file_pmd);
+        let text = status.counts.iter().fold(Bytes(0), |sum, count| sum + count.file_pmd_bytes);
+        assert_eq!(text + status.other_file_pmd_bytes, sum);
     }
 
     #[test]

@@ -407,6 +407,7 @@ pub(crate) fn status(pid: Option<i32>) -> TextReport {
     TextReport::Status(TextStatus {
         pid,
         counts: (0..23).map(count).collect(),
+        other_file_pmd_bytes: Bytes::mib(2),
         hidden_processes: 3,
         totals: HugeTotals {
             file_huge_bytes: Some(Bytes::mib(128)),

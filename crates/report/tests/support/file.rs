@@ -5,8 +5,8 @@ use pagewise_model::bench::file::{
     Account, Arm, Cell, Judgement, Part, Point, Ratio, Readings, Refusal, Residency, Slip, Work,
     WorkPart,
 };
-use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::bench::tlb::Order;
+use pagewise_model::bench::{Claim, Evidence};
 use pagewise_model::body::{Bench, Body};
 use pagewise_model::cache::FolioClass;
 use pagewise_model::constructed::{cell, reading, readings as around};
@@ -88,11 +88,11 @@ pub(crate) fn readings() -> Readings {
             interval: Fact::missing("fewer than 6 repeats of both"),
         }],
         accounts: vec![account(1, 0.9), account(5, 1.02)],
-        claims: vec![Claim {
-            claim: "a mapping is faster".into(),
-            answer: Answer::Refuted,
-            why: "here 0.9 times".into(),
-        }],
+        claims: vec![Claim::judged(
+            "a mapping is faster",
+            Evidence::counted([false]),
+            "here 0.9 times",
+        )],
         advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],
     });
     all

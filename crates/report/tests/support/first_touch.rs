@@ -5,7 +5,7 @@ use pagewise_model::bench::memory::{
     FirstTouch, Host, Judgement, Point, Populated, Pressure, Ratio, Sample, SharedPool, Split,
     Unavailable, Way,
 };
-use pagewise_model::bench::pipe::{Answer, Claim};
+use pagewise_model::bench::{Claim, Evidence};
 use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
@@ -75,16 +75,16 @@ fn judgement() -> Judgement {
             ratio(Way::MapPopulate, 10, 1, 1.55),
         ],
         claims: vec![
-            Claim {
-                claim: "a huge page takes one fault instead of 512".into(),
-                answer: Answer::Confirmed,
-                why: "8 faults for 16.0 MiB, and 4096 on base pages".into(),
-            },
-            Claim {
-                claim: "MADV_WILLNEED fills anonymous memory".into(),
-                answer: Answer::Refuted,
-                why: "0 B mapped behind the call".into(),
-            },
+            Claim::judged(
+                "a huge page takes one fault instead of 512",
+                Evidence::counted([true]),
+                "8 faults for 16.0 MiB, and 4096 on base pages",
+            ),
+            Claim::judged(
+                "MADV_WILLNEED fills anonymous memory",
+                Evidence::counted([false]),
+                "0 B mapped behind the call",
+            ),
         ],
         advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],
     }

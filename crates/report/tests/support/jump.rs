@@ -2,8 +2,8 @@
 
 use super::bench_of;
 use pagewise_model::bench::code::{Judgement, Jumps, Order, Point, Ratio, Sample};
-use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::bench::tlb::{ClaimedTlb, Knee, PageKind, Steadiness, TlbSide, Unavailable};
+use pagewise_model::bench::{Claim, Evidence};
 use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, PageSize};
@@ -70,11 +70,11 @@ fn judgement() -> Judgement {
             from_ns: 0.0,
             to_ns: 6.0,
         }],
-        claims: vec![Claim {
-            claim: "level 2 holds 64 translations of 4 KiB pages".into(),
-            answer: Answer::CannotTell,
-            why: "a jump costs 6.0 ns more from about 1100 pages on".into(),
-        }],
+        claims: vec![Claim::judged(
+            "level 2 holds 64 translations of 4 KiB pages",
+            Evidence::Nothing,
+            "a jump costs 6.0 ns more from about 1100 pages on",
+        )],
         advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],
     }
 }

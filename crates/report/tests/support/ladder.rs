@@ -2,10 +2,11 @@
 
 use super::bench_of;
 use pagewise_model::bench::pipe::{
-    Account, Advice, Answer, Buffers, Claim, Comparison, Consumption, EndUsage, Judgement, Ladder,
-    Pace, Pages, Part, PartBasis, Point, Reader, ReferencePrices, Rung, Sample, Step, Wait, Work,
-    Writer, Yardsticks,
+    Account, Advice, Buffers, Comparison, Consumption, EndUsage, Judgement, Ladder, Pace, Pages,
+    Part, PartBasis, Point, Reader, ReferencePrices, Rung, Sample, Step, Wait, Work, Writer,
+    Yardsticks,
 };
+use pagewise_model::bench::{Claim, Evidence};
 use pagewise_model::body::{Bench, Body};
 use pagewise_model::look::{KernelStack, Samples};
 use pagewise_model::run::Run;
@@ -174,16 +175,16 @@ pub(crate) fn ladder() -> Ladder {
     let mut ladder = empty(points(), false);
     ladder.judgement = Some(judgement());
     ladder.claims = vec![
-        Claim {
-            claim: "buffer and pipe size hardly matter".into(),
-            answer: Answer::Refuted,
-            why: "write/read: 1.00 GiB/s with pipe 64 KiB, 5.00 with pipe 1 MiB".into(),
-        },
-        Claim {
-            claim: "each of the five rungs is faster than the one before".into(),
-            answer: Answer::CannotTell,
-            why: "three were not measured".into(),
-        },
+        Claim::judged(
+            "buffer and pipe size hardly matter",
+            Evidence::counted([false]),
+            "write/read: 1.00 GiB/s with pipe 64 KiB, 5.00 with pipe 1 MiB",
+        ),
+        Claim::judged(
+            "each of the five rungs is faster than the one before",
+            Evidence::Nothing,
+            "three were not measured",
+        ),
     ];
     ladder
 }

@@ -4,8 +4,8 @@ use super::bench_of;
 use pagewise_model::bench::pin::{
     Judgement, MissingWay, Pins, Point, Price, Ratio, Sample, Share, Way,
 };
-use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::bench::tlb::{PageKind, Unavailable};
+use pagewise_model::bench::{Claim, Evidence};
 use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, PageSize};
@@ -84,11 +84,11 @@ fn judgement() -> Judgement {
             ratio: 0.16,
             interval: Fact::Known((0.15, 0.17)),
         }],
-        claims: vec![Claim {
-            claim: "finding and holding base pages is a third of vmsplice".into(),
-            answer: Answer::Confirmed,
-            why: "34% of the call, pieces of 64.0 KiB".into(),
-        }],
+        claims: vec![Claim::judged(
+            "finding and holding base pages is a third of vmsplice",
+            Evidence::counted([true]),
+            "34% of the call, pieces of 64.0 KiB",
+        )],
         advice: ["Do this.", "Do that.", "Leave the rest."].map(str::to_owned).to_vec(),
     }
 }

@@ -1,11 +1,11 @@
 //! Constructed walks: round numbers that come from no machine.
 
 use super::bench_of;
-use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::bench::tlb::{
     Bandwidth, Cache, ClaimedTlb, Judgement, Knee, Order, PageKind, Path, Point, Rates, Ratio,
     Sample, Steadiness, TlbSide, Unavailable, Walks,
 };
+use pagewise_model::bench::{Claim, Evidence};
 use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, PageSize};
@@ -85,16 +85,16 @@ fn judgement() -> Judgement {
             to_ns: 2.0,
         }],
         claims: vec![
-            Claim {
-                claim: "level 1 holds 64 translations of 4 KiB pages".into(),
-                answer: Answer::Confirmed,
-                why: "a load costs 2.0 ns more from about 68 pages on".into(),
-            },
-            Claim {
-                claim: "level 2 holds 128 translations of 4 KiB pages".into(),
-                answer: Answer::Refuted,
-                why: "the figure is in units of 32".into(),
-            },
+            Claim::judged(
+                "level 1 holds 64 translations of 4 KiB pages",
+                Evidence::counted([true]),
+                "a load costs 2.0 ns more from about 68 pages on",
+            ),
+            Claim::judged(
+                "level 2 holds 128 translations of 4 KiB pages",
+                Evidence::counted([false]),
+                "the figure is in units of 32",
+            ),
         ],
         huge_translation_share: Fact::Known(0.1),
         advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],

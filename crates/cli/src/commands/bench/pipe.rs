@@ -29,7 +29,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     let start = Start::new("pipe", &args.result)?;
     let plan = Plan {
         points,
-        repeats: args.repeats.unwrap_or(if args.quick { 6 } else { 5 }),
+        repeats: args.repeats.unwrap_or(6),
         bytes: args.bytes,
         repeat_ns: args.time.unwrap_or(if args.quick { QUICK_REPEAT } else { REPEAT }),
         seed: start.seed,

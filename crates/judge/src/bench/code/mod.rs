@@ -9,14 +9,15 @@
 //! Not seen: what of a translation is hidden because the processor fetches ahead or has the decoded
 //! instructions, so that a knee that is not there speaks against no claim.
 
-use crate::bench::tlb::Judged;
+use crate::bench::best::{Best, to_settle};
 use crate::bench::tlb::claims::Claimed;
-use crate::bench::tlb::knees::{Curve, find};
-use crate::stats::is_below;
+use crate::bench::tlb::knees::{Curve, find, no_end};
+use crate::bench::tlb::{Judged, unsteady};
+use crate::stats::{interval_text, is_below};
 use pagewise_model::Bytes;
 use pagewise_model::bench::code::{Judgement, Jumps, Order, Point, Ratio};
-use pagewise_model::bench::tlb::{Knee, Steadiness};
-use pagewise_model::bench::{PageKind, Series};
+use pagewise_model::bench::tlb::Knee;
+use pagewise_model::bench::{Figure, PageKind, Series};
 
 /// From this gain on huge pages are worth asking for.
 const WORTH: f64 = 0.97;
@@ -36,7 +37,7 @@ pub fn judge(jumps: &Jumps) -> Judgement {
         by_page: &claimed,
     }
     .beside(&curves, &knees);
-    let advice = advice(jumps, &ratios, &knees);
+    let advice = advice(jumps, &ratios, (&curves, &knees));
     Judgement { ratios, knees, claims, advice }
 }
 
@@ -82,44 +83,55 @@ fn curve(jumps: &Jumps, pages: PageKind) -> Option<Curve> {
 }
 
 /// Three sentences, each a reason where nothing is known.
-fn advice(jumps: &Jumps, ratios: &[Ratio], knees: &[Knee]) -> Vec<String> {
-    vec![page_advice(ratios), together(jumps, knees), foreseen(ratios)]
+fn advice(jumps: &Jumps, ratios: &[Ratio], (curves, knees): (&[Curve], &[Knee])) -> Vec<String> {
+    vec![page_advice(jumps, ratios), together(jumps, curves, knees), foreseen(jumps, ratios)]
 }
 
-/// The proven gains in one order, the largest first.
-fn gains(ratios: &[Ratio], order: Order) -> Vec<&Ratio> {
-    let is_gain = |r: &&Ratio| r.order == order && is_below(&r.interval, WORTH);
-    let mut gains: Vec<&Ratio> = ratios.iter().filter(is_gain).collect();
-    gains.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
-    gains
-}
-
-fn page_advice(ratios: &[Ratio]) -> String {
-    if ratios.is_empty() {
-        return "No verdict on page sizes: code was not run on two kinds of pages.".to_owned();
-    }
-    let gains = gains(ratios, Order::Changing);
-    let Some(best) = gains.first() else {
-        let unsteady = ratios.iter().any(|r| r.steadiness != Steadiness::Steady);
-        let rest =
-            if unsteady { "; differences come from placement or other programs" } else { "" };
-        return format!(
-            "Do not expect huge pages to make jumps faster here: no size has a proven gain of 3% for unpredictable jumps{rest}."
-        );
-    };
-    let first = gains.iter().map(|r| r.set_bytes).min().unwrap_or_default();
-    format!(
-        "Put code that is used together on huge pages from {first} on (pagewise text warm): with {}, an unpredictable jump takes {:.0}% less.",
-        best.set_bytes,
-        (1.0 - best.ratio) * 100.0
+/// The best of larger pages in one order.
+fn best<'a>(jumps: &Jumps, ratios: &'a [Ratio], order: Order) -> Best<&'a Ratio> {
+    let of_order = ratios.iter().filter(|r| r.order == order);
+    let repeats = u64::from(jumps.repeats);
+    Best::smallest(
+        of_order.map(|r| (r, Figure::new(r.ratio, r.interval.clone(), repeats).below(WORTH))),
     )
 }
 
-fn together(jumps: &Jumps, knees: &[Knee]) -> String {
+fn page_advice(jumps: &Jumps, ratios: &[Ratio]) -> String {
+    let here = || ratios.iter().filter(|r| r.order == Order::Changing);
+    match best(jumps, ratios, Order::Changing) {
+        Best::Proven(best, _) => {
+            let worth = here().filter(|r| is_below(&r.interval, WORTH));
+            let first = worth.map(|r| r.set_bytes).min().unwrap_or_default();
+            format!(
+                "Put code that is used together on huge pages from {first} on (pagewise text warm): with {}, an unpredictable jump takes {:.0}% less.",
+                best.set_bytes,
+                (1.0 - best.ratio) * 100.0
+            )
+        }
+        Best::Open(best, figure) => format!(
+            "Whether huge pages make unpredictable jumps faster here: open. With {} of code on {}, a jump takes {:.2} times as long as on base pages{}{}{}.",
+            best.set_bytes,
+            best.pages.name(),
+            best.ratio,
+            interval_text(&best.interval),
+            to_settle(&figure),
+            unsteady(best.steadiness)
+        ),
+        Best::No(_) => format!(
+            "Do not expect huge pages to make unpredictable jumps faster here: up to {} of code no size gains 3%.",
+            here().map(|r| r.set_bytes).max().unwrap_or_default()
+        ),
+        Best::Unmeasured => {
+            "Whether huge pages make jumps faster here: not measured. Only one page size has figures."
+                .to_owned()
+        }
+    }
+}
+
+fn together(jumps: &Jumps, curves: &[Curve], knees: &[Knee]) -> String {
     let base: Vec<&Knee> = knees.iter().filter(|k| k.pages == PageKind::Base).collect();
     let (Some(first), Some(last)) = (base.first(), base.last()) else {
-        return "No limit on base pages of code was found: here the cost of jumps depends on caches and predictors."
-            .to_owned();
+        return no_end(curves, "of code");
     };
     let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
     let reach = |knee: &Knee| {
@@ -141,24 +153,35 @@ fn together(jumps: &Jumps, knees: &[Knee]) -> String {
     )
 }
 
-fn foreseen(ratios: &[Ratio]) -> String {
-    let best = |order| gains(ratios, order).first().map(|r| (1.0 - r.ratio) * 100.0);
+fn foreseen(jumps: &Jumps, ratios: &[Ratio]) -> String {
     let ask = "measure your own program with pagewise bench text -- COMMAND";
-    match (best(Order::Changing), best(Order::Repeated)) {
-        (Some(changing), Some(repeated)) => format!(
-            "Expect a gain of at most {:.0}% to {:.0}% of the time of jumps, depending on prediction; {ask}.",
-            repeated.min(changing),
-            repeated.max(changing)
-        ),
-        (Some(changing), None) => format!(
-            "Expect no gain for predicted jumps, and up to {changing:.0}% of the time of unpredictable ones; {ask}."
-        ),
-        (None, Some(repeated)) => {
-            format!("Expect a gain of up to {repeated:.0}% of the time of predicted jumps; {ask}.")
+    let percent = |ratio: &Ratio| (1.0 - ratio.ratio) * 100.0;
+    let of = |order| best(jumps, ratios, order);
+    match (of(Order::Changing), of(Order::Repeated)) {
+        (Best::Proven(changing, _), Best::Proven(repeated, _)) => {
+            let (one, other) = (percent(changing), percent(repeated));
+            format!(
+                "Expect a gain of at most {:.0}% to {:.0}% of the time of jumps, depending on prediction; {ask}.",
+                one.min(other),
+                one.max(other)
+            )
         }
-        (None, None) => {
+        (Best::Proven(changing, _), Best::No(_)) => format!(
+            "Expect no gain for predicted jumps, and up to {:.0}% of the time of unpredictable ones; {ask}.",
+            percent(changing)
+        ),
+        (Best::Proven(changing, _), _) => format!(
+            "Expect a gain of up to {:.0}% of the time of unpredictable jumps; for predicted ones it is open; {ask}.",
+            percent(changing)
+        ),
+        (_, Best::Proven(repeated, _)) => format!(
+            "Expect a gain of up to {:.0}% of the time of predicted jumps; {ask}.",
+            percent(repeated)
+        ),
+        (Best::No(_), Best::No(_)) => {
             format!("This does not mean that no program gains; {ask}.")
         }
+        _ => format!("What a program would gain is open; {ask}."),
     }
 }
 

@@ -1,10 +1,13 @@
 //! Jumps with a known truth: how many translations of code two TLBs hold, and what a miss costs.
 
 use super::*;
+use crate::bench::fairness::{check, factor, noise};
+use crate::stats::Rng;
 use pagewise_model::bench::code::Sample;
 use pagewise_model::bench::pipe::Answer;
 use pagewise_model::bench::tlb::{ClaimedTlb, Steadiness, TlbSide};
 use pagewise_model::{Fact, PageSize};
+use proptest::prelude::*;
 
 const DENSE: Bytes = Bytes::kib(4);
 const APART: Bytes = Bytes::kib(68);
@@ -145,4 +148,26 @@ fn there_are_always_three_sentences() {
     let all = judge(&jumps(points())).advice;
     assert!(all[0].starts_with("Put code") && all[1].contains("base pages"), "{all:?}");
     assert!(all[2].contains("for predicted jumps"), "{all:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn claims_keep_to_the_rule(noise in noise(), entries in 16_u32..9000) {
+        let (seed, repeats, spread) = noise;
+        let mut rng = Rng::new(seed);
+        let mut jumps = jumps(points());
+        for point in &mut jumps.points {
+            point.samples.truncate(repeats);
+            point.samples.iter_mut().for_each(|s| s.jump_ns *= factor(&mut rng, spread));
+        }
+        jumps.claimed = vec![
+            tlb(1, PageSize::BASE_4K, entries, TlbSide::Code),
+            tlb(2, PageSize::BASE_4K, 2048, TlbSide::Unified),
+        ];
+        let judged = judge(&jumps);
+        check(&judged.claims)?;
+        prop_assert!(repeats >= 6 || !judged.advice[0].starts_with("Put code"), "{:?}", judged.advice);
+        prop_assert!(repeats >= 6 || !judged.advice[2].contains("no gain"), "{:?}", judged.advice);
+    }
 }

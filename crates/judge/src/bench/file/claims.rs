@@ -6,12 +6,14 @@
 //! are counted.
 
 use super::Found;
-use pagewise_model::Bytes;
+use crate::stats::{interval_text, paired_figure};
 use pagewise_model::bench::file::{
     Account, Arm, Cell, CopyWay, Part, Point, Ratio, Refusal, Residency, Sample, Slip, Work,
 };
 use pagewise_model::bench::tlb::Order;
-use pagewise_model::bench::{Answer, Claim};
+use pagewise_model::bench::{Answer, Claim, Evidence, Figure};
+use pagewise_model::measured::median;
+use pagewise_model::{Bytes, Fact};
 
 /// It found a mapping so many times as fast as calls.
 const FASTER: (f64, f64) = (2.0, 6.0);
@@ -21,8 +23,10 @@ const COPY: f64 = 0.60;
 const NEAR: f64 = 0.10;
 /// Shares of the time that it explained, of read() and of the mapping.
 const EXPLAINED: (f64, f64) = (0.82, 0.96);
-/// A pass as fast as another.
+/// A pass, or a copy, as fast as another.
 const SAME: f64 = 0.05;
+/// A later pass takes no faults if it takes fewer than one for so many of the first.
+const FEW: u64 = 50;
 
 impl Found<'_> {
     /// All claims for which there are cells.
@@ -34,6 +38,7 @@ impl Found<'_> {
             self.explained(),
             self.populating(),
             self.again(),
+            self.unchanged(),
             self.vectors(),
         ];
         all.into_iter().flatten().chain(self.slips()).collect()
@@ -62,121 +67,186 @@ impl Found<'_> {
             let point = self.readings.points.get(ratio.point);
             point.is_some_and(|point| point.cell.part == Part::Blocks && is_warm_copy(&point.cell))
         };
-        let times: Vec<f64> =
-            self.ratios.iter().filter(of).map(|ratio| 1.0 / ratio.ratio).collect();
-        let least = times.iter().copied().reduce(f64::min)?;
-        let most = times.iter().copied().reduce(f64::max)?;
-        Some(Claim::new(
-            "a mapping with a copy is 2 to 6 times as fast as read() on a cached file",
-            Answer::from_bool(least >= FASTER.0 && most <= FASTER.1),
-            format!(
-                "here {least:.2} to {most:.2} times (cells: {}), from open to close; the study did not time unmapping, and its loop over the mapping once ended half way",
-                times.len()
-            ),
-        ))
+        let times = |ratio: &Ratio| {
+            let inverse = |(low, high): (f64, f64)| (1.0 / high, 1.0 / low);
+            let interval = ratio.interval.clone().map(inverse);
+            let repeats = self.readings.points.get(ratio.point)?.samples.len() as u64;
+            let figure = Figure::new(1.0 / ratio.ratio, interval, repeats);
+            Some(figure.above(FASTER.0).below(FASTER.1))
+        };
+        let times: Vec<Figure> = self.ratios.iter().filter(of).filter_map(times).collect();
+        let estimates = || times.iter().map(|figure| figure.estimate);
+        let why = format!(
+            "here {:.2} to {:.2} times (cells: {}), from open to close; the study did not time unmapping, and its loop over the mapping once ended half way",
+            estimates().reduce(f64::min)?,
+            estimates().reduce(f64::max)?,
+            times.len()
+        );
+        let claim = "a mapping with a copy is 2 to 6 times as fast as read() on a cached file";
+        Some(Claim::judged(claim, Evidence::Figures(times), why))
+    }
+
+    /// A share of the undisturbed time, by counts and prices. Its interval reaches to what the same parts are of
+    /// the time of the processes as they were.
+    fn share(&self, arm: Arm, of: impl Fn(&Account) -> f64) -> Option<Figure> {
+        let (_, point) = self.usual(arm)?;
+        let account = self.account(arm)?;
+        let gib = point.cell.total_bytes().0 as f64 / Bytes::gib(1).0 as f64;
+        let beside = |ns: f64| {
+            let per_gib_ns = ns / gib;
+            let told = account.per_gib_ns - account.unexplained_per_gib_ns;
+            let unexplained_per_gib_ns = per_gib_ns - told;
+            of(&Account { per_gib_ns, unexplained_per_gib_ns, ..account.clone() })
+        };
+        let positive = |share: f64| share.max(f64::EPSILON).ln();
+        let shares = point.series(|s| positive(beside(s.total_ns().0 as f64))).values();
+        let mut figure = paired_figure(&shares, "processes")?;
+        figure.estimate = of(account);
+        if let Fact::Known((low, high)) = &mut figure.interval {
+            (*low, *high) = (low.min(figure.estimate), high.max(figure.estimate));
+        }
+        Some(figure)
     }
 
     fn mapping(&self) -> Option<Claim> {
-        let account = self.account(Arm::Map)?;
-        let share = account.share(&[Work::Faults, Work::Populate]);
-        let unmapping = account.share(&[Work::Unmap, Work::Open]);
-        Some(Claim::new(
-            "mapping pages is 36% of the time of a mapping with a copy",
-            Answer::from_bool((share - MAPPING).abs() <= NEAR),
-            format!(
-                "here {:.0}%, and {:.0}% more for unmapping and opening, which the study did not count",
-                100.0 * share,
-                100.0 * unmapping
-            ),
-        ))
+        let share = self.share(Arm::Map, |a| a.share(&[Work::Faults, Work::Populate]))?;
+        let unmapping = self.account(Arm::Map)?.share(&[Work::Unmap, Work::Open]);
+        let why = format!(
+            "here {}, and {:.0}% more for unmapping and opening, which the study did not count",
+            share_text(&share),
+            100.0 * unmapping
+        );
+        let evidence = Evidence::figure(share.above(MAPPING - NEAR).below(MAPPING + NEAR));
+        let claim = "mapping pages is 36% of the time of a mapping with a copy";
+        Some(Claim::judged(claim, evidence, why))
     }
 
     fn copying(&self) -> Option<Claim> {
+        let share = self.share(Arm::Read, |a| a.share(&[Work::KernelCopy]))?;
         let account = self.account(Arm::Read)?;
-        let [copy, entry, lookup] = [Work::KernelCopy, Work::Entry, Work::Lookup]
-            .map(|work| 100.0 * account.share(&[work]));
-        Some(Claim::new(
-            "read() spends 60% on the copy, 15% on crossing into the kernel, 6 to 8% on lookup",
-            Answer::from_bool((copy / 100.0 - COPY).abs() <= NEAR),
-            format!("here {copy:.0}%, {entry:.0}% and {lookup:.0}%"),
-        ))
+        let [entry, lookup] =
+            [Work::Entry, Work::Lookup].map(|work| 100.0 * account.share(&[work]));
+        let why = format!("here {}, {entry:.0}% and {lookup:.0}%", share_text(&share));
+        let evidence = Evidence::figure(share.above(COPY - NEAR).below(COPY + NEAR));
+        let claim =
+            "read() spends 60% on the copy, 15% on crossing into the kernel, 6 to 8% on lookup";
+        Some(Claim::judged(claim, evidence, why))
     }
 
     fn explained(&self) -> Option<Claim> {
-        let share = |arm| self.account(arm).map(Account::explained_share);
-        let (read, mapped) = (share(Arm::Read)?, share(Arm::Map)?);
-        Some(Claim::new(
-            "82% of the time of read() and 96% of that of a mapping can be explained",
-            Answer::from_bool(read >= EXPLAINED.0 && mapped >= EXPLAINED.1),
-            format!(
-                "here {:.0}% and {:.0}%, by counts times prices measured before",
-                100.0 * read,
-                100.0 * mapped
-            ),
-        ))
+        let share = |arm, least| Some(self.share(arm, Account::explained_share)?.above(least));
+        let (read, mapped) = (share(Arm::Read, EXPLAINED.0)?, share(Arm::Map, EXPLAINED.1)?);
+        let why = format!(
+            "here {} and {}, by counts times prices measured before",
+            share_text(&read),
+            share_text(&mapped)
+        );
+        let claim = "82% of the time of read() and 96% of that of a mapping can be explained";
+        Some(Claim::judged(claim, Evidence::Figures(vec![read, mapped]), why))
     }
 
     fn populating(&self) -> Option<Claim> {
-        let ms = |arm, pick: fn(&Sample) -> f64| {
-            self.usual(arm).and_then(|(_, point)| point.ms_per_gib(pick))
-        };
+        let (plain, populated) = (self.usual(Arm::Map)?.1, self.usual(Arm::MapPopulate)?.1);
+        if plain.cell.by(Arm::MapPopulate) != populated.cell {
+            return None;
+        }
         let all: fn(&Sample) -> f64 = |s| s.total_ns().0 as f64;
         let inner: fn(&Sample) -> f64 = |s| s.use_ns().0 as f64;
-        let (plain, populated) = (ms(Arm::Map, all)?, ms(Arm::MapPopulate, all)?);
-        let (plain_loop, populated_loop) = (ms(Arm::Map, inner)?, ms(Arm::MapPopulate, inner)?);
-        Some(Claim::new(
-            "MAP_POPULATE removes the cost of mapping",
-            Answer::from_bool(populated < plain * (1.0 - MAPPING + NEAR)),
-            format!(
-                "the loop goes from {plain_loop:.0} to {populated_loop:.0} ms per GiB, the total from {plain:.0} to {populated:.0}: the cost moves to the set-up"
-            ),
-        ))
+        let logs = populated.series(all).log_ratios(&plain.series(all));
+        let figure = paired_figure(&logs, "processes of both")?.below(1.0 - MAPPING + NEAR);
+        let why = format!(
+            "the loop goes from {:.0} to {:.0} ms per GiB, the total from {:.0} to {:.0}, {:.2} times{}: the cost moves to the set-up",
+            plain.ms_per_gib(inner)?,
+            populated.ms_per_gib(inner)?,
+            plain.ms_per_gib(all)?,
+            populated.ms_per_gib(all)?,
+            figure.estimate,
+            interval_text(&figure.interval)
+        );
+        let claim = "MAP_POPULATE removes the cost of mapping";
+        Some(Claim::judged(claim, Evidence::figure(figure), why))
     }
 
-    /// The long run: later passes.
+    /// The passes of a way, and the number of the last.
+    fn passes(&self, arm: Arm) -> Option<(&Point, usize)> {
+        let (_, point) = self.whole(Part::Passes).find(|(_, p)| p.cell.arm == arm)?;
+        let last = (point.cell.passes as usize).checked_sub(1).filter(|last| *last > 0)?;
+        (!point.samples.is_empty()).then_some((point, last))
+    }
+
+    /// The long run of a mapping: whether later passes still take faults.
     fn again(&self) -> Option<Claim> {
-        let passes = |arm| {
-            let (_, point) = self.whole(Part::Passes).find(|(_, p)| p.cell.arm == arm)?;
-            let last = (point.cell.passes as usize).checked_sub(1).filter(|last| *last > 0)?;
-            Some((point.pass_gib_per_s(0)?.median, point.pass_gib_per_s(last)?.median))
+        let (point, last) = self.passes(Arm::Map)?;
+        let counted = || point.samples.iter().filter_map(|s| s.pass_faults.split_first());
+        let is_pure = |(first, later): (&u64, &[u64])| {
+            later.iter().all(|faults| faults.saturating_mul(FEW) <= *first)
         };
-        let (read, mapped) = (passes(Arm::Read)?, passes(Arm::Map)?);
-        let is_flat = (read.1 / read.0 - 1.0).abs() <= SAME;
-        Some(Claim::new(
-            "with repeated passes over a file, a mapping becomes pure copy and read() does not change",
-            Answer::from_bool(is_flat && mapped.1 > mapped.0 * (1.0 + SAME)),
-            format!(
-                "first pass and last: the mapping {:.1} and {:.1} GiB/s, read() {:.1} and {:.1}",
-                mapped.0, mapped.1, read.0, read.1
-            ),
-        ))
+        let of = |pick: fn((&u64, &[u64])) -> u64| {
+            median(&counted().map(|faults| pick(faults) as f64).collect::<Vec<f64>>())
+        };
+        let faults =
+            of(|(first, _)| *first).zip(of(|(_, later)| later.last().copied().unwrap_or_default()));
+        let speed = format!(
+            "{:.1} and {:.1} GiB/s",
+            point.pass_gib_per_s(0)?.median,
+            point.pass_gib_per_s(last)?.median
+        );
+        let why = match faults {
+            Some((first, later)) => {
+                format!("first pass and last: {first:.0} and {later:.0} faults, {speed}")
+            }
+            None => format!("first pass and last: {speed}; faults of each pass were not counted"),
+        };
+        let claim = "with repeated passes over a file, a mapping becomes pure copy: later passes take no faults";
+        Some(Claim::judged(claim, Evidence::counted(counted().map(is_pure)), why))
     }
 
-    /// The kernel's copy against one by vector registers, and what the kernel would pay for them.
+    /// The same of calls: whether the last pass takes the time of the first.
+    fn unchanged(&self) -> Option<Claim> {
+        let (point, last) = self.passes(Arm::Read)?;
+        let pass =
+            |at: usize| point.series(move |s| s.pass_ns.get(at).map_or(0.0, |ns| ns.0 as f64));
+        let logs = pass(0).log_ratios(&pass(last));
+        let figure = paired_figure(&logs, "processes")?.above(1.0 - SAME).below(1.0 + SAME);
+        let why = format!(
+            "the last pass has {:.2} times the rate of the first{}: {:.1} and {:.1} GiB/s",
+            figure.estimate,
+            interval_text(&figure.interval),
+            point.pass_gib_per_s(last)?.median,
+            point.pass_gib_per_s(0)?.median
+        );
+        let claim = "with repeated passes over a file, read() does not change";
+        Some(Claim::judged(claim, Evidence::figure(figure), why))
+    }
+
+    /// The same copy with vector registers and without, and what the kernel would pay for them.
     fn vectors(&self) -> Option<Claim> {
         let copies = self.readings.copies.as_ref()?;
-        let kernel = copies.aligned(CopyWay::Kernel)?;
+        let (plain, kernel) =
+            (copies.aligned(CopyWay::RepMovsb)?, copies.aligned(CopyWay::Kernel)?);
         let wide = [CopyWay::Avx2, CopyWay::Avx512].into_iter();
         let rated = wide.filter_map(|way| Some((way.into_str(), copies.aligned(way)?)));
-        let (name, vector) = rated.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (name, vector) = rated.max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
+        let evidence = Evidence::figure(Figure::over(vector, plain).above(1.0 + SAME));
         let save = copies.save_restore_ns.known()?.median;
         let state = copies.state_bytes.known()?;
         // Nanoseconds that each byte is cheaper.
-        let gain = (1.0 / kernel - 1.0 / vector) * 1e9 / Bytes::gib(1).0 as f64;
-        let is_faster = vector > kernel * (1.0 + SAME);
-        let pays = if is_faster {
-            format!("it pays from {} per call on", Bytes((save / gain) as u64))
-        } else {
-            "that is never earned back".to_owned()
+        let ns = |rate: f64| 1e9 / Bytes::gib(1).0 as f64 / rate;
+        let gain = ns(plain.median) - ns(vector.median);
+        let pays = match evidence.answer() {
+            Answer::Confirmed => {
+                format!("it pays from {} per call on", Bytes((save / gain) as u64))
+            }
+            Answer::Refuted => "that is never earned back".to_owned(),
+            Answer::CannotTell => "whether that is earned back is open".to_owned(),
         };
-        Some(Claim::new(
-            "copying with vector registers is faster than the kernel's copy, which would have to save them",
-            Answer::from_bool(is_faster),
-            format!(
-                "page-aligned, {name} copies {vector:.1} GiB/s, the kernel {kernel:.1}; saving and \
-                 restoring {state} of registers takes {save:.0} ns: {pays}"
-            ),
-        ))
+        let why = format!(
+            "page-aligned, {name} copies {:.1} GiB/s, rep movsb {:.1}, pread {:.1}: what pread lacks to rep \
+             movsb is call and lookup; saving and restoring {state} of registers takes {save:.0} ns: {pays}",
+            vector.median, plain.median, kernel.median
+        );
+        let claim = "copying with vector registers, which the kernel would have to save, is faster than the same copy without";
+        Some(Claim::judged(claim, evidence, why))
     }
 
     /// What each error that was repeated would show.
@@ -189,16 +259,29 @@ impl Found<'_> {
             let refusal = self.refusals.iter().find(changed)?;
             let point = self.readings.points.get(refusal.point)?;
             let rate = point.rate_gib_per_s()?.median;
-            Some(Claim::new(
+            let asked = self.readings.asked(&point.cell);
+            let is_equal = |sample: &Sample| Some(sample.ledger) == asked;
+            Some(Claim::judged(
                 format!(
                     "with the error {}: {} gives {rate:.1} GiB/s",
                     slip.into_str(),
                     point.cell.arm.name()
                 ),
-                Answer::Refuted,
+                Evidence::counted(point.samples.iter().map(is_equal)),
                 refusal.why.clone(),
             ))
         };
         self.readings.slips.iter().filter_map(slip).collect()
     }
+}
+
+/// `34% (95% interval 31 to 38%)`.
+fn share_text(share: &Figure) -> String {
+    let range = match &share.interval {
+        Fact::Known((low, high)) => {
+            format!(" (95% interval {:.0} to {:.0}%)", 100.0 * low, 100.0 * high)
+        }
+        Fact::Missing(_) => String::new(),
+    };
+    format!("{:.0}%{range}", 100.0 * share.estimate)
 }

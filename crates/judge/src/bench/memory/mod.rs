@@ -7,9 +7,10 @@
 //! Not seen: what pages of another size are worth later, when the memory is used (`bench tlb` measures
 //! that).
 
-use crate::stats::{is_below, paired_ratio};
-use pagewise_model::bench::memory::{FirstTouch, Host, Judgement, Part, Point, Ratio, Way};
-use pagewise_model::bench::{Answer, Claim};
+use crate::bench::best::{Best, to_settle};
+use crate::stats::{interval_text, paired_figure, paired_ratio};
+use pagewise_model::bench::memory::{FirstTouch, Host, Judgement, Part, Point, Ratio, Sample, Way};
+use pagewise_model::bench::{Answer, Claim, Evidence, Figure};
 use pagewise_model::{Bytes, Fact};
 
 /// Below this ratio a way is worth asking for.
@@ -66,8 +67,19 @@ fn claims(touches: &FirstTouch, ratios: &[Ratio]) -> Vec<Claim> {
     claims.into_iter().flatten().collect()
 }
 
-fn tested(claim: impl Into<String>, holds: bool, why: String) -> Option<Claim> {
-    Some(Claim::new(claim, Answer::from_bool(holds), why))
+fn tested(claim: impl Into<String>, evidence: Evidence, why: String) -> Option<Claim> {
+    Some(Claim::judged(claim, evidence, why))
+}
+
+/// Of something that was tried once.
+fn once(holds: bool) -> Evidence {
+    Evidence::counted([holds])
+}
+
+/// Whether each mapping took the faults that were expected; none where that is not known.
+fn as_expected(point: &Point) -> Option<impl Iterator<Item = bool>> {
+    let expected = *point.expected_faults.known()?;
+    Some(point.samples.iter().map(move |s| Point::is_expected(s.touch_faults, expected)))
 }
 
 /// A point with samples.
@@ -84,43 +96,52 @@ fn faults_text(point: &Point) -> String {
 fn fewer_faults(touches: &FirstTouch) -> Option<Claim> {
     let (huge, base) = (measured(touches, Way::Thp)?, measured(touches, Way::OnDemand)?);
     let fewer = touches.huge_page_bytes.bytes() / touches.base_page_bytes.bytes().max(1);
-    let holds = huge.has_expected_faults()? && base.has_expected_faults()?;
+    let held = as_expected(huge)?.chain(as_expected(base)?);
     let why = format!("{}, and {} on base pages", faults_text(huge), faults_text(base));
-    tested(format!("a huge page takes one fault instead of {fewer}"), holds, why)
+    tested(format!("a huge page takes one fault instead of {fewer}"), Evidence::counted(held), why)
 }
 
 fn filled(touches: &FirstTouch, way: Way, what: &str) -> Option<Claim> {
     let point = measured(touches, way)?;
     let resident = point.resident_bytes()?;
-    let holds = point.has_expected_faults()? && resident >= point.mapped_bytes;
+    let is_full = point.samples.iter().map(|sample| has_resident(sample, point.mapped_bytes));
+    let held = as_expected(point)?.zip(is_full).map(|(faults, full)| faults && full);
     let why = format!(
         "{resident} of {} mapped before the first touch, then {} faults",
         point.mapped_bytes,
         point.touch_faults().unwrap_or(0)
     );
-    tested(what, holds, why)
+    tested(what, Evidence::counted(held), why)
 }
 
 fn faster(touches: &FirstTouch, ratios: &[Ratio]) -> Option<Claim> {
     let ratio = find(ratios, Way::PopulateWrite, 1)?;
-    let (low, high) = ratio.interval.known()?;
     let ns = |way| Some(measured(touches, way)?.page_ns(Part::Whole)?.median);
     let why = format!(
-        "{:.0} ns per page populated and touched, {:.0} ns on demand (ratio {:.2}, {low:.2}-{high:.2})",
+        "{:.0} ns per page populated and touched, {:.0} ns on demand (ratio {:.2}){}",
         ns(Way::PopulateWrite)?,
         ns(Way::OnDemand)?,
-        ratio.ratio
+        ratio.ratio,
+        interval_text(&ratio.interval)
     );
+    let repeats = measured(touches, Way::PopulateWrite)?.samples.len() as u64;
+    let figure = Figure::new(ratio.ratio, ratio.interval.clone(), repeats).below(1.0);
     let claim = "populating memory is faster than one fault per page";
-    Some(Claim::new(claim, Answer::is_less((*low, *high)), why))
+    tested(claim, Evidence::figure(figure), why)
+}
+
+/// Whether so much was mapped before the first touch.
+fn has_resident(sample: &Sample, least: Bytes) -> bool {
+    sample.resident_bytes.known().is_some_and(|resident| *resident >= least)
 }
 
 fn willneed(touches: &FirstTouch) -> Option<Claim> {
     let point = measured(touches, Way::Willneed)?;
     let resident = point.resident_bytes()?;
-    let has_mapped = resident > Bytes(0) || !point.has_expected_faults()?;
+    let is_mapped = point.samples.iter().map(|sample| has_resident(sample, Bytes(1)));
+    let held = as_expected(point)?.zip(is_mapped).map(|(faults, mapped)| mapped || !faults);
     let why = format!("{resident} mapped after the call, then {}", faults_text(point));
-    tested("MADV_WILLNEED fills anonymous memory", has_mapped, why)
+    tested("MADV_WILLNEED fills anonymous memory", Evidence::counted(held), why)
 }
 
 fn willneed_of_file(touches: &FirstTouch) -> Option<Claim> {
@@ -131,8 +152,11 @@ fn willneed_of_file(touches: &FirstTouch) -> Option<Claim> {
     let why =
         format!("{resident} mapped after the call, then {with} faults; without it {plain} faults");
     // A mapped page would be a fault less.
-    let has_mapped = resident > Bytes(0) || with < plain - plain / 10;
-    tested("POSIX_MADV_WILLNEED maps the cached pages of a file", has_mapped, why)
+    let has_mapped = |sample: &Sample| {
+        has_resident(sample, Bytes(1)) || sample.touch_faults < plain - plain / 10
+    };
+    let held = Evidence::counted(point.samples.iter().map(has_mapped));
+    tested("POSIX_MADV_WILLNEED maps the cached pages of a file", held, why)
 }
 
 fn whole_copies(touches: &FirstTouch) -> Option<Claim> {
@@ -140,7 +164,7 @@ fn whole_copies(touches: &FirstTouch) -> Option<Claim> {
     let page = *point.page_bytes.known()?;
     let why = format!("{} in the child, which got pages of {page}", faults_text(point));
     let holds = page == touches.huge_page_bytes;
-    tested("a write to a huge page shared by fork copies the whole page", holds, why)
+    tested("a write to a huge page shared by fork copies the whole page", once(holds), why)
 }
 
 fn split(touches: &FirstTouch) -> Option<Claim> {
@@ -155,7 +179,7 @@ fn split(touches: &FirstTouch) -> Option<Claim> {
         split.base_mend_ns.median
     );
     let holds = split.after_bytes >= split.before_bytes;
-    tested("a huge page stays whole when the rights of a part change", holds, why)
+    tested("a huge page stays whole when the rights of a part change", once(holds), why)
 }
 
 fn pressed(touches: &FirstTouch) -> Option<Claim> {
@@ -170,7 +194,7 @@ fn pressed(touches: &FirstTouch) -> Option<Claim> {
         limited.resident_bytes, pressure.limit_bytes, limited.major_faults
     );
     let holds = limited.resident_bytes >= file;
-    tested("a mapping made by MAP_POPULATE is fully populated", holds, why)
+    tested("a mapping made by MAP_POPULATE is fully populated", once(holds), why)
 }
 
 fn shared(touches: &FirstTouch) -> Option<Claim> {
@@ -180,7 +204,7 @@ fn shared(touches: &FirstTouch) -> Option<Claim> {
         shared.seen_pages, shared.pages, shared.mount, shared.second_faults
     );
     let holds = shared.seen_pages == shared.pages;
-    tested("processes share the huge pages of a file on hugetlbfs", holds, why)
+    tested("processes share the huge pages of a file on hugetlbfs", once(holds), why)
 }
 
 /// Three sentences, each a reason where nothing is known.
@@ -193,16 +217,28 @@ fn page_ns(touches: &FirstTouch, way: Way, every_pages: u64) -> Option<f64> {
     touches.find(way, every_pages, 1)?.page_ns(Part::Whole).map(|ns| ns.median)
 }
 
-/// Whether there are such ratios, and none has an interval: nothing can be proven.
-fn lacks_proof(ratios: &[Ratio], of: impl Fn(&Ratio) -> bool) -> bool {
-    ratios.iter().filter(|r| of(r)).all(|r| r.interval.known().is_none())
+/// The best of these ways, by one thread that uses all pages.
+fn best<'a>(
+    touches: &FirstTouch,
+    ratios: &'a [Ratio],
+    of: impl Fn(Way) -> bool,
+) -> Best<&'a Ratio> {
+    let single = ratios.iter().filter(|r| r.threads == 1 && r.every_pages == 1 && of(r.way));
+    let repeats = u64::from(touches.repeats);
+    Best::smallest(
+        single.map(|r| (r, Figure::new(r.ratio, r.interval.clone(), repeats).below(WORTH))),
+    )
 }
 
-/// The smallest of these ratios that is proven to be worth it.
-fn best(ratios: &[Ratio], of: impl Fn(&Ratio) -> bool) -> Option<&Ratio> {
-    let single = |r: &&Ratio| r.threads == 1 && r.every_pages == 1 && of(r);
-    let proven = ratios.iter().filter(single).filter(|r| is_below(&r.interval, WORTH));
-    proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+/// `map-populate takes 0.98 times as long (95% interval 0.91 to 1.02)`.
+fn open_text(best: &Ratio, figure: &Figure) -> String {
+    format!(
+        "{} takes {:.2} times as long{}{}",
+        best.way.label(),
+        best.ratio,
+        interval_text(&best.interval),
+        to_settle(figure)
+    )
 }
 
 fn is_larger(way: Way) -> bool {
@@ -210,16 +246,23 @@ fn is_larger(way: Way) -> bool {
 }
 
 fn page_advice(touches: &FirstTouch, ratios: &[Ratio]) -> String {
-    if !ratios.iter().any(|r| is_larger(r.way)) {
-        return "No verdict on page sizes: larger pages and base pages were not both measured."
-            .to_owned();
-    }
-    if lacks_proof(ratios, |r| is_larger(r.way)) {
-        return "No verdict on larger pages: too few mappings for a proof.".to_owned();
-    }
-    let Some(best) = best(ratios, |r| is_larger(r.way)) else {
-        return "Do not expect larger pages to make memory ready faster here: no size has a proven gain of 3%."
-            .to_owned();
+    let best = match best(touches, ratios, is_larger) {
+        Best::Proven(best, _) => best,
+        Best::Open(best, figure) => {
+            return format!(
+                "Whether larger pages make memory ready faster here: open. {}.",
+                open_text(best, &figure)
+            );
+        }
+        Best::No(count) => {
+            return format!(
+                "Do not expect larger pages to make memory ready faster here: none of {count} ways gains 3%."
+            );
+        }
+        Best::Unmeasured => {
+            return "Whether larger pages make memory ready faster here: not measured. Only one page size has figures."
+                .to_owned();
+        }
     };
     let how = match best.way {
         Way::Thp => "MADV_HUGEPAGE".to_owned(),
@@ -235,22 +278,22 @@ fn page_advice(touches: &FirstTouch, ratios: &[Ratio]) -> String {
 
 fn ahead(touches: &FirstTouch, ratios: &[Ratio]) -> String {
     let is_ahead =
-        |r: &Ratio| matches!(r.way, Way::MapPopulate | Way::PopulateWrite | Way::PopulatePieces);
-    if !ratios.iter().any(is_ahead) {
-        return "No verdict on populating memory: it was not measured together with faults."
-            .to_owned();
-    }
-    let advised = match best(ratios, is_ahead) {
-        Some(best) => format!(
+        |way: Way| matches!(way, Way::MapPopulate | Way::PopulateWrite | Way::PopulatePieces);
+    let advised = match best(touches, ratios, is_ahead) {
+        Best::Proven(best, _) => format!(
             "Populate base pages ({}) if you will use all of them: {:.0}% less time than by faults",
             best.way.into_str(),
             (1.0 - best.ratio) * 100.0
         ),
-        None if lacks_proof(ratios, is_ahead) => {
-            "No verdict on populating base pages: too few mappings for a proof".to_owned()
+        Best::Open(best, figure) => {
+            format!("Whether populating base pages saves time: open. {}", open_text(best, &figure))
         }
-        None => {
-            "Do not populate base pages to save time: no way has a proven gain of 3%".to_owned()
+        Best::No(count) => {
+            format!("Do not populate base pages to save time: none of {count} ways gains 3%")
+        }
+        Best::Unmeasured => {
+            return "Whether populating base pages saves time: not measured. No way has a figure beside faults."
+                .to_owned();
         }
     };
     format!("{advised}{}.", waste(touches, ratios).unwrap_or_default())
@@ -277,7 +320,8 @@ fn together(touches: &FirstTouch) -> String {
         (Some(threads), None) => format!("{threads}."),
         (None, Some(host)) => format!("Touch memory once before you measure: {host}."),
         (None, None) => {
-            "No verdict on threads: only one thread touched memory, or may run here.".to_owned()
+            "Whether several threads should touch memory: not measured. Only one thread did."
+                .to_owned()
         }
     }
 }
@@ -285,16 +329,23 @@ fn together(touches: &FirstTouch) -> String {
 fn threads(touches: &FirstTouch) -> Option<String> {
     let of_way = |p: &&Point| p.way == Way::OnDemand && !p.samples.is_empty();
     let most = touches.points.iter().filter(of_way).max_by_key(|p| p.threads)?;
-    let alone = page_ns(touches, Way::OnDemand, 1)?;
-    let together = most.page_ns(Part::Whole)?.median;
-    if most.threads < 2 {
-        return None;
-    }
-    let advised = if together < FASTER * alone { "Touch" } else { "Do not touch" };
-    let for_speed = if together < FASTER * alone { "" } else { " for speed" };
+    let one = measured(touches, Way::OnDemand).filter(|_| most.threads > 1)?;
+    let times = |point: &Point| point.page_times(Part::Whole);
+    let logs = times(most).log_ratios(&times(one));
+    let figure = paired_figure(&logs, "mappings of both")?.below(FASTER);
+    let advised = match figure.answer() {
+        Answer::Confirmed => "Touch large memory first with several threads",
+        Answer::Refuted => "Do not touch large memory first with several threads for speed",
+        Answer::CannotTell => {
+            "Whether several threads should touch large memory first: open. It is a question of a fifth"
+        }
+    };
     Some(format!(
-        "{advised} large memory first with several threads{for_speed}: {} threads together take {together:.0} ns per page, one thread takes {alone:.0}",
-        most.threads
+        "{advised}: {} threads together take {:.0} ns per page, one thread takes {:.0}{}",
+        most.threads,
+        most.page_ns(Part::Whole)?.median,
+        one.page_ns(Part::Whole)?.median,
+        to_settle(&figure)
     ))
 }
 

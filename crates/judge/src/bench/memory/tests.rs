@@ -1,12 +1,14 @@
 //! Touches with a known truth: how much each way costs, what the kernel counted, what the host did.
 
 use super::judge;
+use crate::bench::fairness::{check, factor, noise};
 use crate::stats::Rng;
 use pagewise_model::bench::memory::{
     FirstTouch, Host, Point, Populated, Pressure, Sample, Split, Way,
 };
 use pagewise_model::bench::pipe::Answer;
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
+use proptest::prelude::*;
 
 const PAGES: u64 = 4096;
 const HUGE_PAGES: u64 = 8;
@@ -196,7 +198,7 @@ fn there_are_three_sentences_whatever_is_known() {
     assert!(all[1].contains("map-populate") && all[1].contains("wastes"), "{all:?}");
     let none = judge(&touches(Vec::new())).advice;
     assert_eq!(none.len(), 3);
-    assert!(none.iter().all(|s| s.starts_with("No verdict")));
+    assert!(none.iter().all(|s| s.contains(": not measured. ")));
 }
 
 #[test]
@@ -216,8 +218,11 @@ fn too_few_mappings_prove_nothing() {
     let mut points = usual();
     points.iter_mut().for_each(|point| point.samples.truncate(5));
     let advice = judge(&touches(points)).advice;
-    assert!(advice[0].starts_with("No verdict on larger pages: too few"), "{advice:?}");
-    assert!(advice[1].starts_with("No verdict on populating base pages"), "{advice:?}");
+    assert!(
+        advice[0].contains(": open. thp takes 0.20 times as long; an interval needs 6"),
+        "{advice:?}"
+    );
+    assert!(advice[1].contains(": open. map-populate"), "{advice:?}");
 }
 
 #[test]
@@ -234,4 +239,30 @@ fn a_host_that_backs_anew_is_reported_when_it_is_often() {
     assert!(judge(&some).advice[2].contains("900 ns more (40 of 100"), "{:?}", judge(&some).advice);
     some.host = vec![host(1)];
     assert!(!judge(&some).advice[2].contains("900 ns"));
+}
+
+proptest! {
+    #[test]
+    fn claims_keep_to_the_rule(noise in noise()) {
+        let (seed, repeats, spread) = noise;
+        let mut rng = Rng::new(seed);
+        let mut points = usual();
+        for point in &mut points {
+            point.samples.truncate(repeats);
+            for sample in &mut point.samples {
+                sample.touch_ns = Nanos::from_f64(sample.touch_ns.0 as f64 * factor(&mut rng, spread));
+                sample.touch_faults = (sample.touch_faults as f64 * factor(&mut rng, spread)) as u64;
+            }
+        }
+        let judged = judge(&touches(points));
+        prop_assert!(judged.claims.len() >= 6 || repeats == 0, "{:?}", judged.claims);
+        check(&judged.claims)?;
+        let faster = judged.claims.iter().find(|claim| claim.claim.contains("is faster than"));
+        let ratio = judged.ratios.iter().find(|r| r.way == Way::PopulateWrite);
+        let is_open = ratio.and_then(|r| r.interval.known()).is_none_or(|(low, high)| *low <= 1.0 && 1.0 <= *high);
+        prop_assert!(faster.is_none_or(|claim| is_open == (claim.answer == Answer::CannotTell)));
+        // Nothing is advised that has no interval.
+        let is_advised = |text: &String| text.starts_with("Put") || text.starts_with("Populate");
+        prop_assert!(repeats >= 6 || !judged.advice.iter().any(is_advised), "{:?}", judged.advice);
+    }
 }

@@ -14,12 +14,13 @@
 //!
 //! The published figures are those of a study of 2022 on one laptop (Linux 5.17, pieces of 128 KiB, base pages):
 //! finding the pages is 18% of all samples of writer and reader, a third of vmsplice; on huge pages one
-//! entry of the page table serves for 32 pages of a piece. A share is confirmed when this machine's is within
-//! a quarter of it, as for the ladder of pipes.
+//! entry of the page table serves for 32 pages of a piece. A share is claimed to be within a quarter of it,
+//! as for the ladder of pipes.
 
-use crate::stats::{is_below, paired_ratio};
+use crate::bench::best::{Best, to_settle};
+use crate::stats::{interval_text, paired_figure, paired_ratio};
 use pagewise_model::bench::pin::{Judgement, Pins, Point, Price, Ratio, Sample, Share, Way};
-use pagewise_model::bench::{Answer, Claim, PageKind, Series};
+use pagewise_model::bench::{Claim, Evidence, Figure, PageKind, Series};
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact, Measured};
 
@@ -48,7 +49,7 @@ pub fn judge(pins: &Pins) -> Judgement {
     let lent = kinds(pins, Way::Vmsplice).into_iter().flat_map(|k| pins.curve(Way::Vmsplice, k));
     let lent = lent.filter(|point| !point.samples.is_empty());
     let shares: Vec<Share> = lent.map(|point| share(pins, point)).collect();
-    let claims = claims(&shares, &ratios);
+    let claims = claims(pins, &ratios);
     let advice = advice(pins, &prices, &ratios, &shares);
     Judgement { prices, shares, ratios, claims, advice }
 }
@@ -120,17 +121,26 @@ fn ratio(pins: &Pins, (way, pages): (Way, PageKind)) -> Option<Ratio> {
     Some(Ratio { way, pages, ratio, interval })
 }
 
+/// What part of a figure of vmsplice is pinning, repeat by repeat.
+fn shares(pins: &Pins, point: &Point, figure: fn(&Sample) -> f64) -> Series {
+    let without = pins.find(Way::Tee, PageKind::Base, point.size_bytes);
+    let teed = without.map(|point| point.series(figure)).unwrap_or_default();
+    point.series(figure).paired(&teed, |lent, teed| (lent - teed) / lent)
+}
+
+/// The median of shares, or why there is none.
+fn positive_median(shares: &[f64]) -> Result<f64, String> {
+    match median(shares) {
+        Some(value) if value > 0.0 => Ok(value),
+        Some(value) => Err(below_zero(value * 100.0, "%")),
+        None => Err("tee was not measured beside it".to_owned()),
+    }
+}
+
 /// How much of a transfer by vmsplice is pinning.
 fn share(pins: &Pins, point: &Point) -> Share {
-    let without = pins.find(Way::Tee, PageKind::Base, point.size_bytes);
     let of = |figure: fn(&Sample) -> f64| {
-        let teed = without.map(|point| point.series(figure)).unwrap_or_default();
-        let shares = point.series(figure).paired(&teed, |lent, teed| (lent - teed) / lent);
-        match median(&shares.values()) {
-            Some(value) if value > 0.0 => Fact::Known(value),
-            Some(value) => Fact::missing(below_zero(value * 100.0, "%")),
-            None => Fact::missing("tee was not measured beside it"),
-        }
+        Fact::from(positive_median(&shares(pins, point, figure).values()))
     };
     let gib = point.size_bytes.0 as f64 / Bytes::gib(1).0 as f64;
     let rates = point.series(|sample| gib / sample.whole_ns() * 1e9).measured();
@@ -144,83 +154,107 @@ fn share(pins: &Pins, point: &Point) -> Share {
 }
 
 /// Every published claim with its answer.
-fn claims(shares: &[Share], ratios: &[Ratio]) -> Vec<Claim> {
-    let base = shares.iter().filter(|share| share.pages == PageKind::Base);
-    let nearest = base.min_by_key(|share| share.size_bytes.0.abs_diff(PUBLISHED_PIECE.0));
+fn claims(pins: &Pins, ratios: &[Ratio]) -> Vec<Claim> {
     vec![
-        share_of("a third of vmsplice", "of the call", OF_CALL, nearest, |s| &s.of_call_share),
+        share_of(pins, "a third of vmsplice", "of the call", OF_CALL, |s| s.call_ns),
         share_of(
+            pins,
             "18% of a transfer by vmsplice and splice",
             "of call and emptying together, with one thread",
             OF_TRANSFER,
-            nearest,
-            |s| &s.of_transfer_share,
+            Sample::whole_ns,
         ),
-        huge_is_cheaper(ratios),
+        huge_is_cheaper(pins, ratios),
     ]
 }
 
 fn share_of(
+    pins: &Pins,
     what: &str,
     of: &str,
     published: f64,
-    share: Option<&Share>,
-    pick: impl Fn(&Share) -> &Fact<f64>,
+    figure: fn(&Sample) -> f64,
 ) -> Claim {
-    let (answer, why) = match share.map(|share| (share, pick(share))) {
-        None => (Answer::CannotTell, "vmsplice was not measured on base pages".to_owned()),
-        Some((_, Fact::Missing(why))) => (Answer::CannotTell, why.clone()),
-        Some((share, Fact::Known(here))) => {
-            let is_same = *here <= published * SAME && *here >= published / SAME;
-            let why = format!("{:.0}% {of}, pieces of {}", here * 100.0, share.size_bytes);
-            (Answer::from_bool(is_same), why)
-        }
+    let claim = format!("finding and holding base pages is {what}");
+    let lent = pins.curve(Way::Vmsplice, PageKind::Base).into_iter();
+    let lent = lent.filter(|point| !point.samples.is_empty());
+    let Some(point) = lent.min_by_key(|p| p.size_bytes.0.abs_diff(PUBLISHED_PIECE.0)) else {
+        return Claim::judged(claim, Evidence::Nothing, "vmsplice was not measured on base pages");
     };
-    Claim::new(format!("finding and holding base pages is {what}"), answer, why)
+    let shares = shares(pins, point, figure).values();
+    let logs: Vec<f64> =
+        shares.iter().filter(|share| **share > 0.0).map(|share| share.ln()).collect();
+    // A share that is not above zero in some repeats is lost in noise.
+    let share = paired_figure(&logs, "repeats of both").filter(|_| logs.len() == shares.len());
+    let Some(share) = share else {
+        let why =
+            positive_median(&shares).map(|_| "in some repeats the difference is not above zero");
+        let why = why.map_or_else(|missing| missing, str::to_owned);
+        return Claim::judged(claim, Evidence::Nothing, why);
+    };
+    let why = format!(
+        "{:.0}% {of}, pieces of {}{}",
+        share.estimate * 100.0,
+        point.size_bytes,
+        interval_text(&share.interval)
+    );
+    Claim::judged(claim, Evidence::figure(share.about(published, SAME)), why)
 }
 
-fn huge_is_cheaper(ratios: &[Ratio]) -> Claim {
-    let ratio = ratios.iter().find(|r| (r.way, r.pages) == (Way::Vmsplice, PageKind::Thp));
-    let (answer, why) = match ratio.map(|ratio| (ratio.ratio, &ratio.interval)) {
-        None => (Answer::CannotTell, "vmsplice was not measured on both".to_owned()),
-        Some((ratio, Fact::Missing(why))) => {
-            (Answer::CannotTell, format!("{ratio:.2} of base pages; {why}"))
-        }
-        Some((ratio, Fact::Known((low, high)))) => (
-            Answer::is_less((*low, *high)),
-            format!("by vmsplice and splice: {ratio:.2} ({low:.2}-{high:.2}) of a base page"),
-        ),
+fn huge_is_cheaper(pins: &Pins, ratios: &[Ratio]) -> Claim {
+    let claim = "huge pages are cheaper to find and hold: one entry covers many";
+    let Some(found) = ratios.iter().find(|r| (r.way, r.pages) == (Way::Vmsplice, PageKind::Thp))
+    else {
+        return Claim::judged(claim, Evidence::Nothing, "vmsplice was not measured on both");
     };
-    Claim::new("huge pages are cheaper to find and hold: one entry covers many", answer, why)
+    let why = format!(
+        "by vmsplice and splice: {:.2} of a base page{}",
+        found.ratio,
+        interval_text(&found.interval)
+    );
+    Claim::judged(claim, Evidence::figure(figure(pins, found).below(1.0)), why)
+}
+
+fn figure(pins: &Pins, ratio: &Ratio) -> Figure {
+    Figure::new(ratio.ratio, ratio.interval.clone(), u64::from(pins.repeats))
 }
 
 /// Three sentences, each a reason where nothing is known.
 fn advice(pins: &Pins, prices: &[Price], ratios: &[Ratio], shares: &[Share]) -> Vec<String> {
-    vec![page_advice(ratios, shares), call_advice(pins, prices), register_advice(pins, prices)]
+    vec![
+        page_advice(pins, ratios, shares),
+        call_advice(pins, prices),
+        register_advice(pins, prices),
+    ]
 }
 
-fn page_advice(ratios: &[Ratio], shares: &[Share]) -> String {
-    let of_way = ratios.iter().filter(|r| r.way == Way::Vmsplice);
-    let Some(best) = of_way.min_by(|a, b| a.ratio.total_cmp(&b.ratio)) else {
-        return "No verdict on page sizes: only one page size was measured.".to_owned();
-    };
+fn page_advice(pins: &Pins, ratios: &[Ratio], shares: &[Share]) -> String {
     let base = shares.iter().filter(|share| share.pages == PageKind::Base);
     let usual = base.min_by_key(|share| share.size_bytes.0.abs_diff(USUAL.0));
     let share = usual.and_then(|share| share.of_transfer_share.known());
     let part = share.map_or_else(String::new, |share| {
         format!("; on base pages {:.0}% of it is finding and holding them", share * 100.0)
     });
-    if is_below(&best.interval, WORTH) {
-        format!(
+    let of_way = ratios.iter().filter(|r| r.way == Way::Vmsplice);
+    match Best::smallest(of_way.map(|r| (r, figure(pins, r).below(WORTH)))) {
+        Best::Proven(best, _) => format!(
             "Pass huge pages to pipes: with vmsplice and splice a page takes {:.0}% less time on {}{part}.",
             (1.0 - best.ratio) * 100.0,
             best.pages.name()
-        )
-    } else {
-        format!(
-            "Do not use huge pages only because of pinning: a saving of a tenth per page is not proven (ratio {:.2}){part}.",
-            best.ratio
-        )
+        ),
+        Best::Open(best, figure) => format!(
+            "Whether to use huge pages because of pinning: open. On {} a page takes {:.2} times as long{}{}{part}.",
+            best.pages.name(),
+            best.ratio,
+            interval_text(&best.interval),
+            to_settle(&figure)
+        ),
+        Best::No(_) => format!(
+            "Do not use huge pages only because of pinning: they save less than a tenth per page{part}."
+        ),
+        Best::Unmeasured => {
+            "Whether to pin huge pages: not measured. Only one page size has figures.".to_owned()
+        }
     }
 }
 

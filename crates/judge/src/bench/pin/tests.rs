@@ -1,4 +1,6 @@
 use super::*;
+use crate::bench::fairness::{check, factor, noise};
+use crate::stats::Rng;
 use pagewise_model::PageSize;
 use pagewise_model::bench::pin::Sample;
 use pagewise_model::bench::pipe::Answer;
@@ -177,5 +179,26 @@ proptest! {
         for price in &judgement.prices {
             prop_assert!(price.page_ns.known().is_none_or(|ns| ns.median > 0.0));
         }
+    }
+}
+
+proptest! {
+    #[test]
+    fn claims_keep_to_the_rule(noise in noise()) {
+        let (seed, repeats, spread) = noise;
+        let mut rng = Rng::new(seed);
+        let mut all = usual();
+        for point in &mut all.points {
+            point.samples.truncate(repeats);
+            for sample in &mut point.samples {
+                sample.call_ns *= factor(&mut rng, spread);
+                sample.release_ns *= factor(&mut rng, spread);
+            }
+        }
+        let judged = judge(&all);
+        prop_assert_eq!(judged.claims.len(), 3);
+        check(&judged.claims)?;
+        prop_assert!(repeats >= 6 || judged.claims.iter().all(|c| c.answer == Answer::CannotTell));
+        prop_assert!(repeats >= 6 || !judged.advice[0].starts_with("Pass huge pages"));
     }
 }

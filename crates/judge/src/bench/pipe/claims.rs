@@ -5,17 +5,17 @@
 //! hardly matter, that the speed of memory is the ceiling. Absolute figures belong to their machine;
 //! what can be tested is their order, the ratio of each rung to the one before, and the two sentences.
 //!
-//! A ratio is confirmed when this machine's is within a quarter of it, refuted when its interval (or,
-//! with few repeats, the ratio itself at twice that distance) lies outside; else nobody can tell.
+//! A ratio is claimed to be within a quarter of the published one, and above 1. A ceiling is refuted by a rate
+//! above it and confirmed by one that reaches it; a rate that stays below says nothing about it.
 
-use super::compare;
+use super::rate_figure;
 use super::sizes::{Grid, grids};
+use crate::stats::interval_text;
+use pagewise_model::Bytes;
 use pagewise_model::bench::pipe::{
-    Comparison, Consumption, Ladder, Pace, Pages, Placement, Point, Reader, Wait, Writer,
+    Consumption, Ladder, Pages, Placement, Point, Reader, Wait, Writer,
 };
-use pagewise_model::bench::{Answer, Claim};
-use pagewise_model::measured::Measured;
-use pagewise_model::{Bytes, Fact};
+use pagewise_model::bench::{Claim, Evidence, Figure};
 
 /// A published rung: its figure and how it is recognised.
 struct Published {
@@ -50,8 +50,7 @@ const PUBLISHED: [Published; 5] = [
 const PUBLISHED_BUFFER: Bytes = Bytes::kib(256);
 /// A ratio this far from the published one, either way, is still the same.
 const SAME_RATIO: f64 = 1.25;
-/// Sizes matter from this ratio of best to worst on, and hardly below the other.
-const MATTERS: f64 = 1.5;
+/// Sizes hardly matter below this ratio of best to worst.
 const HARDLY: f64 = 1.2;
 /// Above the yardstick by this much is above it.
 const ABOVE: f64 = 1.05;
@@ -88,101 +87,81 @@ fn find<'a>(ladder: &'a Ladder, rung: &Published) -> Option<&'a Point> {
 }
 
 fn rate_text(point: &Point) -> String {
-    point.rate().map_or_else(|| "nothing".to_owned(), |rate| figure(rate.median))
+    point.rate().map_or_else(|| "nothing".to_owned(), |rate| rate_digits(rate.median))
 }
 
 /// A rate with the digits that mean something.
-fn figure(gib_per_s: f64) -> String {
+fn rate_digits(gib_per_s: f64) -> String {
     if gib_per_s < 10.0 { format!("{gib_per_s:.2}") } else { format!("{gib_per_s:.1}") }
 }
 
 fn order(here: &[Option<&Point>]) -> Claim {
-    let mut answer = Answer::Confirmed;
-    for pair in here.windows(2) {
-        let pace = match pair {
-            [Some(a), Some(b)] => compare(a, b).map_or(Pace::CannotTell, |c| c.pace),
-            _ => Pace::CannotTell,
-        };
-        answer = match (answer, pace) {
-            (Answer::Refuted, _) | (_, Pace::Slower) => Answer::Refuted,
-            (_, Pace::CannotTell) => Answer::CannotTell,
-            (before, Pace::Faster) => before,
-        };
-    }
+    let step = |pair: &[Option<&Point>]| Some(rate_figure(pair[0]?, pair[1]?)?.above(1.0));
+    let steps: Option<Vec<Figure>> = here.windows(2).map(step).collect();
     let figures = PUBLISHED.iter().zip(here).map(|(rung, point)| {
         let seen = point.map_or_else(|| "not measured".to_owned(), rate_text);
         format!("{} {seen} ({} there)", rung.name, rung.gib_per_s)
     });
     let figures: Vec<String> = figures.collect();
     let claim = "each of the five rungs is faster than the one before";
-    Claim::new(claim, answer, format!("{} GiB/s", figures.join(", ")))
+    let evidence = steps.map_or(Evidence::Nothing, Evidence::Figures);
+    Claim::judged(claim, evidence, format!("{} GiB/s", figures.join(", ")))
 }
 
 fn ratio(at: usize, before: Option<&Point>, point: Option<&Point>) -> Claim {
     let (from, to) = (&PUBLISHED[at - 1], &PUBLISHED[at]);
     let there = to.gib_per_s / from.gib_per_s;
     let claim = format!("{} gives {there:.1} times the rate of {}", to.name, from.name);
-    let compared = before.zip(point).and_then(|(a, b)| Some((compare(a, b)?, a, b)));
-    let Some((comparison, a, b)) = compared else {
-        return Claim::new(claim, Answer::CannotTell, "this ladder does not have both");
-    };
-    let range = match &comparison.interval {
-        Fact::Known((low, high)) => format!(" (95% interval {low:.2} to {high:.2})"),
-        Fact::Missing(_) => String::new(),
+    let compared = before.zip(point).and_then(|(a, b)| Some((rate_figure(a, b)?, a, b)));
+    let Some((figure, a, b)) = compared else {
+        let lacks = [(before, from), (point, to)].map(|(p, rung)| p.is_none().then_some(rung.name));
+        let lacks: Vec<&str> = lacks.into_iter().flatten().collect();
+        return Claim::judged(
+            claim,
+            Evidence::Nothing,
+            format!("not measured here: {}", lacks.join(", ")),
+        );
     };
     let why = format!(
-        "{:.2} times here{range}: {} against {} GiB/s",
-        comparison.ratio,
+        "{:.2} times here{}: {} against {} GiB/s",
+        figure.estimate,
+        interval_text(&figure.interval),
         rate_text(b),
         rate_text(a)
     );
-    Claim::new(claim, same_ratio(&comparison, there), why)
-}
-
-fn same_ratio(here: &Comparison, there: f64) -> Answer {
-    let off = (here.ratio / there).ln().abs();
-    let tolerance = SAME_RATIO.ln();
-    if off <= tolerance {
-        return Answer::Confirmed;
-    }
-    let outside = match here.interval {
-        Fact::Known((low, high)) => low > there * SAME_RATIO || high < there / SAME_RATIO,
-        Fact::Missing(_) => off > 2.0 * tolerance,
-    };
-    if outside { Answer::Refuted } else { Answer::CannotTell }
+    Claim::judged(claim, Evidence::figure(figure.about(there, SAME_RATIO)), why)
 }
 
 fn sizes_hardly_matter(ladder: &Ladder) -> Claim {
     let claim = "buffer and pipe size hardly matter";
     let all = grids(ladder);
-    let spread = |grid: &Grid<'_>| Some(grid.best()?.1 / grid.worst()?.1);
-    let widest =
-        all.iter().filter_map(|g| Some((g, spread(g)?))).max_by(|a, b| a.1.total_cmp(&b.1));
-    let Some((grid, ratio)) = widest else {
+    let spread = |grid: &Grid<'_>| {
+        let (best, worst) = (grid.best()?.0, grid.worst()?.0);
+        Some(rate_figure(worst, best)?.below(HARDLY))
+    };
+    let spreads: Vec<(&Grid<'_>, Figure)> =
+        all.iter().filter_map(|grid| Some((grid, spread(grid)?))).collect();
+    let widest = spreads.iter().max_by(|a, b| a.1.estimate.total_cmp(&b.1.estimate));
+    let ends = widest.and_then(|(grid, figure)| Some((grid.best()?, grid.worst()?, figure)));
+    let Some(((best, top), (worst, bottom), figure)) = ends else {
         let why = "no technique was measured with several sizes: use --sweep";
-        return Claim::new(claim, Answer::CannotTell, why);
-    };
-    let (Some((best, top)), Some((worst, bottom))) = (grid.best(), grid.worst()) else {
-        return Claim::new(claim, Answer::CannotTell, "no figures");
-    };
-    let proven = compare(worst, best).is_some_and(|c| c.pace == Pace::Faster);
-    let answer = match ratio {
-        r if r >= MATTERS && proven => Answer::Refuted,
-        r if r <= HARDLY => Answer::Confirmed,
-        _ => Answer::CannotTell,
+        return Claim::judged(claim, Evidence::Nothing, why);
     };
     let sizes = |p: &Point| format!("buffer {}, pipe {}", p.rung.buffer_bytes, p.pipe_bytes);
     let why = format!(
-        "{} ({}): {} GiB/s with {}, {} with {}, {ratio:.1} times; the most of {} techniques",
-        best.rung.technique(),
+        "{} ({}): {} GiB/s with {}, {} with {}, {:.1} times{}; the most of {} techniques",
+        best.technique(),
         best.consumption.into_str(),
-        figure(bottom),
+        rate_digits(bottom),
         sizes(worst),
-        figure(top),
+        rate_digits(top),
         sizes(best),
+        figure.estimate,
+        interval_text(&figure.interval),
         all.len()
     );
-    Claim::new(claim, answer, why)
+    let figures = spreads.iter().map(|(_, figure)| figure.clone()).collect();
+    Claim::judged(claim, Evidence::Figures(figures), why)
 }
 
 fn memory_is_the_ceiling(ladder: &Ladder, consumption: Consumption) -> Claim {
@@ -195,24 +174,20 @@ fn memory_is_the_ceiling(ladder: &Ladder, consumption: Consumption) -> Claim {
         rates.filter_map(|p| Some((p, p.rate()?))).max_by(|a, b| a.1.median.total_cmp(&b.1.median));
     let yardstick = ladder.yardsticks.read_gib_per_s.known();
     let (Some((point, rate)), Some(memory)) = (best, yardstick) else {
-        return Claim::new(claim, Answer::CannotTell, "no point or no yardstick to compare");
+        let why = "no rate, or no speed of memory, was measured";
+        return Claim::judged(claim, Evidence::Nothing, why);
     };
-    let why = format!(
+    let figure = Figure::over(&rate, memory);
+    let is_lower = figure.interval.known().is_some_and(|(_, high)| *high < REACHED);
+    let mut why = format!(
         "best {} GiB/s ({}), one core reads memory at {}",
-        figure(rate.median),
+        rate_digits(rate.median),
         point.rung.name,
-        figure(memory.median)
+        rate_digits(memory.median)
     );
-    Claim::new(claim, ceiling(&rate, memory), why)
-}
-
-/// Above the yardstick in every repeat it is no ceiling; well below it, something else is.
-fn ceiling(rate: &Measured, memory: &Measured) -> Answer {
-    if rate.min > ABOVE * memory.max || rate.max < REACHED * memory.min {
-        Answer::Refuted
-    } else if rate.median <= ABOVE * memory.median && rate.median >= REACHED * memory.median {
-        Answer::Confirmed
-    } else {
-        Answer::CannotTell
+    if is_lower {
+        why.push_str(": a rate that stays below a ceiling does not show what limits it");
+        return Claim::judged(claim, Evidence::Nothing, why);
     }
+    Claim::judged(claim, Evidence::figure(figure.above(REACHED).below(ABOVE)), why)
 }

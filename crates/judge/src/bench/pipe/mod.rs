@@ -11,26 +11,25 @@
 //!
 //! Which of two points is faster: repeats are run in shuffled order, so that those of one number belong together
 //! by chance alone: their log ratios give the Hodges-Lehmann estimate with its exact interval, from six repeats
-//! on. With four or five the ranges decide: when all repeats of one point are faster than all of the other, chance
-//! did it in at most 1 of 35 cases (2 in 70 orders of four and four). Below four, and where ranges overlap, the
-//! answer is that nobody can tell.
+//! on. Below six, and where the interval holds 1, the answer is that nobody can tell.
 //!
 //! From rung to rung: a point is held against the one before it under the same consumption. The changes of the
 //! parts and the unexplained change are together exactly the change of the time.
 //!
-//! Advised are only ways whose buffers no reader can see change, and only where [`compare`] says that they are
-//! faster than write(2) and read(2) through a pipe as it comes.
+//! Advised are only ways whose buffers no reader can see change, and only where the interval of the ratio says
+//! that they are at least 3% faster than write(2) and read(2). Where it holds that border the answer is *open*.
 
 use crate::activity;
+use crate::bench::best::{Best, to_settle};
 use crate::bench::pipe::account::{Counts, copies_in};
 use crate::diagnosis::disagree;
-use crate::stats::shift;
+use crate::stats::paired_figure;
 pub use claims::claims;
-use pagewise_model::bench::Series;
 use pagewise_model::bench::pipe::{
     Account, Comparison, Consumption, Judgement, Ladder, Pace, PartBasis, Point, Reader,
     ReferencePrices, Rung, Sample, Step, Wait, Work, Writer,
 };
+use pagewise_model::bench::{Answer, Figure, Series};
 use pagewise_model::diagnosis::Activity;
 use pagewise_model::look::Samples;
 use pagewise_model::price::Prices;
@@ -42,8 +41,8 @@ mod claims;
 mod prices;
 mod sizes;
 
-/// Fewest repeats with which disjoint ranges are an answer.
-const LEAST_REPEATS: usize = 4;
+/// A way that is faster by less than this is not advised.
+const WORTH: f64 = 1.03;
 
 /// What was known before the ladder was measured, or was measured apart from its points.
 #[derive(Debug, Clone, Copy)]
@@ -77,29 +76,33 @@ pub fn judge(ladder: &Ladder, known: &Known<'_>) -> Judgement {
     Judgement { prices: known.reference.clone(), accounts, steps, advice, sentences }
 }
 
-/// Point `second` against point `first`; `None` where one has no rate.
-#[must_use]
-pub fn compare(first: &Point, second: &Point) -> Option<Comparison> {
+/// The rate of `second` over that of `first`; `None` where one has no rate.
+pub(crate) fn rate_figure(first: &Point, second: &Point) -> Option<Figure> {
     let (a, b) = (first.rate()?, second.rate()?);
     let rates = |point: &Point| -> Series {
         let rate = |s: &Sample| Some((s.repeat, s.gib_per_s().filter(|rate| *rate > 0.0)?));
         point.samples.iter().filter_map(rate).collect()
     };
-    let shifted = shift(&rates(second).log_ratios(&rates(first)));
-    let ratio = shifted.map_or(b.median / a.median, |s| s.estimate.exp());
-    let least = first.samples.len().min(second.samples.len());
-    let pace = match shifted {
-        Some(s) if s.low > 0.0 => Pace::Faster,
-        Some(s) if s.high < 0.0 => Pace::Slower,
-        None if least >= LEAST_REPEATS && b.min > a.max => Pace::Faster,
-        None if least >= LEAST_REPEATS && b.max < a.min => Pace::Slower,
-        _ => Pace::CannotTell,
+    let logs = rates(second).log_ratios(&rates(first));
+    // Without common repeats there are still two medians.
+    let apart = || {
+        let interval = Fact::missing("no common repeats");
+        Figure::new(b.median / a.median, interval, logs.len() as u64)
     };
-    let interval = match shifted {
-        Some(s) => Fact::Known((s.low.exp(), s.high.exp())),
-        None => Fact::missing("fewer than 6 common repeats"),
+    let figure = paired_figure(&logs, "common repeats").unwrap_or_else(apart);
+    figure.estimate.is_finite().then_some(figure)
+}
+
+/// Point `second` against point `first`; `None` where one has no rate.
+#[must_use]
+pub fn compare(first: &Point, second: &Point) -> Option<Comparison> {
+    let figure = rate_figure(first, second)?.above(1.0);
+    let pace = match figure.answer() {
+        Answer::Confirmed => Pace::Faster,
+        Answer::Refuted => Pace::Slower,
+        Answer::CannotTell => Pace::CannotTell,
     };
-    ratio.is_finite().then_some(Comparison { ratio, interval, pace })
+    Some(Comparison { ratio: figure.estimate, interval: figure.interval, pace })
 }
 
 /// All steps, in the order of the ladder, one consumption after the other.
@@ -145,38 +148,44 @@ fn sentences(ladder: &Ladder) -> Vec<String> {
     ]
 }
 
-/// The fastest safe way beside write and read.
+/// The fastest safe way beside write and read: proven, open, or not worth it.
 fn way(ladder: &Ladder, consumption: Consumption, place: &str) -> String {
-    let of = || ladder.points.iter().filter(|p| p.consumption == consumption);
-    let Some(plain) = of().find(|point| is_plain(&point.rung) && point.rate().is_some()) else {
-        return format!("{place}: no verdict, because write and read were not measured.");
+    let of = || ladder.points.iter().filter(|p| p.consumption == consumption && p.rate().is_some());
+    let copied = of().filter(|point| is_copied(&point.rung));
+    let Some(plain) = copied.min_by_key(|point| point.rung.pipe_bytes) else {
+        let what = consumption.into_str();
+        return format!(
+            "{place}: not measured. No sleeping write and read (rung P1) has a figure for {what} bytes."
+        );
     };
-    let faster = of().filter(|point| point.safe).filter_map(|point| {
-        let comparison = compare(plain, point)?;
-        (comparison.pace == Pace::Faster).then_some((point, comparison))
-    });
-    let best = faster.max_by(|(_, a), (_, b)| a.ratio.total_cmp(&b.ratio));
-    match best {
-        Some((point, Comparison { ratio, .. })) => format!(
-            "{place}, use {} through a pipe of {} (rung {}): {ratio:.1} times the rate of write and \
-             read, {} against {}.",
-            point.rung.technique(),
-            point.pipe_bytes,
+    let others = of().filter(|point| point.safe && !std::ptr::eq(*point, plain));
+    let figures = others.filter_map(|p| Some((p, rate_figure(plain, p)?.above(WORTH))));
+    let base = format!("write and read ({})", rate(plain));
+    let told = |point: &Point, figure: &Figure| {
+        let (ratio, pipe) = (figure.estimate, point.pipe_bytes);
+        format!(
+            "{} through a pipe of {pipe} (rung {}): {ratio:.1} times the rate of write and read, {} against {}",
+            point.technique(),
             point.rung.name,
             rate(point),
             rate(plain)
+        )
+    };
+    match Best::largest(figures) {
+        Best::Proven(point, figure) => format!("{place}, use {}.", told(point, &figure)),
+        Best::Open(point, figure) => {
+            format!("{place}: open. {}{}.", told(point, &figure), to_settle(&figure))
+        }
+        Best::No(count) => format!(
+            "{place}, use plain {base}: of the {count} other safe ways measured none is more than 3% faster."
         ),
-        None => format!(
-            "{place}, use plain write and read ({}): no safe way is proven faster.",
-            rate(plain)
-        ),
+        Best::Unmeasured => format!("{place}: not measured. Only {base} has a figure."),
     }
 }
 
-/// The plain way that a program has without asking for anything.
-fn is_plain(rung: &Rung) -> bool {
+/// The way that a program has without asking for anything, but for the size of its pipe.
+fn is_copied(rung: &Rung) -> bool {
     (rung.writer, rung.reader, rung.wait) == (Writer::Write, Reader::Read, Wait::Block)
-        && rung.pipe_bytes.is_none()
 }
 
 fn rate(point: &Point) -> String {
@@ -185,31 +194,36 @@ fn rate(point: &Point) -> String {
 
 /// What it gives that ends do not sleep, where everything else is the same.
 fn waiting(ladder: &Ladder) -> String {
-    let mut pairs = 0;
-    let mut best: Option<(&Point, &Point, f64)> = None;
-    for awake in ladder.points.iter().filter(|point| point.rung.wait != Wait::Block) {
-        let Some(asleep) = ladder.points.iter().find(|point| differ_by_waiting(point, awake))
-        else {
-            continue;
-        };
-        let Some(comparison) = compare(asleep, awake) else { continue };
-        pairs += 1;
-        let is_better = best.is_none_or(|(_, _, ratio)| comparison.ratio > ratio);
-        if comparison.pace == Pace::Faster && is_better {
-            best = Some((asleep, awake, comparison.ratio));
-        }
-    }
-    match (best, pairs) {
-        (Some((asleep, awake, ratio)), _) => format!(
-            "If the rate matters, do not let both ends sleep: {} ({}) has {ratio:.1} times the rate of the same way with sleeping ends{}.",
-            awake.rung.technique(),
+    let awake = ladder.points.iter().filter(|point| point.rung.wait != Wait::Block);
+    let pairs = awake.filter_map(|awake| {
+        let asleep = ladder.points.iter().find(|point| differ_by_waiting(point, awake))?;
+        Some(((asleep, awake), rate_figure(asleep, awake)?.above(WORTH)))
+    });
+    let told = |awake: &Point, figure: &Figure| {
+        format!(
+            "{} ({}) has {:.1} times the rate of the same way with sleeping ends",
+            awake.technique(),
             awake.consumption.into_str(),
+            figure.estimate
+        )
+    };
+    match Best::largest(pairs) {
+        Best::Proven((asleep, awake), figure) => format!(
+            "If the rate matters, do not let both ends sleep: {}{}.",
+            told(awake, &figure),
             more_cpu(asleep, awake)
         ),
-        (None, 0) => "No verdict on waiting: no way was measured both asleep and awake.".to_owned(),
-        (None, pairs) => format!(
-            "Let the ends of a pipe sleep: staying awake is proven faster in none of {pairs} pairs."
+        Best::Open((_, awake), figure) => format!(
+            "Whether the ends should sleep: open. {}{}.",
+            told(awake, &figure),
+            to_settle(&figure)
         ),
+        Best::No(pairs) => format!(
+            "Let the ends of a pipe sleep: staying awake is more than 3% faster in none of {pairs} pairs."
+        ),
+        Best::Unmeasured => {
+            "Whether the ends should sleep: not measured. No way has a figure for both.".to_owned()
+        }
     }
 }
 

@@ -75,7 +75,7 @@ fn advise_one(grid: &Grid<'_>, l2: &Fact<Bytes>) -> Option<Advice> {
     let (best, rate) = grid.best()?;
     let enough = grid.enough(best, rate);
     Some(Advice {
-        rung: best.rung.technique(),
+        rung: best.technique(),
         consumption: best.consumption,
         buffer_bytes: best.rung.buffer_bytes,
         pipe_bytes: best.pipe_bytes,

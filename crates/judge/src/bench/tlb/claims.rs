@@ -1,14 +1,14 @@
 //! What the processor claims of the TLBs that serve loads, or the fetching of code, set beside the knees.
 //!
-//! A claim is confirmed when a knee is within a quarter of it, refuted when the numbers walked go well
-//! beyond it and no knee is there. Where the figure may be in a larger unit that is not named, both
+//! A claim holds where the steps between which a knee was found lie within a quarter of it. It does not where the
+//! numbers walked go well beyond it, no knee is there, and a rise would have been seen. Where the figure may be in a larger unit that is not named, both
 //! readings are tried. What no walk could reach (so many huge pages are more memory than may be taken)
 //! cannot be told. Of the fetching of code neither what lacks a knee: not all of it needs a translation.
 
 use super::knees::{self, Curve};
 use pagewise_model::bench::tlb::{ClaimedTlb, Knee};
-use pagewise_model::bench::{Answer, Claim, PageKind};
-use pagewise_model::{Bytes, PageSize};
+use pagewise_model::bench::{Claim, Evidence, Figure, PageKind};
+use pagewise_model::{Bytes, Fact, PageSize};
 
 /// A knee this far from the claimed number, either way, is at it.
 const SAME: f64 = 1.25;
@@ -63,42 +63,62 @@ struct Found<'a> {
     is_hidden: bool,
 }
 
-/// Why a rise about so many pages may have gone unseen: a TLB that runs out costs a load at least as much
-/// as the fastest one takes.
-fn unseen(curve: &Curve, pages: u64) -> Option<String> {
-    let resolution = knees::resolution_ns(curve, pages);
-    (resolution > curve.fastest_ns)
-        .then(|| format!("too much noise: there, only rises above {resolution:.1} ns can be seen"))
-}
-
 impl Found<'_> {
     fn judge(&self, tlb: &ClaimedTlb, page: PageSize) -> Claim {
         let (entries, walked) = (u64::from(tlb.entries), self.walked);
         let claim = format!("level {} holds {entries} translations of {page} pages", tlb.level);
         let at = |count: u64| self.knees.iter().find(|knee| is_at(knee, count));
         let scaled = tlb.scaled_entries.map(u64::from);
-        let (answer, why) = if let Some(knee) = at(entries) {
-            (Answer::Confirmed, self.knee_text(knee))
+        let (evidence, why) = if let Some(knee) = at(entries) {
+            (self.place(knee, entries), self.knee_text(knee))
         } else if let Some((knee, count)) = scaled.and_then(|count| Some((at(count)?, count))) {
             let why = format!(
                 "on this family the figure is in units of 32, and the bit that shows it is hidden: {count}, and {}",
                 self.knee_text(knee)
             );
-            (Answer::Refuted, why)
+            (self.place(knee, entries), why)
         } else if let Some(far) = scaled.filter(|far| beyond(*far) > walked) {
             let why = format!("in units of 32 it would be {far}; {}", reach(far, page, walked));
-            (Answer::CannotTell, why)
+            (Evidence::Nothing, why)
         } else if beyond(entries) > walked {
-            (Answer::CannotTell, reach(entries, page, walked))
-        } else if let Some(why) = unseen(self.curve, entries) {
-            (Answer::CannotTell, why)
+            (Evidence::Nothing, reach(entries, page, walked))
         } else if self.is_hidden {
             let why = "; decoded code needs no translation, so the end may be invisible";
-            (Answer::CannotTell, self.elsewhere() + why)
+            (Evidence::Nothing, self.elsewhere() + why)
         } else {
-            (Answer::Refuted, self.elsewhere())
+            self.no_rise(entries)
         };
-        Claim::new(claim, answer, why)
+        Claim::judged(claim, evidence, why)
+    }
+
+    /// Where the knee is, beside where it is claimed to be: within the steps by which it was found.
+    fn place(&self, knee: &Knee, count: u64) -> Evidence {
+        let [below, above, about] =
+            [knee.below_pages, knee.above_pages, knee.about_pages].map(|pages| pages.max(1) as f64);
+        let step = above / below;
+        // A rise by its shape begins elsewhere than between the two, and is known as well as they are.
+        let interval = if (below..=above).contains(&about) {
+            (below, above)
+        } else {
+            (about / step, about * step)
+        };
+        let figure = Figure::new(about, Fact::Known(interval), self.curve.repeats);
+        let count = count as f64;
+        Evidence::figure(figure.above(count / SAME).below(count * SAME))
+    }
+
+    /// No rise about so many pages: a TLB that runs out costs a load at least as much as the fastest one takes.
+    fn no_rise(&self, pages: u64) -> (Evidence, String) {
+        let resolution = knees::resolution_ns(self.curve, pages);
+        let fastest = self.curve.fastest_ns;
+        let interval = Fact::Known((0.0, resolution / fastest));
+        let figure = Figure::new(0.0, interval, self.curve.repeats).above(1.0);
+        let why = if resolution > fastest {
+            format!("too much noise: there, only rises above {resolution:.1} ns can be seen")
+        } else {
+            self.elsewhere()
+        };
+        (Evidence::figure(figure), why)
     }
 
     fn knee_text(&self, knee: &Knee) -> String {
@@ -124,7 +144,7 @@ impl Found<'_> {
     fn nothing_claimed(&self, page: PageSize) -> Claim {
         let why =
             if self.knees.is_empty() { "no knee was found".to_owned() } else { self.elsewhere() };
-        Claim::new(format!("nothing is claimed for {page} pages"), Answer::CannotTell, why)
+        Claim::judged(format!("nothing is claimed for {page} pages"), Evidence::Nothing, why)
     }
 }
 

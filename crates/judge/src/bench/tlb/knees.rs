@@ -58,6 +58,8 @@ pub(crate) struct Curve {
     pub(crate) steps: Vec<Step>,
     /// Time of a load where nothing is missed.
     pub(crate) fastest_ns: f64,
+    /// Fewest repeats of a number of lines.
+    pub(crate) repeats: u64,
 }
 
 impl Curve {
@@ -77,7 +79,9 @@ impl Curve {
         };
         let fastest = packed.iter().filter_map(|(_, times)| times.measured()).map(|m| m.median);
         let fastest_ns = fastest.reduce(f64::min).unwrap_or(0.0);
-        Self { pages, apart_bytes, steps: apart.iter().filter_map(step).collect(), fastest_ns }
+        let repeats = apart.iter().map(|(_, times)| times.values().len() as u64).min().unwrap_or(0);
+        let steps = apart.iter().filter_map(step).collect();
+        Self { pages, apart_bytes, steps, fastest_ns, repeats }
     }
 }
 
@@ -165,6 +169,28 @@ pub(super) fn resolution_ns(curve: &Curve, pages: u64) -> f64 {
     let all: Vec<f64> =
         curve.steps.iter().filter(about).map(|step| tolerance(step, least)).collect();
     median(&all).unwrap_or(f64::INFINITY)
+}
+
+/// Why no end of base pages is known: it was not looked for, noise hides it, or there is none.
+pub(crate) fn no_end(curves: &[Curve], what: &str) -> String {
+    let base = curves.iter().find(|curve| curve.pages == PageKind::Base);
+    // A knee needs a plateau and some steps behind it.
+    let walked = base.filter(|curve| curve.steps.len() > 2 * LASTING);
+    let Some((curve, last)) = walked.and_then(|curve| Some((curve, curve.steps.last()?))) else {
+        return format!(
+            "The limit on base pages {what}: not measured. Too few numbers of pages have a figure."
+        );
+    };
+    let resolution = resolution_ns(curve, last.pages);
+    if resolution > curve.fastest_ns {
+        return format!(
+            "The limit on base pages {what}: open. Too much noise: only rises above {resolution:.1} ns can be seen."
+        );
+    }
+    format!(
+        "There is no limit on base pages {what} up to {} pages: no rise was seen that is not of caches.",
+        last.pages
+    )
 }
 
 fn tolerance(step: &Step, least: f64) -> f64 {

@@ -16,13 +16,14 @@
 pub(crate) mod claims;
 pub(crate) mod knees;
 
-use crate::stats::{is_below, paired_ratio};
+use crate::bench::best::{Best, to_settle};
+use crate::stats::{interval_text, is_below, paired_ratio};
 use claims::Claimed;
 use knees::{Curve, Step, find};
 use pagewise_model::bench::tlb::{
     Judgement, Knee, LINE, Order, Path, Point, Ratio, Steadiness, Walks,
 };
-use pagewise_model::bench::{PageKind, Series};
+use pagewise_model::bench::{Answer, Figure, PageKind, Series};
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact};
 
@@ -57,7 +58,7 @@ pub fn judge(walks: &Walks) -> Judgement {
     }
     .beside(&curves, &knees);
     let huge_translation_share = huge_translation_share(walks, &curves);
-    let advice = advice(walks, &ratios, &knees);
+    let advice = advice(walks, &ratios, (&curves, &knees));
     Judgement { ratios, knees, claims, huge_translation_share, advice }
 }
 
@@ -168,8 +169,8 @@ fn huge_translation_share(walks: &Walks, curves: &[Curve]) -> Fact<f64> {
 }
 
 /// Three sentences, each a reason where nothing is known.
-fn advice(walks: &Walks, ratios: &[Ratio], knees: &[Knee]) -> Vec<String> {
-    vec![page_advice(ratios), together(walks, knees), scans(walks)]
+fn advice(walks: &Walks, ratios: &[Ratio], (curves, knees): (&[Curve], &[Knee])) -> Vec<String> {
+    vec![page_advice(walks, ratios), together(walks, curves, knees), scans(walks)]
 }
 
 /// The list that the first sentence is about: random, one line to an element if that was walked.
@@ -179,38 +180,58 @@ fn usual(ratios: &[Ratio]) -> Option<Path> {
     ratios.iter().filter(random).map(|r| r.path).min_by_key(distance)
 }
 
-fn page_advice(ratios: &[Ratio]) -> String {
-    let Some(path) = usual(ratios) else {
-        return "No verdict on page sizes: only one page size was measured.".to_owned();
-    };
-    let gains = |r: &&Ratio| r.path == path && is_below(&r.interval, WORTH);
-    let mut worth: Vec<&Ratio> = ratios.iter().filter(gains).collect();
-    worth.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
-    let Some(best) = worth.first() else {
-        let unsteady = ratios.iter().any(|r| r.path == path && r.steadiness != Steadiness::Steady);
-        let rest =
-            if unsteady { "; differences come from placement or other programs" } else { "" };
-        return format!(
-            "Do not expect huge pages to make dependent random loads faster here: no size has a proven gain of 3%{rest}."
-        );
-    };
-    let first = worth.iter().map(|r| r.set_bytes).min().unwrap_or_default();
-    let kind = if best.pages == PageKind::Thp { "MADV_HUGEPAGE" } else { "the reserved pool" };
-    format!(
-        "Put data that you read at random on huge pages from {first} on ({kind}): at {}, a load takes {:.0}% less.",
-        best.set_bytes,
-        (1.0 - best.ratio) * 100.0
-    )
+fn page_advice(walks: &Walks, ratios: &[Ratio]) -> String {
+    let path = usual(ratios);
+    let here: Vec<&Ratio> = ratios.iter().filter(|r| Some(r.path) == path).collect();
+    let gain =
+        |r: &Ratio| Figure::new(r.ratio, r.interval.clone(), u64::from(walks.repeats)).below(WORTH);
+    match Best::smallest(here.iter().map(|r| (*r, gain(r)))) {
+        Best::Proven(best, _) => {
+            let worth = here.iter().filter(|r| is_below(&r.interval, WORTH));
+            let first = worth.map(|r| r.set_bytes).min().unwrap_or_default();
+            let kind =
+                if best.pages == PageKind::Thp { "MADV_HUGEPAGE" } else { "the reserved pool" };
+            format!(
+                "Put data that you read at random on huge pages from {first} on ({kind}): at {}, a load takes {:.0}% less.",
+                best.set_bytes,
+                (1.0 - best.ratio) * 100.0
+            )
+        }
+        Best::Open(best, figure) => format!(
+            "Whether huge pages make dependent random loads faster here: open. At {} on {}, a load takes {:.2} times as long as on base pages{}{}{}.",
+            best.set_bytes,
+            best.pages.name(),
+            best.ratio,
+            interval_text(&best.interval),
+            to_settle(&figure),
+            unsteady(best.steadiness)
+        ),
+        Best::No(_) => format!(
+            "Do not expect huge pages to make dependent random loads faster here: up to {} no size gains 3%.",
+            here.iter().map(|r| r.set_bytes).max().unwrap_or_default()
+        ),
+        Best::Unmeasured => {
+            "Whether huge pages make loads faster here: not measured. Only one page size has figures."
+                .to_owned()
+        }
+    }
 }
 
-fn together(walks: &Walks, knees: &[Knee]) -> String {
+/// Why mappings differ, where that is known.
+pub(crate) const fn unsteady(steadiness: Steadiness) -> &'static str {
+    match steadiness {
+        Steadiness::Steady => "",
+        Steadiness::Placement => "; the placement of the pages decides",
+        Steadiness::Disturbed => "; other programs disturbed it",
+    }
+}
+
+fn together(walks: &Walks, curves: &[Curve], knees: &[Knee]) -> String {
     let base: Vec<&Knee> = knees.iter().filter(|k| k.pages == PageKind::Base).collect();
     let reach = |knee: &Knee| Bytes(knee.about_pages.saturating_mul(walks.base_page_bytes.bytes()));
     let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
     match base.as_slice() {
-        [] => {
-            "No limit on base pages was found: here the cost of loads depends on caches.".to_owned()
-        }
+        [] => knees::no_end(curves, "of data"),
         [one] => format!(
             "Keep data that is used together on at most {} base pages ({}): beyond that, each load on another page costs {} more.",
             one.about_pages,
@@ -231,22 +252,36 @@ fn together(walks: &Walks, knees: &[Knee]) -> String {
 
 fn scans(walks: &Walks) -> String {
     let (one, all) = (&walks.bandwidth.one.read_gib_per_s, &walks.bandwidth.all.read_gib_per_s);
+    let cpus = walks.bandwidth.cpus;
     match (one.known(), all.known()) {
-        (Some(one), Some(all)) if all.median > MORE * one.median => format!(
-            "Split scans of memory over the {} cores: together they read {:.1} GiB/s, a single core {:.1}.",
-            walks.bandwidth.cpus, all.median, one.median
-        ),
-        (Some(one), Some(all)) => format!(
-            "Do not split scans of memory for speed: all {} cores together read {:.1} GiB/s, a single core {:.1}.",
-            walks.bandwidth.cpus, all.median, one.median
-        ),
+        (Some(one), Some(all)) => {
+            let figure = Figure::over(all, one).above(MORE);
+            let rates = format!(
+                "together they read {:.1} GiB/s, a single core {:.1}",
+                all.median, one.median
+            );
+            match figure.answer() {
+                Answer::Confirmed => {
+                    format!("Split scans of memory over the {cpus} cores: {rates}.")
+                }
+                Answer::Refuted => {
+                    format!(
+                        "Do not split scans of memory over the {cpus} cores for speed: {rates}."
+                    )
+                }
+                Answer::CannotTell => format!(
+                    "Whether scans of memory should be split over the {cpus} cores: open. Now {rates}{}.",
+                    to_settle(&figure)
+                ),
+            }
+        }
         (Some(one), None) => format!(
             "Take {:.1} GiB/s as the ceiling for reading memory here: only one core may be used.",
             one.median
         ),
         (None, _) => format!(
-            "No verdict on scans: {}.",
-            one.reason().unwrap_or("the bandwidth was not measured")
+            "Whether scans should be split over cores: not measured. {}.",
+            one.reason().unwrap_or("no bandwidth has a figure")
         ),
     }
 }

@@ -76,7 +76,7 @@ impl Request {
             cold_bytes: Bytes::mib(16),
             passes: 8,
             threads: Vec::new(),
-            repeats: 5,
+            repeats: 6,
             slips: Vec::new(),
             summed: false,
             quick: false,

@@ -52,7 +52,7 @@ const STRETCH: u64 = 10_000;
 const FEWEST: f64 = 1_000.0;
 const MOST: f64 = 4_000_000.0;
 /// Repeats of the bandwidth in the short form.
-const QUICK_RATES: u32 = 3;
+const QUICK_RATES: u32 = 6;
 /// Odd, so that every place of the order has a key of its own.
 const KEY_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 

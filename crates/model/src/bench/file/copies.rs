@@ -62,8 +62,8 @@ pub struct Copies {
 impl Copies {
     /// The rate of a way at a page's beginning.
     #[must_use]
-    pub fn aligned(&self, way: CopyWay) -> Option<f64> {
+    pub fn aligned(&self, way: CopyWay) -> Option<&Measured> {
         let row = self.rows.iter().find(|row| row.way == way)?;
-        Some(row.gib_per_s.first()?.known()?.median)
+        row.gib_per_s.first()?.known()
     }
 }

@@ -179,6 +179,7 @@ mod tests {
             place: 0,
             set_up_ns: Nanos::millis(1),
             pass_ns: vec![Nanos::millis(total_ms - 3), Nanos::millis(1)],
+            pass_faults: Vec::new(),
             tear_down_ns: Nanos::millis(1),
             user_ns: Nanos(0),
             sys_ns: Nanos(0),

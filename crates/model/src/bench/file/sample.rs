@@ -68,6 +68,9 @@ pub struct Sample {
     pub set_up_ns: Nanos,
     /// Wall time of each pass.
     pub pass_ns: Vec<Nanos>,
+    /// Page faults of each pass; empty in runs that did not count them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pass_faults: Vec<u64>,
     /// Wall time of unmapping and closing, with the memory that blocks were put into where it was fresh.
     pub tear_down_ns: Nanos,
     /// CPU time in user mode between the first call and the last.

@@ -137,8 +137,13 @@ impl Point {
     /// Whether the kernel counted the faults that were expected; none where that is not known.
     #[must_use]
     pub fn has_expected_faults(&self) -> Option<bool> {
-        let (found, expected) = (self.touch_faults()?, *self.expected_faults.known()?);
-        Some(found.abs_diff(expected) <= STRAY_FAULTS + expected / TOLERANCE)
+        Some(Self::is_expected(self.touch_faults()?, *self.expected_faults.known()?))
+    }
+
+    /// Whether so many faults are as many as expected, but for strays.
+    #[must_use]
+    pub const fn is_expected(found: u64, expected: u64) -> bool {
+        found.abs_diff(expected) <= STRAY_FAULTS + expected / TOLERANCE
     }
 
     /// What is mapped and never used.

@@ -104,6 +104,12 @@ impl Point {
         }
     }
 
+    /// The technique with the reader that was run: `vmsplice/read`.
+    #[must_use]
+    pub fn technique(&self) -> String {
+        Rung { reader: self.reader, ..self.rung.clone() }.technique()
+    }
+
     /// `of` over the repeats: median and spread; none without repeats or where one gives nothing.
     #[must_use]
     pub fn measured(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<Measured> {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::bench::Evidence;
 
 fn rung(writer: Writer, reader: Reader) -> Rung {
     Rung {
@@ -65,11 +66,11 @@ fn a_ladder_there_and_back_in_keys_with_units() {
             read_gib_per_s: Measured::from_values(&[30.0]).map_or(Fact::missing("no"), Fact::Known),
             cross_core_gib_per_s: Fact::missing("one core"),
         },
-        claims: vec![Claim {
-            claim: "buffer and pipe size hardly matter".to_owned(),
-            answer: Answer::Refuted,
-            why: "1.0 to 5.0".to_owned(),
-        }],
+        claims: vec![Claim::judged(
+            "buffer and pipe size hardly matter",
+            Evidence::counted([false]),
+            "1.0 to 5.0",
+        )],
         judgement: None,
     };
     let text = serde_json::to_string(&ladder).unwrap();

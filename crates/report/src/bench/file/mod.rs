@@ -15,8 +15,8 @@ use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, three_digits, whole_size};
 use crate::page::Document;
-use crate::style::Style;
-use pagewise_model::bench::file::{Part, Point, Readings, Residency, Sample};
+use crate::style::{Style, Tone};
+use pagewise_model::bench::file::{Arm, Cell, Part, Point, Readings, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
 use pagewise_model::{Bytes, Nanos};
 
@@ -37,6 +37,9 @@ pub fn section(readings: &Readings, style: &Style) -> String {
 pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(readings, caption));
+    if let Some(text) = incomplete(readings) {
+        page.para(&format!("Incomplete: {text}."), 2, Tone::Warn);
+    }
     for sentence in protocol(readings) {
         page.method(&sentence, 2);
     }
@@ -114,27 +117,53 @@ fn numbers(sample: &Sample) -> Vec<String> {
     numbers.map(known).to_vec()
 }
 
-/// The verdict on all readings in one sentence.
+/// Cells without a figure whose way has one elsewhere, and those with fewer repeats than requested; nothing where
+/// there are none. A way that has no figure at all is not to be had here.
+fn incomplete(readings: &Readings) -> Option<String> {
+    let points = &readings.points;
+    let is_read = |arm| points.iter().any(|p| p.cell.arm == arm && !p.samples.is_empty());
+    let asked = |point: &Point| match point.cell.residency {
+        Residency::Warm => readings.repeats as usize,
+        Residency::Cold => readings.cold_repeats as usize,
+    };
+    let empty = points.iter().filter(|p| p.samples.is_empty() && is_read(p.cell.arm)).count();
+    let few = points.iter().filter(|p| (1..asked(p)).contains(&p.samples.len())).count();
+    (empty + few > 0).then(|| {
+        format!(
+            "of {} cells {empty} have no figure and {few} fewer repeats than requested",
+            points.len()
+        )
+    })
+}
+
+/// The verdict on all readings in one sentence; what is missing is said first.
 pub(crate) fn headline(readings: &Readings) -> String {
     let judgement = readings.judgement.as_ref();
     let is_whole = |at: usize| judgement.is_none_or(|judgement| judgement.refusal(at).is_none());
     let rated = |(at, point): (usize, &Point)| {
-        let cell = point.cell;
-        let wanted = cell.residency == Residency::Warm && cell.order == Order::Sequential;
-        let rate = point.rate_gib_per_s().filter(|_| wanted && is_whole(at))?;
-        Some((rate.median, cell))
+        let rate = point.rate_gib_per_s().filter(|_| is_whole(at))?;
+        Some((rate.median, point.cell))
     };
-    let best = readings.part(Part::Blocks).filter_map(rated).max_by(|a, b| a.0.total_cmp(&b.0));
-    let Some((rate, cell)) = best else {
-        return "files: no cached file was read in order".to_owned();
+    // What most programs do goes first.
+    let rank = |cell: &Cell| (cell.residency == Residency::Warm, cell.order == Order::Sequential);
+    let by =
+        |a: &(f64, Cell), b: &(f64, Cell)| rank(&a.1).cmp(&rank(&b.1)).then(a.0.total_cmp(&b.0));
+    let first =
+        incomplete(readings).map_or_else(String::new, |text| format!("incomplete ({text}): "));
+    let Some((rate, cell)) = readings.part(Part::Blocks).filter_map(rated).max_by(by) else {
+        return format!("{first}no way to read the file has a figure");
     };
-    let read = readings.find(&cell.by(pagewise_model::bench::file::Arm::Read)).and_then(rated);
-    let than = match read {
+    let read = readings.find(&cell.by(Arm::Read));
+    let than = match read.and_then(rated) {
         Some((read, _)) if read < rate => format!(", read() {} GiB/s", three_digits(read)),
+        None if cell.arm != Arm::Read => ", read() was not measured there".to_owned(),
         _ => String::new(),
     };
+    let cached =
+        if cell.residency == Residency::Warm { "a cached file" } else { "an uncached file" };
+    let order = if cell.order == Order::Sequential { "in order" } else { "at random" };
     format!(
-        "a cached file, once, in order, in blocks of {}: {} gives {} GiB/s{than}",
+        "{first}{cached}, once, {order}, in blocks of {}: {} gives {} GiB/s{than}",
         whole_size(cell.block_bytes),
         cell.arm.name(),
         three_digits(rate)

@@ -122,7 +122,7 @@ fn panel(points: &[&Point]) -> Panel {
     let head = points.first();
     Panel {
         title: head.map_or_else(String::new, |p| {
-            format!("{}, {}", p.rung.technique(), consumption_label(p.consumption))
+            format!("{}, {}", p.technique(), consumption_label(p.consumption))
         }),
         columns: columns.into_iter().map(whole_size).collect(),
         rows: rows.into_iter().map(whole_size).collect(),

@@ -37,7 +37,10 @@ fn heading(point: &Point) -> Vec<Paragraph> {
 }
 
 fn row(point: &Point) -> Vec<Cell> {
-    let label = format!("  {}", consumption_label(point.consumption));
+    // The heading names the reader of the rung; one that has to look at the bytes reads them.
+    let reader = if point.reader == point.rung.reader { "" } else { point.reader.into_str() };
+    let by = if reader.is_empty() { "" } else { " by " };
+    let label = format!("  {}{by}{reader}", consumption_label(point.consumption));
     let tone = match point.consumption {
         Consumption::Untouched => Tone::Faint,
         _ => Tone::Plain,

@@ -1,7 +1,10 @@
 //! Claims of the processor against knees that are known.
 
 use super::*;
+use crate::bench::fairness::{check, factor, noise};
+use crate::stats::Rng;
 use pagewise_model::bench::pipe::{Answer, Claim};
+use proptest::prelude::*;
 
 fn answers(claimed: Vec<ClaimedTlb>) -> Vec<Claim> {
     let mut walks = walks(lines(&TWO_LEVELS, 0.0));
@@ -66,4 +69,49 @@ fn in_noise_nothing_is_refuted() {
     let claims = judge(&walks).claims;
     assert_eq!(claims[0].answer, Answer::CannotTell, "{claims:?}");
     assert!(claims[0].why.starts_with("too much noise"), "{claims:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn claims_keep_to_the_rule(noise in noise(), entries in 16_u32..9000) {
+        let (seed, repeats, spread) = noise;
+        let mut rng = Rng::new(seed);
+        let mut walks = walks(lines(&TWO_LEVELS, 0.0));
+        for point in &mut walks.points {
+            point.samples.truncate(repeats);
+            point.samples.iter_mut().for_each(|s| s.load_ns *= factor(&mut rng, spread));
+        }
+        let scaled = ClaimedTlb { scaled_entries: Some(32 * entries), ..tlb(2, PageSize::BASE_4K, entries) };
+        walks.claimed = vec![tlb(1, PageSize::BASE_4K, entries), tlb(2, PageSize::BASE_4K, 3072), scaled];
+        let judged = judge(&walks);
+        prop_assert!(judged.claims.len() >= 3 || repeats == 0, "{:?}", judged.claims);
+        check(&judged.claims)?;
+    }
+}
+
+#[test]
+fn missing_walks_and_few_repeats_are_no_advice() {
+    let list = Path::List { order: Order::Random, npad: 7 };
+    let pair = |huge: &[f64]| {
+        vec![
+            point(list, PageKind::Base, 1 << 20, &[100.0; 10]),
+            point(list, PageKind::Thp, 1 << 20, huge),
+        ]
+    };
+    let advice = |huge: &[f64]| judge(&walks(pair(huge))).advice;
+    // 0.58 times, as far as one can see, and no proof of it.
+    let noisy = advice(&[58.0, 40.0, 130.0, 57.0, 110.0, 50.0, 59.0, 140.0]);
+    assert!(noisy[0].contains(": open. At 64.0 MiB on transparent huge pages"), "{noisy:?}");
+    assert!(noisy[0].contains("would settle it"), "{noisy:?}");
+    let few = advice(&[58.0; 3]);
+    assert!(few[0].contains(": open.") && few[0].contains("needs 6 repeats"), "{few:?}");
+    assert_eq!(
+        few[1],
+        "The limit on base pages of data: not measured. Too few numbers of pages have a figure."
+    );
+    assert!(few[2].contains(": not measured."), "{few:?}");
+    let flat = Truth { cost_ns: [0.0, 0.0], ..TWO_LEVELS };
+    let none = judge(&walks(lines(&flat, 1.0))).advice;
+    assert!(none[1].starts_with("There is no limit on base pages of data up to 8192"), "{none:?}");
 }

@@ -71,7 +71,7 @@ fn curve(truth: &Truth, noise_share: f64, rng: &mut Rng) -> Curve {
         Step { pages, extra_ns, noise_ns: noise_ns / 10_f64.sqrt(), low_ns, load_ns }
     };
     let steps = counts().into_iter().map(|pages| step(pages, rng)).collect();
-    Curve { pages: PageKind::Base, apart_bytes: APART, steps, fastest_ns: FASTEST_NS }
+    Curve { pages: PageKind::Base, apart_bytes: APART, steps, fastest_ns: FASTEST_NS, repeats: 10 }
 }
 
 fn within(found: u64, truth: u64, share: f64) -> bool {

@@ -99,6 +99,7 @@ impl<'a> Crew<'a> {
             place: 0,
             set_up_ns: times.set_up_ns,
             pass_ns: times.pass_ns,
+            pass_faults: times.pass_faults,
             tear_down_ns: times.tear_down_ns,
             user_ns: since(before.user, after.user),
             sys_ns: since(before.sys, after.sys),
@@ -119,24 +120,27 @@ impl<'a> Crew<'a> {
     ) -> Result<Times, PriceError> {
         let (begin, begin_cpu) = (clock::now(), clock::thread_cpu());
         let opened = open(self.task)?;
-        let mut at = clock::now();
-        let set_up_ns = since(begin, at);
+        let set_up_ns = since(begin, clock::now());
         let set_up_cpu_ns = since(begin_cpu, clock::thread_cpu());
         let passes = self.task.cell.passes as usize;
         let (mut pass_ns, mut slice_ns) = (Vec::with_capacity(passes), Vec::with_capacity(passes));
+        let mut pass_faults = Vec::with_capacity(passes);
         for _ in 0..passes {
+            // Counted between the passes, outside their time.
+            let before = faults()?;
+            let at = clock::now();
             slice_ns.extend(self.pass(&opened)?);
-            let end = clock::now();
-            pass_ns.push(since(at, end));
-            at = end;
+            pass_ns.push(since(at, clock::now()));
+            pass_faults.push(faults()?.saturating_sub(before));
         }
+        let at = clock::now();
         let end_cpu = clock::thread_cpu();
         drop(opened);
         self.hands.iter_mut().for_each(Hand::let_go);
         let tear_down_ns = since(at, clock::now());
         let tear_down_cpu_ns = since(end_cpu, clock::thread_cpu());
         let pace = Pace { set_up_ns: set_up_cpu_ns, slice_ns, tear_down_ns: tear_down_cpu_ns };
-        Ok(Times { set_up_ns, pass_ns, tear_down_ns, pace })
+        Ok(Times { set_up_ns, pass_ns, pass_faults, tear_down_ns, pace })
     }
 
     /// Whether the file is mapped before the clock starts, as the published benchmark did it.
@@ -176,6 +180,7 @@ impl<'a> Crew<'a> {
 struct Times {
     set_up_ns: Nanos,
     pass_ns: Vec<Nanos>,
+    pass_faults: Vec<u64>,
     tear_down_ns: Nanos,
     /// Of one thread; meaningless where others read as well.
     pace: Pace,
@@ -187,6 +192,12 @@ fn queue_memory(task: &Task) -> Result<Region, PriceError> {
     let mut region = Region::new(size, Pages::Base)?;
     region.populate()?;
     Ok(region)
+}
+
+/// Page faults of this process so far.
+fn faults() -> Result<u64, PriceError> {
+    let usage = usage::process().map_err(PriceError::sys("getrusage", "this process"))?;
+    Ok(usage.minor_faults + usage.major_faults)
 }
 
 const fn since(begin: Nanos, end: Nanos) -> Nanos {

@@ -1,0 +1,78 @@
+//! What to advise of several ways: one is proven to be worth it, none is, or that is open or was not measured.
+//! Missing proof is no advice.
+
+use pagewise_model::bench::{Answer, Evidence, Figure};
+
+/// The best of several ways, by figures that are claimed to lie where a way is worth it.
+pub(crate) enum Best<T> {
+    /// It is proven to be worth it.
+    Proven(T, Figure),
+    /// None is proven to be, but this one may be.
+    Open(T, Figure),
+    /// So many ways were measured, and none is worth it.
+    No(usize),
+    Unmeasured,
+}
+
+impl<T> Best<T> {
+    /// Of figures of which the largest is best.
+    pub(crate) fn largest(ways: impl IntoIterator<Item = (T, Figure)>) -> Self {
+        Self::by(ways, |figure| figure.estimate)
+    }
+
+    /// Of figures of which the smallest is best.
+    pub(crate) fn smallest(ways: impl IntoIterator<Item = (T, Figure)>) -> Self {
+        Self::by(ways, |figure| -figure.estimate)
+    }
+
+    fn by(ways: impl IntoIterator<Item = (T, Figure)>, merit: fn(&Figure) -> f64) -> Self {
+        let of = |answer| move |(_, figure): &(T, Figure)| figure.answer() == answer;
+        let mut ways: Vec<(T, Figure)> = ways.into_iter().collect();
+        let count = ways.len();
+        // The best is last.
+        ways.sort_by(|a, b| merit(&a.1).total_cmp(&merit(&b.1)));
+        let last = |answer| ways.iter().rposition(of(answer));
+        if let Some(at) = last(Answer::Confirmed) {
+            let (way, figure) = ways.swap_remove(at);
+            return Self::Proven(way, figure);
+        }
+        match last(Answer::CannotTell) {
+            Some(at) => {
+                let (way, figure) = ways.swap_remove(at);
+                Self::Open(way, figure)
+            }
+            None if count == 0 => Self::Unmeasured,
+            None => Self::No(count),
+        }
+    }
+}
+
+/// `; about 12 repeats would settle it (now 6)`; nothing of what is settled.
+pub(crate) fn to_settle(figure: &Figure) -> String {
+    let needed = Evidence::figure(figure.clone()).to_settle();
+    needed.map_or_else(String::new, |needed| format!("; {needed}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pagewise_model::Fact;
+
+    #[test]
+    fn what_is_proven_goes_before_what_only_looks_better() {
+        let figure = |ratio: f64, off: f64| {
+            let interval = Fact::Known((ratio / off, ratio * off));
+            Figure::new(ratio, interval, 9).above(1.03)
+        };
+        let of = |ways: &[(f64, f64)]| {
+            Best::largest(ways.iter().map(|&(ratio, off)| (ratio, figure(ratio, off))))
+        };
+        assert!(matches!(of(&[(2.0, 1.1), (9.0, 20.0)]), Best::Proven(way, _) if way == 2.0));
+        let Best::Open(way, figure) = of(&[(0.5, 1.1), (1.2, 1.5), (1.1, 1.5)]) else {
+            panic!("not open")
+        };
+        assert!(way == 1.2 && to_settle(&figure).contains("repeats would settle it"));
+        assert!(matches!(of(&[(0.5, 1.1), (0.9, 1.1)]), Best::No(2)));
+        assert!(matches!(of(&[]), Best::Unmeasured));
+    }
+}

@@ -1,0 +1,307 @@
+//! Claims, the evidence on them, and the one rule that answers them.
+//!
+//! A claim says where a figure lies: above a border, below one, or between two. It is confirmed when the 95%
+//! interval of the figure lies wholly there, refuted when the interval lies wholly elsewhere. An interval that
+//! holds a border leaves the claim open, and so does a figure without an interval. What can be counted exactly
+//! (faults, pages) must be the same in every repeat.
+//!
+//! Only [`Claim::judged`] makes claims, so no bench chooses the word itself.
+
+use crate::measured::{Fact, Measured};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Fewest repeats that give a 95% interval.
+pub const LEAST_REPEATS: u64 = 6;
+/// More repeats than this are not advised.
+const MOST_REPEATS: f64 = 1000.0;
+
+/// How the machine answers a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It holds here.
+    Confirmed,
+    /// It does not hold here.
+    Refuted,
+    /// What was measured does not tell.
+    CannotTell,
+}
+
+impl Answer {
+    /// Of something that must hold in every part: one part that does not decides.
+    fn of_all(parts: impl Iterator<Item = Self>) -> Self {
+        let join = |one, other| match (one, other) {
+            (Self::Refuted, _) | (_, Self::Refuted) => Self::Refuted,
+            (Self::Confirmed, Self::Confirmed) => Self::Confirmed,
+            _ => Self::CannotTell,
+        };
+        parts.reduce(join).unwrap_or(Self::CannotTell)
+    }
+}
+
+/// A figure with its 95% interval, beside where it is claimed to lie.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Figure {
+    pub estimate: f64,
+    /// Its 95% interval; missing with fewer repeats than one needs.
+    pub interval: Fact<(f64, f64)>,
+    /// Repeats behind it.
+    pub repeats: u64,
+    /// It is claimed to be above this.
+    pub above: Option<f64>,
+    /// It is claimed to be below this.
+    pub below: Option<f64>,
+}
+
+impl Figure {
+    /// A figure of which nothing is claimed yet.
+    #[must_use]
+    pub const fn new(estimate: f64, interval: Fact<(f64, f64)>, repeats: u64) -> Self {
+        Self { estimate, interval, repeats, above: None, below: None }
+    }
+
+    /// One median over another, which were not measured in pairs: the ranges of six repeats and more hold the
+    /// medians in 95 of 100 cases.
+    #[must_use]
+    pub fn over(one: &Measured, other: &Measured) -> Self {
+        let repeats = u64::from(one.n.min(other.n));
+        let interval = if repeats < LEAST_REPEATS {
+            Fact::missing(format!("fewer than {LEAST_REPEATS} repeats of both"))
+        } else {
+            Fact::Known((one.min / other.max, one.max / other.min))
+        };
+        Self::new(one.median / other.median, interval, repeats)
+    }
+
+    /// Claimed to be above `border`.
+    #[must_use]
+    pub fn above(self, border: f64) -> Self {
+        Self { above: Some(border), ..self }
+    }
+
+    /// Claimed to be below `border`.
+    #[must_use]
+    pub fn below(self, border: f64) -> Self {
+        Self { below: Some(border), ..self }
+    }
+
+    /// A ratio claimed to be `there`, up to a factor of `tolerance`, and on the same side of 1.
+    #[must_use]
+    pub fn about(self, there: f64, tolerance: f64) -> Self {
+        let (low, high) = (there / tolerance, there * tolerance);
+        if there > 1.0 {
+            self.above(low.max(1.0)).below(high)
+        } else {
+            self.above(low).below(high.min(1.0))
+        }
+    }
+
+    /// The rule.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        let Fact::Known((low, high)) = self.interval else { return Answer::CannotTell };
+        let (above, below) =
+            (self.above.unwrap_or(f64::NEG_INFINITY), self.below.unwrap_or(f64::INFINITY));
+        let is_claimed = self.above.is_some() || self.below.is_some();
+        match is_claimed && low <= high {
+            true if low > above && high < below => Answer::Confirmed,
+            true if high < above || low > below => Answer::Refuted,
+            _ => Answer::CannotTell,
+        }
+    }
+
+    /// Repeats that would settle it, if they are as the present ones: an interval shrinks with the root of their
+    /// number. None where the answer is known, or where they are too many.
+    #[must_use]
+    pub fn repeats_to_settle(&self) -> Option<u64> {
+        let Fact::Known((low, high)) = self.interval else { return Some(LEAST_REPEATS) };
+        let within = [self.above, self.below].into_iter().flatten();
+        let within = within.filter(|border| (low..=high).contains(border));
+        let needed = within.map(|border| {
+            let reach =
+                if border < self.estimate { self.estimate - low } else { high - self.estimate };
+            self.repeats as f64 * (reach / (border - self.estimate)).powi(2)
+        });
+        let needed = needed.reduce(f64::max)?.ceil().max(self.repeats as f64 + 1.0);
+        (needed <= MOST_REPEATS).then_some(needed as u64)
+    }
+}
+
+/// What an answer rests on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// Figures, each of which must lie where it is claimed.
+    Figures(Vec<Figure>),
+    /// Repeats in which it held, of all in which it was counted.
+    Counted { held: u64, tried: u64 },
+    /// Nothing that decides; the reason stands in the claim.
+    Nothing,
+}
+
+impl Evidence {
+    /// One figure.
+    #[must_use]
+    pub fn figure(figure: Figure) -> Self {
+        Self::Figures(vec![figure])
+    }
+
+    /// Repeats, counted by whether it held in them.
+    pub fn counted(held: impl IntoIterator<Item = bool>) -> Self {
+        let (mut yes, mut tried) = (0, 0);
+        for held in held {
+            yes += u64::from(held);
+            tried += 1;
+        }
+        Self::Counted { held: yes, tried }
+    }
+
+    /// The rule.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        match self {
+            Self::Figures(figures) => Answer::of_all(figures.iter().map(Figure::answer)),
+            Self::Counted { tried: 0, .. } | Self::Nothing => Answer::CannotTell,
+            Self::Counted { held: 0, .. } => Answer::Refuted,
+            Self::Counted { held, tried } if held == tried => Answer::Confirmed,
+            Self::Counted { .. } => Answer::CannotTell,
+        }
+    }
+
+    /// What would settle it; nothing where it is settled, or nothing was measured.
+    #[must_use]
+    pub fn to_settle(&self) -> Option<String> {
+        if self.answer() != Answer::CannotTell {
+            return None;
+        }
+        match self {
+            Self::Figures(figures) => {
+                let now = figures.iter().map(|figure| figure.repeats).min()?;
+                let open = figures.iter().filter(|f| f.answer() == Answer::CannotTell);
+                if open.clone().any(|figure| figure.interval.known().is_none()) {
+                    return Some(format!("an interval needs {LEAST_REPEATS} repeats of both"));
+                }
+                let needed: Option<Vec<u64>> = open.map(Figure::repeats_to_settle).collect();
+                Some(match needed.and_then(|all| all.into_iter().max()) {
+                    Some(needed) => format!("about {needed} repeats would settle it (now {now})"),
+                    None => {
+                        "even 1,000 repeats would not settle it: it is at the border".to_owned()
+                    }
+                })
+            }
+            Self::Counted { held, tried } if *tried > 0 => {
+                Some(format!("the repeats differ: it held in {held} of {tried}"))
+            }
+            Self::Counted { .. } | Self::Nothing => None,
+        }
+    }
+}
+
+/// Of runs that were saved before evidence was: nothing is known of it.
+const fn not_saved() -> Evidence {
+    Evidence::Nothing
+}
+
+/// A claim, set beside what this machine says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[non_exhaustive]
+pub struct Claim {
+    pub claim: String,
+    pub answer: Answer,
+    /// The figures that the answer rests on, and what would settle an open claim.
+    pub why: String,
+    #[serde(default = "not_saved")]
+    pub evidence: Evidence,
+}
+
+impl Claim {
+    /// A claim, answered by its evidence; `why` tells the figures.
+    pub fn judged(claim: impl Into<String>, evidence: Evidence, why: impl Into<String>) -> Self {
+        let mut why = why.into();
+        if let Some(settle) = evidence.to_settle() {
+            why.push_str("; ");
+            why.push_str(&settle);
+        }
+        Self { claim: claim.into(), answer: evidence.answer(), why, evidence }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(low: f64, high: f64) -> Figure {
+        Figure::new(f64::midpoint(low, high), Fact::Known((low, high)), 9)
+    }
+
+    #[test]
+    fn an_interval_that_holds_a_border_leaves_the_claim_open() {
+        let below = |low, high| figure(low, high).below(1.0).answer();
+        let answers = [(0.5, 0.9), (1.1, 1.2), (0.9, 1.1), (0.5, 1.0), (1.0, 1.1)];
+        let [yes, no, open @ ..] = answers.map(|(low, high)| below(low, high));
+        assert_eq!((yes, no), (Answer::Confirmed, Answer::Refuted));
+        assert_eq!(open, [Answer::CannotTell; 3]);
+        assert_eq!(below(f64::NAN, 0.5), Answer::CannotTell);
+        assert_eq!(figure(0.5, 0.9).answer(), Answer::CannotTell, "nothing is claimed");
+        let few = Figure::new(0.1, Fact::missing("fewer than 6 repeats"), 5).below(1.0);
+        assert_eq!((few.answer(), few.repeats_to_settle()), (Answer::CannotTell, Some(6)));
+    }
+
+    #[test]
+    fn a_claimed_gain_is_not_confirmed_while_there_may_be_none() {
+        let huge_pages = |low, high| figure(low, high).about(1.6, 1.25).answer();
+        assert_eq!(huge_pages(0.50, 10.39), Answer::CannotTell);
+        assert_eq!(huge_pages(1.5, 1.8), Answer::Confirmed);
+        assert_eq!(huge_pages(0.97, 1.03), Answer::Refuted);
+        assert_eq!(figure(0.99, 1.3).about(1.1, 1.25).answer(), Answer::CannotTell);
+        assert_eq!(figure(0.5, 0.7).about(0.6, 1.25).answer(), Answer::Confirmed);
+    }
+
+    #[test]
+    fn the_repeats_that_settle_a_claim_grow_as_the_figure_nears_the_border() {
+        let far = Figure::new(1.5, Fact::Known((0.9, 2.1)), 8).above(1.0);
+        assert_eq!(far.repeats_to_settle(), Some(12));
+        let near = Figure { estimate: 1.1, ..far.clone() };
+        assert!(near.repeats_to_settle() > far.repeats_to_settle());
+        let at = Evidence::figure(Figure { estimate: 1.0, ..far });
+        assert!(at.to_settle().is_some_and(|text| text.contains("at the border")));
+        assert_eq!(Evidence::figure(figure(2.0, 3.0).above(1.0)).to_settle(), None);
+    }
+
+    #[test]
+    fn all_parts_and_all_repeats_decide() {
+        let parts = |all: &[(f64, f64)]| {
+            let of = |&(low, high): &(f64, f64)| figure(low, high).above(1.0);
+            Evidence::Figures(all.iter().map(of).collect()).answer()
+        };
+        assert_eq!(parts(&[(2.0, 3.0), (1.1, 1.2)]), Answer::Confirmed);
+        assert_eq!(parts(&[(2.0, 3.0), (0.9, 1.2)]), Answer::CannotTell);
+        assert_eq!(parts(&[(0.9, 1.2), (0.5, 0.8)]), Answer::Refuted);
+        assert_eq!(parts(&[]), Answer::CannotTell);
+        let counted = |held: &[bool]| Evidence::counted(held.iter().copied()).answer();
+        assert_eq!(counted(&[true, true]), Answer::Confirmed);
+        assert_eq!(counted(&[false, false]), Answer::Refuted);
+        assert_eq!(counted(&[true, false]), Answer::CannotTell);
+        assert_eq!(counted(&[]), Answer::CannotTell);
+    }
+
+    #[test]
+    fn ranges_of_few_repeats_are_no_interval() {
+        let of = |n| Measured { median: 2.0, min: 1.0, max: 4.0, n };
+        assert_eq!(Figure::over(&of(5), &of(9)).interval.known(), None);
+        assert_eq!(Figure::over(&of(6), &of(9)).interval.known(), Some(&(0.25, 4.0)));
+    }
+
+    #[test]
+    fn a_claim_of_an_old_run_has_no_evidence() {
+        let old = r#"{"claim":"x","answer":"refuted","why":"y"}"#;
+        let claim: Claim = serde_json::from_str(old).unwrap();
+        assert_eq!((claim.answer, claim.evidence), (Answer::Refuted, Evidence::Nothing));
+        let evidence = Evidence::figure(figure(1.0, 2.0).above(1.5));
+        let claim = Claim::judged("x", evidence, "y");
+        assert!(claim.why.starts_with("y; ") && claim.answer == Answer::CannotTell);
+        let text = serde_json::to_string(&claim).unwrap();
+        assert_eq!(serde_json::from_str::<Claim>(&text).unwrap(), claim);
+    }
+}
