@@ -4,7 +4,8 @@
 
 mod support;
 
-use pagewise_model::bench::file::{Arm, Cell, Readings};
+use pagewise_model::bench::file::{Arm, Cell, Readings, Residency};
+use pagewise_model::bench::tlb::Order;
 use pagewise_model::constructed::cell;
 use pagewise_report::Picture;
 use pagewise_report::Style;
@@ -58,7 +59,27 @@ fn a_run_that_knows_nothing_says_so() {
     let mut empty = readings();
     empty.points.clear();
     empty.judgement = None;
-    forms(empty, "").assert_says_only("files: no cached file was read in order");
+    forms(empty, "").assert_says_only("no way to read the file has a figure");
+}
+
+#[test]
+fn what_is_incomplete_is_said_first_and_the_headline_names_its_cell() {
+    let mut busy = readings();
+    // The time was up before any cached cell in order was read.
+    let is_usual = |cell: &Cell| {
+        (cell.residency, cell.order) == (Residency::Warm, Order::Sequential)
+    };
+    for point in busy.points.iter_mut().filter(|point| is_usual(&point.cell)) {
+        point.samples.clear();
+        point.refused = Some("the time for all cells was up".into());
+    }
+    busy.judgement = None;
+    let text = pagewise_report::render(&bench(busy), &PLAIN);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.starts_with("incomplete ("), "{text}");
+    assert!(text.contains("cells have no figure"), "{text}");
+    assert!(text.contains("): a cached file, once, at random, in blocks of 16 KiB: "), "{text}");
+    assert_eq!(text.matches("have no figure").count(), 1, "{text}");
 }
 
 fn hostile() -> Readings {

@@ -37,9 +37,6 @@ pub fn section(readings: &Readings, style: &Style) -> String {
 pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(readings, caption));
-    if let Some(text) = incomplete(readings) {
-        page.para(&format!("Incomplete: {text}."), 2, Tone::Warn);
-    }
     for sentence in protocol(readings) {
         page.method(&sentence, 2);
     }
@@ -128,12 +125,10 @@ fn incomplete(readings: &Readings) -> Option<String> {
     };
     let empty = points.iter().filter(|p| p.samples.is_empty() && is_read(p.cell.arm)).count();
     let few = points.iter().filter(|p| (1..asked(p)).contains(&p.samples.len())).count();
-    (empty + few > 0).then(|| {
-        format!(
-            "of {} cells {empty} have no figure and {few} fewer repeats than requested",
-            points.len()
-        )
-    })
+    let empty = (empty > 0).then(|| format!("{empty} of {} cells have no figure", points.len()));
+    let few = (few > 0).then(|| format!("{few} have fewer repeats than requested"));
+    let parts: Vec<String> = [empty, few].into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// The verdict on all readings in one sentence; what is missing is said first.
