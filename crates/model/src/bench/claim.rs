@@ -186,7 +186,7 @@ impl Evidence {
                 Some(match needed.and_then(|all| all.into_iter().max()) {
                     Some(needed) => format!("about {needed} repeats would settle it (now {now})"),
                     None => {
-                        "even 1,000 repeats would not settle it: it is at the border".to_owned()
+                        "more than 1,000 such repeats would be needed: measure on a quieter machine".to_owned()
                     }
                 })
             }
@@ -265,7 +265,7 @@ mod tests {
         let near = Figure { estimate: 1.1, ..far.clone() };
         assert!(near.repeats_to_settle() > far.repeats_to_settle());
         let at = Evidence::figure(Figure { estimate: 1.0, ..far });
-        assert!(at.to_settle().is_some_and(|text| text.contains("at the border")));
+        assert!(at.to_settle().is_some_and(|text| text.contains("quieter machine")));
         assert_eq!(Evidence::figure(figure(2.0, 3.0).above(1.0)).to_settle(), None);
     }
 
