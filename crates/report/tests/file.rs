@@ -66,9 +66,8 @@ fn a_run_that_knows_nothing_says_so() {
 fn what_is_incomplete_is_said_first_and_the_headline_names_its_cell() {
     let mut busy = readings();
     // The time was up before any cached cell in order was read.
-    let is_usual = |cell: &Cell| {
-        (cell.residency, cell.order) == (Residency::Warm, Order::Sequential)
-    };
+    let is_usual =
+        |cell: &Cell| (cell.residency, cell.order) == (Residency::Warm, Order::Sequential);
     for point in busy.points.iter_mut().filter(|point| is_usual(&point.cell)) {
         point.samples.clear();
         point.refused = Some("the time for all cells was up".into());

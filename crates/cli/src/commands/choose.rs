@@ -168,8 +168,7 @@ impl Bench {
         let waited = waited.reduce(f64::max).unwrap_or(0.0);
         if waited > MOST_WAITED {
             warnings.push(format!(
-                "the machine is too busy: the processes waited {:.0}% of their time for a CPU; the prices may be off by as much and are not saved",
-                100.0 * waited
+                "the machine is too busy: the processes waited {waited:.1} times as long for a CPU as they had it; the prices may be off by as much and are not saved"
             ));
         } else if calibration.missed_share > MOST_MISSED {
             warnings.push(format!(

@@ -186,7 +186,8 @@ impl Evidence {
                 Some(match needed.and_then(|all| all.into_iter().max()) {
                     Some(needed) => format!("about {needed} repeats would settle it (now {now})"),
                     None => {
-                        "more than 1,000 such repeats would be needed: measure on a quieter machine".to_owned()
+                        "more than 1,000 such repeats would be needed: measure on a quieter machine"
+                            .to_owned()
                     }
                 })
             }
