@@ -11,7 +11,7 @@
 
 use crate::bench::best::{Best, to_settle};
 use crate::bench::tlb::claims::Claimed;
-use crate::bench::tlb::knees::{Curve, find, no_end};
+use crate::bench::tlb::knees::{Curve, find, is_thin, no_end};
 use crate::bench::tlb::{Judged, unsteady};
 use crate::stats::{interval_text, is_below};
 use pagewise_model::Bytes;
@@ -130,7 +130,7 @@ fn page_advice(jumps: &Jumps, ratios: &[Ratio]) -> String {
 
 fn together(jumps: &Jumps, curves: &[Curve], knees: &[Knee]) -> String {
     let base: Vec<&Knee> = knees.iter().filter(|k| k.pages == PageKind::Base).collect();
-    let (Some(first), Some(last)) = (base.first(), base.last()) else {
+    let (Some(first), Some(last), false) = (base.first(), base.last(), is_thin(curves)) else {
         return no_end(curves, "of code");
     };
     let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);

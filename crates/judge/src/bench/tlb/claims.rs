@@ -7,7 +7,7 @@
 
 use super::knees::{self, Curve};
 use pagewise_model::bench::tlb::{ClaimedTlb, Knee};
-use pagewise_model::bench::{Claim, Evidence, Figure, PageKind};
+use pagewise_model::bench::{Claim, Evidence, Figure, LEAST_REPEATS, PageKind};
 use pagewise_model::{Bytes, Fact, PageSize};
 
 /// A knee this far from the claimed number, either way, is at it.
@@ -91,6 +91,14 @@ impl Found<'_> {
         Claim::judged(claim, evidence, why)
     }
 
+    /// What a curve says of too few repeats is no interval.
+    fn known(&self, interval: (f64, f64)) -> Fact<(f64, f64)> {
+        if self.curve.repeats < LEAST_REPEATS {
+            return Fact::missing(format!("fewer than {LEAST_REPEATS} repeats"));
+        }
+        Fact::Known(interval)
+    }
+
     /// Where the knee is, beside where it is claimed to be: within the steps by which it was found.
     fn place(&self, knee: &Knee, count: u64) -> Evidence {
         let [below, above, about] =
@@ -102,7 +110,7 @@ impl Found<'_> {
         } else {
             (about / step, about * step)
         };
-        let figure = Figure::new(about, Fact::Known(interval), self.curve.repeats);
+        let figure = Figure::new(about, self.known(interval), self.curve.repeats);
         let count = count as f64;
         Evidence::figure(figure.above(count / SAME).below(count * SAME))
     }
@@ -111,7 +119,7 @@ impl Found<'_> {
     fn no_rise(&self, pages: u64) -> (Evidence, String) {
         let resolution = knees::resolution_ns(self.curve, pages);
         let fastest = self.curve.fastest_ns;
-        let interval = Fact::Known((0.0, resolution / fastest));
+        let interval = self.known((0.0, resolution / fastest));
         let figure = Figure::new(0.0, interval, self.curve.repeats).above(1.0);
         let why = if resolution > fastest {
             format!("too much noise: there, only rises above {resolution:.1} ns can be seen")

@@ -16,7 +16,7 @@
 
 use pagewise_model::Bytes;
 use pagewise_model::bench::tlb::Knee;
-use pagewise_model::bench::{PageKind, Series};
+use pagewise_model::bench::{LEAST_REPEATS, PageKind, Series};
 use pagewise_model::measured::median;
 
 /// The median of absolute deviations, as a standard deviation.
@@ -79,7 +79,8 @@ impl Curve {
         };
         let fastest = packed.iter().filter_map(|(_, times)| times.measured()).map(|m| m.median);
         let fastest_ns = fastest.reduce(f64::min).unwrap_or(0.0);
-        let repeats = apart.iter().map(|(_, times)| times.values().len() as u64).min().unwrap_or(0);
+        let repeats = apart.iter().map(|(_, times)| times.values().len() as u64);
+        let repeats = repeats.filter(|repeats| *repeats > 0).min().unwrap_or(0);
         let steps = apart.iter().filter_map(step).collect();
         Self { pages, apart_bytes, steps, fastest_ns, repeats }
     }
@@ -171,6 +172,12 @@ pub(super) fn resolution_ns(curve: &Curve, pages: u64) -> f64 {
     median(&all).unwrap_or(f64::INFINITY)
 }
 
+/// Whether base pages were walked too few times for any interval.
+pub(crate) fn is_thin(curves: &[Curve]) -> bool {
+    let mut base = curves.iter().filter(|curve| curve.pages == PageKind::Base);
+    base.any(|curve| curve.repeats < LEAST_REPEATS)
+}
+
 /// Why no end of base pages is known: it was not looked for, noise hides it, or there is none.
 pub(crate) fn no_end(curves: &[Curve], what: &str) -> String {
     let base = curves.iter().find(|curve| curve.pages == PageKind::Base);
@@ -181,6 +188,12 @@ pub(crate) fn no_end(curves: &[Curve], what: &str) -> String {
             "The limit on base pages {what}: not measured. Too few numbers of pages have a figure."
         );
     };
+    if is_thin(curves) {
+        return format!(
+            "The limit on base pages {what}: open. An interval needs {LEAST_REPEATS} repeats (now {}).",
+            curve.repeats
+        );
+    }
     let resolution = resolution_ns(curve, last.pages);
     if resolution > curve.fastest_ns {
         return format!(

@@ -231,6 +231,7 @@ fn together(walks: &Walks, curves: &[Curve], knees: &[Knee]) -> String {
     let reach = |knee: &Knee| Bytes(knee.about_pages.saturating_mul(walks.base_page_bytes.bytes()));
     let cost = |knee: &Knee| format!("{:.1} ns", knee.to_ns - knee.from_ns);
     match base.as_slice() {
+        _ if knees::is_thin(curves) => knees::no_end(curves, "of data"),
         [] => knees::no_end(curves, "of data"),
         [one] => format!(
             "Keep data that is used together on at most {} base pages ({}): beyond that, each load on another page costs {} more.",
