@@ -15,7 +15,7 @@ use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, three_digits, whole_size};
 use crate::page::Document;
-use crate::style::{Style, Tone};
+use crate::style::Style;
 use pagewise_model::bench::file::{Arm, Cell, Part, Point, Readings, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
 use pagewise_model::{Bytes, Nanos};
