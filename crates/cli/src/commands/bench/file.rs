@@ -246,7 +246,7 @@ mod tests {
     fn without_words_it_is_the_study() {
         let all = parse(&[]).unwrap();
         assert_eq!(all.blocks, [4, 8, 16].map(Bytes::kib));
-        assert_eq!((all.arms.len(), all.parts.len(), all.repeats, all.passes), (16, 5, 5, 8));
+        assert_eq!((all.arms.len(), all.parts.len(), all.repeats, all.passes), (16, 5, 6, 8));
         assert!(all.slips.is_empty() && !all.summed && !all.quick);
         let quick = parse(&["--quick"]).unwrap();
         assert_eq!((quick.blocks.len(), quick.parts.len(), quick.repeats), (2, 2, 3));
