@@ -88,7 +88,7 @@ fn profile_times_the_faults_of_its_run() {
 fn profile_leaves_streams_and_status_to_the_program() {
     let _turn = only_turn();
     let Some(programs) = Programs::get() else { return };
-    let mut killed = command(programs, "profile", None, &["--faults"], &["killed", "300"]);
+    let mut killed = command(programs, "profile", None, &["--faults", "-v"], &["killed", "300"]);
     let done = killed.output().unwrap();
     assert_eq!(done.status.signal(), Some(Signal::KILL.as_raw()));
     assert_eq!((ranges(&said(&done.stdout)).len(), said(&done.stdout).lines().count()), (1, 1));

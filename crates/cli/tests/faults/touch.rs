@@ -84,7 +84,8 @@ fn no_times_are_kept_and_none_can_be_asked_for() {
     assert!(!faults.is_empty() && faults.iter().all(|f| f["latency_ns"].is_null()));
     assert!(seen.report["latency"]["missing"].is_string(), "{}", seen.report["latency"]);
     assert_eq!(seen.report["total"]["time_ns"], 0);
-    let text = said(&place.pagewise(&["faults", "--exact", "--", "true"]).output().unwrap().stderr);
+    let whole = place.pagewise(&["faults", "--exact", "--verbose", "--", "true"]).output().unwrap();
+    let text = said(&whole.stderr);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("no times are recorded") && !text.contains("of wall"), "{text}");
 }
