@@ -207,7 +207,7 @@ fn profile_keeps_program_and_report_apart() {
         .output()
         .unwrap();
     assert_eq!((plain.status.code(), plain.stdout.as_slice()), (Some(3), &b"out\n"[..]));
-    assert!(said(&plain.stderr).contains("the unmodified program"));
+    assert!(said(&plain.stderr).contains(" of CPU time"));
     let saved: serde_json::Value = serde_json::from_slice(&std::fs::read(&kept).unwrap()).unwrap();
     assert_eq!(saved["kind"], "profile");
     let json = place.pagewise(&["profile", "--json"]).args(program).output().unwrap();
