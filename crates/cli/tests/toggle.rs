@@ -350,10 +350,7 @@ fn without_live_nothing_is_touched() {
         let open = helper::open_place("pagewise-live-");
         let mut command = helper::as_nobody(&open.path().join("pagewise"));
         command.args(["tune", "-p", &pid]).args(load).env("HOME", open.path());
-        refused(
-            command,
-            &["may not be observed by this account", "help: run pagewise as the user"],
-        );
+        refused(command, &["may not be observed by this account", "help: run as its user"]);
     }
     assert_eq!(service.settings(), before);
 }

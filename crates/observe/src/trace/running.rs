@@ -134,6 +134,10 @@ mod tests {
         for name in ["server", "check"] {
             let mut child = std::process::Command::new(at(name)).arg("60").spawn().unwrap();
             let pid = i32::try_from(child.id()).unwrap();
+            // The kernel lets the parent go on before the words are in place.
+            while fs::read(format!("/proc/{pid}/cmdline")).unwrap().is_empty() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
             let mut look = Running::begin(&[pid]);
             look.end(&[pid]);
             child.kill().and_then(|()| child.wait()).unwrap();
