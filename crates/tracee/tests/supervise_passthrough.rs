@@ -279,6 +279,7 @@ fn terminal() -> (OwnedFd, OwnedFd) {
 /// How a program under `mode`, or alone, ends whose session loses its terminal, and what it has written into the
 /// file FILE by then; first it writes `ready`. It is started by a shell that did `before`.
 fn after_hang_up(mode: Option<&str>, before: &str, script: &str) -> (ExitStatus, String) {
+    helper::heed_signals();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("said");
     let script = script.replace("FILE", &file.display().to_string());

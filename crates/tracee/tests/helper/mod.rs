@@ -21,7 +21,7 @@ pub fn agent() -> PathBuf {
 
 /// Gives signals their default effect in this test program and so in what it starts: a script that starts the tests in
 /// the background has some of them ignored.
-fn heed_signals() {
+pub fn heed_signals() {
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the default action runs no code of ours.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
