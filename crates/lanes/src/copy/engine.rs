@@ -116,7 +116,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     pub(super) fn run(&mut self) -> Result<Copied, CopyError> {
         self.give_held()?;
         while let [way, rest @ ..] = self.ways {
-            let way = *way;
+            let (way, before) = (*way, self.outlet.moved);
             let left = match way {
                 Way::ReadWrite | Way::Lend => self.by_read_write(),
                 Way::Broker => self.by_broker(),
@@ -124,6 +124,9 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 Way::Sendfile => self.by_one_call(way, Transfer::Sendfile),
                 Way::FileRange => self.by_one_call(way, Transfer::FileRange),
             };
+            if way != Way::ReadWrite && self.outlet.moved > before {
+                self.last = way;
+            }
             match left? {
                 Left::Ended if self.is_really_over(way) => break,
                 Left::Ended | Left::Refused => self.ways = rest,
@@ -344,7 +347,11 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 return Ok(Left::Ended);
             }
             let (middle, before) = (self.now(), self.outlet.moved);
-            let lent = self.outlet.lend_all(&mut lending, n);
+            let lent = if n < lending::LEAST {
+                self.outlet.write_all(lending.bytes(n)).map(|()| true)
+            } else {
+                self.outlet.lend_all(&mut lending, n)
+            };
             if lent.is_err() {
                 // A part of `n`, so the difference fits.
                 let left = n - (self.outlet.moved - before) as usize;

@@ -317,7 +317,6 @@ fn run_interrupted(from: Kind, to: Kind, content: &[u8], faulty: &Faulty) -> (u3
     let mut copy = Copy::new(&input, &output);
     let is_live = matches!(faulty.mode, Mode::Live | Mode::Sides);
     copy.wanted = Wanted { live: is_live, sides: faulty.mode == Mode::Sides };
-    copy.lend_after = (faulty.mode == Mode::Lend).then_some(LEND_AFTER);
     let mut engine = copy.engine(faulty, |_| {}).unwrap();
     engine.outlet.interrupts = true;
     let mut times = 0;
@@ -344,7 +343,7 @@ fn an_interrupted_copy_goes_on_where_it_stopped() {
     for from in [Kind::File, Kind::Pipe, Kind::Socket] {
         for to in [Kind::File, Kind::Pipe, Kind::Socket, Kind::Append] {
             for (call, nth) in CALLS.iter().flat_map(|call| [2, 3].map(|nth| (*call, nth))) {
-                for mode in [Mode::Plain, Mode::Live, Mode::Sides, Mode::Lend] {
+                for mode in [Mode::Plain, Mode::Live, Mode::Sides] {
                     let fault = Fault::Every(Errno::INTR);
                     let faulty = Faulty { call, nth, fault, mode, seen: Cell::new(0) };
                     let (interrupted, bytes) = run_interrupted(from, to, &content, &faulty);

@@ -23,6 +23,9 @@ const REGION: usize = 8 << 20;
 /// Bytes of one call: as many as a grown pipe holds.
 pub(super) const PIECE: usize = super::PIPE;
 
+/// Bytes below which a piece is written: the pipe puts it beside others in a page, while each loan takes a slot.
+pub(super) const LEAST: usize = 4096;
+
 /// Page faults of a round beyond which readers must have kept pages. A huge page that came back takes one.
 const MOST_FAULTS: u64 = 64;
 
@@ -51,7 +54,7 @@ impl Lending {
         let round_begins = self.region.as_mut_slice().len() == self.region.capacity();
         if round_begins {
             let before = std::mem::replace(&mut self.faults, faults());
-            if self.faults - before > MOST_FAULTS {
+            if self.faults.saturating_sub(before) > MOST_FAULTS {
                 return None;
             }
         }

@@ -128,7 +128,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
         let all = self.put_all(len, "vmsplice", |calls, to, done| calls.lend(from, to, len - done));
         match all {
             Ok(()) => Ok(true),
-            Err(error) if error.is_interrupted() || error.errno == Errno::PIPE => Err(error),
+            Err(error) if error.errno == Errno::PIPE => Err(error),
             Err(_refused) => {
                 // A part of `len`, so it fits.
                 let left = len - (self.moved - before) as usize;

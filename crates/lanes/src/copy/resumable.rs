@@ -40,13 +40,14 @@ impl std::fmt::Debug for Resumable<'_> {
 }
 
 impl<'a> Copy<'a> {
-    /// A copy that a signal interrupts. [`Copy::past_cache`] has no effect on it.
+    /// A copy that a signal interrupts. [`Copy::past_cache`] and [`Copy::lend`] have no effect on it.
     ///
     /// # Errors
     ///
     /// What `fstat(2)` says of the descriptors.
     pub fn resumable(mut self) -> Result<Resumable<'a>, CopyError> {
         self.leaves_cache = false;
+        self.lend_after = None;
         let mut engine = self.engine(&Kernel, (|_| {}) as fn(Step))?;
         engine.outlet.interrupts = true;
         Ok(Resumable { engine })
