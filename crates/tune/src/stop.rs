@@ -97,6 +97,9 @@ pub enum Stop {
     Broken(String),
 }
 
+/// What helps a program that fails.
+const FAILED_HELP: &str = "use --ignore-failure for a program that always fails in the same way; use --input FILE to give it input";
+
 /// What to do about a standard input that can be read only once.
 pub const INPUT_HELP: &str =
     "save it and use --input FILE, or use </dev/null if the program needs none";
@@ -128,13 +131,10 @@ impl Stop {
             Self::UsesInput { .. } | Self::InputNotSeen { .. } => INPUT_HELP,
             Self::NotSeen(_) => "add --rerun-safe if running it again does no harm",
             Self::Failed { remove: Some(remove), .. } => {
-                let what = "a run leaves files that may make the next one fail";
-                let help = format!("{what}: if you can lose them, add --prepare {remove}");
-                return Some(Cow::Owned(help));
+                let help = "if it fails because of what an earlier run left, and you can lose these files, add --prepare";
+                return Some(Cow::Owned(format!("{FAILED_HELP}; {help} {remove}")));
             }
-            Self::Failed { .. } => {
-                "use --ignore-failure for a program that always fails in the same way; use --input FILE to give it input"
-            }
+            Self::Failed { .. } => FAILED_HELP,
             Self::Output(_) => {
                 "with --output, name regular files that each run writes again, relative to this directory"
             }
