@@ -14,13 +14,16 @@ use std::path::Path;
 /// The names that have numbers, the first has 1; those of `present` (oldest first) among them.
 pub(super) fn lines(file: &Path, present: &[String]) -> Vec<String> {
     let mut opened = open(file);
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     if let Ok(file) = &mut opened {
-        // What cannot be read is numbered anew, for this start alone.
-        if file.lock().and_then(|()| file.read_to_string(&mut text)).is_err() {
-            opened = Err(std::io::ErrorKind::InvalidData.into());
+        let is_locked = file.lock().is_ok();
+        let is_read = file.read_to_end(&mut bytes).is_ok();
+        // New numbers hold for this start alone where others may take the same.
+        if !is_locked || !is_read {
+            opened = Err(std::io::ErrorKind::Unsupported.into());
         }
     }
+    let text = String::from_utf8_lossy(&bytes);
     let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
     let known: BTreeSet<&str> = text.lines().collect();
     // A name with a break would be two lines.
@@ -63,6 +66,17 @@ mod tests {
         std::fs::write(&file, "b\nc").unwrap();
         assert_eq!(of(&["c", "d"]), ["b", "c", "d"]);
         assert_eq!(of(&["c", "d"]), ["b", "c", "d"]);
+    }
+
+    #[test]
+    fn a_line_that_is_no_text_keeps_its_number_from_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("numbers");
+        std::fs::write(&file, b"a\n\xff\n").unwrap();
+        for _ in 0..2 {
+            let names = lines(&file, &["a".to_owned(), "b".to_owned()]);
+            assert_eq!((names.len(), names[0].as_str(), names[2].as_str()), (3, "a", "b"));
+        }
     }
 
     #[test]
