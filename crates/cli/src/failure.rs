@@ -40,7 +40,7 @@ impl Failure {
 pub(crate) fn observing_help(right: &str) -> String {
     if rustix::process::geteuid().is_root() {
         format!(
-            "root lacks {right} here, as in a container: run outside of it, or start it with the right"
+            "root may lack {right} here, as in a container: run pagewise outside, or start the container with {right}"
         )
     } else {
         format!("run as its user, or as root or with {right}")

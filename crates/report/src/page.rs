@@ -271,11 +271,7 @@ fn markup(block: &Block) -> String {
     let class = |tone: &Tone| tone.into_str();
     match block {
         Block::Blank => String::new(),
-        Block::Heading(text) => format!(
-            "<h2>{}</h2>
-",
-            prose_markup(text)
-        ),
+        Block::Heading(text) => format!("<h2>{}</h2>\n", prose_markup(text)),
         Block::Para(paragraph) | Block::Method(paragraph) => paragraph.html(),
         Block::Bullet { text, tone } => {
             format!("<li class=\"{}\">{}</li>\n", class(tone), prose_markup(text))

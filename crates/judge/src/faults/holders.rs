@@ -72,8 +72,14 @@ impl Holders {
         let number = |address: u64| address / page.bytes();
         let count = number(moved.size_bytes.0);
         let (from, to) = (number(moved.from_address), number(moved.to_address));
-        let taken: Vec<Option<Touch>> = (from..from + count).map(|at| pages.remove(&at)).collect();
-        pages.extend((to..).zip(taken).filter_map(|(at, touch)| Some((at, touch?))));
+        // By what is known, not by what was moved: a program may move a reservation of terabytes.
+        let moved = from..from.saturating_add(count);
+        let numbers: Vec<u64> = pages.keys().copied().filter(|at| moved.contains(at)).collect();
+        let taken: Vec<(u64, Touch)> = numbers
+            .into_iter()
+            .filter_map(|at| Some((to + (at - from), pages.remove(&at)?)))
+            .collect();
+        pages.extend(taken);
     }
 
     pub(super) fn fork(&mut self, pid: i32, parent_pid: i32) {

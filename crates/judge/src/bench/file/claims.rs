@@ -237,6 +237,7 @@ impl Found<'_> {
             Answer::Confirmed => {
                 format!("it pays from {} per call on", Bytes((save / gain) as u64))
             }
+            Answer::Refuted if gain > 0.0 => "it gains too little to matter".to_owned(),
             Answer::Refuted => "that is never earned back".to_owned(),
             Answer::CannotTell => "whether that is earned back is open".to_owned(),
         };

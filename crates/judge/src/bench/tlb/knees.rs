@@ -201,7 +201,7 @@ pub(crate) fn no_end(curves: &[Curve], what: &str) -> String {
         );
     }
     format!(
-        "There is no limit on base pages {what} up to {} pages: no rise was seen that is not of caches.",
+        "No limit on base pages {what} was seen up to {} pages: no rise above {resolution:.1} ns that is not of caches.",
         last.pages
     )
 }
