@@ -347,7 +347,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 return Ok(Left::Ended);
             }
             let (middle, before) = (self.now(), self.outlet.moved);
-            let lent = if n < lending::LEAST {
+            let lent = if n < lending::least() {
                 self.outlet.write_all(lending.bytes(n)).map(|()| true)
             } else {
                 self.outlet.lend_all(&mut lending, n)

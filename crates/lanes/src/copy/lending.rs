@@ -24,7 +24,9 @@ const REGION: usize = 8 << 20;
 pub(super) const PIECE: usize = super::PIPE;
 
 /// Bytes below which a piece is written: the pipe puts it beside others in a page, while each loan takes a slot.
-pub(super) const LEAST: usize = 4096;
+pub(super) fn least() -> usize {
+    Pages::Base.size()
+}
 
 /// Page faults of a round beyond which readers must have kept pages. A huge page that came back takes one.
 const MOST_FAULTS: u64 = 64;
