@@ -1,5 +1,5 @@
 //! Says what a reader could not rely on in a report: `check_report TEXT SAVED [COLUMNS]`, where SAVED is the run that
-//! the report is of, as `--save` writes it. Prints nothing and ends with 0 where there is no defect, with 1 otherwise.
+//! the report is of, as `--save` writes it. Prints nothing and ends with 0 if it finds no defect, with 1 otherwise.
 
 #![allow(clippy::print_stdout, reason = "a program for the command line")]
 

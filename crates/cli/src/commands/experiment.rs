@@ -238,8 +238,8 @@ pub(super) fn report(run: &Run, verbose: bool, style: &Style) -> String {
     render(run, style)
 }
 
-/// Keeps a run under its identifier, with the words that began it. A run that cannot be saved has none, which is reported; nobody
-/// asked for it to be kept, so it fails nothing.
+/// Keeps a run under its identifier, with the words that began it. A run that cannot be saved has none. That is
+/// reported and fails nothing, because nobody asked for the run to be kept.
 pub(super) fn keep(run: &mut Run) {
     if run.asked.is_empty() {
         run.asked = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();

@@ -316,7 +316,7 @@ impl<'a> Shown<'a> {
         Self { of, user: user.collect() }
     }
 
-    /// The frame that is so many below its process.
+    /// The frame at this depth below its process.
     fn frame(&self, depth: u32) -> Option<Frame<'a>> {
         let Some(below) = (depth as usize).checked_sub(1) else {
             return Some(Frame::Named(&self.of.process));

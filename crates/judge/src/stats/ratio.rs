@@ -23,7 +23,7 @@ pub(crate) fn paired_figure(logs: &[f64], pairs: &str) -> Option<Figure> {
     Some(Figure::new(ratio, interval, logs.len() as u64))
 }
 
-/// ` (95% interval 1.20 to 1.40)`; nothing where there is none.
+/// ` (95% interval 1.20 to 1.40)`; empty without an interval.
 pub(crate) fn interval_text(interval: &Fact<(f64, f64)>) -> String {
     match interval {
         Fact::Known((low, high)) => format!(" (95% interval {low:.2} to {high:.2})"),

@@ -31,7 +31,7 @@ const LEAST_SHARE: f64 = 0.005;
 
 /// What a kind of run puts on the screen.
 struct Kind {
-    /// Adds the parts under the headline, with so many rows at most.
+    /// Adds the parts under the headline, with at most this number of rows.
     parts: fn(&mut Brief<'_>, &Run, usize),
     /// The line that goes on from here.
     next: fn(&Run) -> Option<String>,
@@ -77,7 +77,7 @@ fn tables(bench: &Bench, run: &Run, style: &Style) -> String {
     report.out
 }
 
-/// The report with so many rows, and how many notes it leaves out.
+/// The report with this number of rows, and how many notes it leaves out.
 fn with_rows(kind: &Kind, run: &Run, style: &Style, rows: usize) -> (String, u64) {
     let mut report = Brief { style, out: headline_section(run).text(style) };
     if run.kind != RunKind::Ab && !run.command.is_empty() {
@@ -175,7 +175,7 @@ impl Brief<'_> {
     }
 }
 
-/// A line, cut in its middle where it is too long.
+/// A line; one that is too long loses its middle.
 fn single(text: &str, style: &Style) -> String {
     let text = shorten(&escape_for(text, style.unicode), style.columns() - 2, style.unicode);
     line(style, "  ", &text, Tone::Faint)

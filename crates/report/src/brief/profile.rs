@@ -81,7 +81,7 @@ fn times(sorted: &Sorted, style: &Style, rows: usize) -> String {
     beside(table, style)
 }
 
-/// What work of a kind was mostly done for, where there is more to say than its name does.
+/// The main purpose of a kind of work, if its name does not say it.
 fn purposes(sorted: &Sorted, what: What) -> String {
     let of_what = sorted.buckets.iter().filter(|bucket| bucket.what == what);
     let worth = of_what.filter(|bucket| bucket.time_share >= LEAST_SHARE && bucket.why != Why::Own);
@@ -168,7 +168,7 @@ fn how(run: &Run, sorted: &Sorted) -> String {
     }
 }
 
-/// Tries what could save the page work, where there is some.
+/// The command that tries to save the page work, if there is any.
 fn next(run: &Run) -> Option<String> {
     let diagnosis = run.diagnosis.as_ref()?;
     has_page_work(page_share(found(run)?, Some(diagnosis)), Some(diagnosis)).then(|| tune_line(run))

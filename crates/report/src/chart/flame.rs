@@ -27,7 +27,7 @@ pub(crate) struct Flame {
 }
 
 impl Flame {
-    /// The root of so many samples or bytes.
+    /// The root, with its samples or bytes.
     pub(crate) const fn root(weight: u64) -> Self {
         Self { weight, callees: BTreeMap::new() }
     }

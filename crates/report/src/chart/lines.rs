@@ -187,7 +187,7 @@ fn draw_axes(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     canvas.text("pw-faint", Anchor::End, At(right, bottom + 30.0), panel.sizes_are);
 }
 
-/// Each mark with its name, by growing size on one of two levels in turn; without it where there is no room.
+/// Each mark with its name, by growing size on one of two levels in turn. A name without room is left out.
 fn draw_marks(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     let within =
         |mark: &&SizeMark| (plot.sizes.0..=plot.sizes.1).contains(&plot.scale.place(mark.size));

@@ -168,7 +168,7 @@ pub(crate) fn doubts(report: &FaultReport) -> Vec<String> {
     found
 }
 
-/// What is mapped along with pages of files, where there is some.
+/// What the kernel maps along with pages of files, if it maps any.
 pub(crate) fn touched(report: &FaultReport) -> Option<String> {
     let around = report.fault_around.filter(|around| around.mapped_bytes.0 > 0)?;
     Some(exact::around(&around, report.exact.is_some()))

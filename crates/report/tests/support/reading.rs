@@ -38,7 +38,7 @@ struct Line<'a> {
     text: &'a str,
 }
 
-/// What is wrong with `text`, the report of `run` on a terminal of so many columns.
+/// The defects of `text`, the report of `run` on a terminal of this width.
 pub(crate) fn defects(text: &str, run: &Run, width: usize) -> Vec<String> {
     let lines = parts(text);
     let headline = headline(text);
@@ -129,7 +129,7 @@ fn first_change(text: &str) -> Option<String> {
     Some(format!("{} {}", found[0], found[1].trim_end_matches([',', ';'])))
 }
 
-/// What is said of each arm is what its runs showed, wherever it is said.
+/// Every figure of an arm is what its runs showed.
 fn arms(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
     let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
     let mut found = Vec::new();

@@ -25,7 +25,7 @@ const NEAR: f64 = 0.10;
 const EXPLAINED: (f64, f64) = (0.82, 0.96);
 /// A pass, or a copy, as fast as another.
 const SAME: f64 = 0.05;
-/// A later pass takes no faults if it takes fewer than one for so many of the first.
+/// A later pass takes no faults if it takes fewer than one for this many faults of the first.
 const FEW: u64 = 50;
 
 impl Found<'_> {

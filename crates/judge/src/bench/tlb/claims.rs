@@ -99,7 +99,7 @@ impl Found<'_> {
         Fact::Known(interval)
     }
 
-    /// Where the knee is, beside where it is claimed to be: within the steps by which it was found.
+    /// The place of the knee beside the claimed one: equal within the steps of the walk.
     fn place(&self, knee: &Knee, count: u64) -> Evidence {
         let [below, above, about] =
             [knee.below_pages, knee.above_pages, knee.about_pages].map(|pages| pages.max(1) as f64);
@@ -115,7 +115,7 @@ impl Found<'_> {
         Evidence::figure(figure.above(count / SAME).below(count * SAME))
     }
 
-    /// No rise about so many pages: a TLB that runs out costs a load at least as much as the fastest one takes.
+    /// No rise about this number of pages: a TLB that runs out costs a load at least as much as the fastest one takes.
     fn no_rise(&self, pages: u64) -> (Evidence, String) {
         let resolution = knees::resolution_ns(self.curve, pages);
         let fastest = self.curve.fastest_ns;

@@ -131,7 +131,7 @@ fn incomplete(readings: &Readings) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The verdict on all readings in one sentence; what is missing is said first.
+/// The verdict on all readings in one sentence, which begins with what is missing.
 pub(crate) fn headline(readings: &Readings) -> String {
     let judgement = readings.judgement.as_ref();
     let is_whole = |at: usize| judgement.is_none_or(|judgement| judgement.refusal(at).is_none());
