@@ -43,7 +43,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Time for re-pricing at the start of a session.
-const PRICING: Nanos = Nanos::secs(1);
+const PRICING: Nanos = Nanos::millis(500);
 /// Most files that are kept in the page cache.
 const MOST_KEPT: usize = 256;
 /// The traced look may take this long at least, or as long as the budget: nothing is known of the

@@ -14,10 +14,11 @@
 //! Setting a bit takes time that the program does not lose otherwise ([`marking`]), so that much is
 //! taken from the CPU time for each page used.
 //!
-//! A count costs some 50 ns per resident page; all of them together take at most about a second, or a
-//! quarter of the whole. Code pages count like data. Not seen: what a single walk takes, and that walks overlap.
+//! A count costs some 50 ns per resident page; all of them together take at most about 0.4 s, or a
+//! tenth of the whole. Code pages count like data. Not seen: what a single walk takes, and that walks overlap.
 
 use super::marking;
+use super::pattern::{BUDGET, LIVES};
 use pagewise_kernel::proc::{smaps, stat};
 use pagewise_kernel::{SysError, clock, page_size};
 use pagewise_model::look::Footprint;
@@ -36,10 +37,6 @@ const KEPT: u64 = 1024;
 const LEAST_TIME: Duration = Duration::from_millis(20);
 /// What is left of a window's time at least when the setting of bits is taken off.
 const LEAST_LEFT: u64 = 8;
-/// All clearing and counting together, in a short life.
-const BUDGET: Duration = Duration::from_secs(1);
-/// And in a longer one this part of it.
-const LIVES: u32 = 4;
 
 /// What is counted at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! use of a page is a *jump*, or, beside a page that the burst has used, a step to a *next page*: loops
 //! over arrays only do the latter. A page that several bursts used is kept by any TLB and is neither.
 //!
-//! A step costs 10 to 25 us; all bursts together at most about a second or a quarter of the whole. Not seen: gathers and
+//! A step costs 10 to 25 us; all bursts together at most about 0.4 s or a tenth of the whole. Not seen: gathers and
 //! scatters, accesses inside system calls, which end a burst, and phases between the bursts.
 
 use super::operands_x86_64::{self as operands, LONGEST, Step};
@@ -30,10 +30,13 @@ const STEPS: u32 = 1000;
 const WARM: u32 = 300;
 /// A page used in so many bursts is used all the time.
 const OFTEN: u32 = 3;
-/// All stepping together, in a short life.
-const BUDGET: Duration = Duration::from_secs(1);
-/// In a longer one a burst comes no sooner than all stepping is less than this part of it.
-const LIVES: u32 = 4;
+/// All stepping together, in a short life; all clearing and counting of accessed bits likewise.
+pub(super) const BUDGET: Duration = Duration::from_millis(400);
+/// In a longer one they come no sooner than all of it is less than this part of it.
+pub(super) const LIVES: u32 = 10;
+/// The kernel walks all memory of a process to say what of its mappings is resident: no more often than this
+/// multiple of the time that it took before.
+const RESIDENCY_REST: u32 = 20;
 
 /// A step that lasts longer may wait for another thread of the tree, which may wait for us.
 const LONGEST_STEP: Duration = Duration::from_millis(20);
@@ -88,6 +91,8 @@ pub(super) struct Sampler {
     bursts_of: HashMap<Page, u32>,
     /// Resident memory of mappings jumped to, and its part on huge pages.
     places: BTreeMap<Place, (Bytes, Bytes)>,
+    /// The mappings of each process, and when to read them again.
+    mappings: HashMap<i32, (Vec<smaps::Entry>, Instant)>,
     begin: Instant,
     next: Instant,
     spent: Duration,
@@ -101,6 +106,7 @@ impl Sampler {
             first_uses: Vec::new(),
             bursts_of: HashMap::new(),
             places: BTreeMap::new(),
+            mappings: HashMap::new(),
             begin: Instant::now(),
             next: Instant::now() + PAUSE,
             spent: Duration::ZERO,
@@ -170,7 +176,14 @@ impl Sampler {
             *self.bursts_of.entry((pid, *page)).or_default() += 1;
         }
         let has_jumps = burst.first_uses.iter().any(|(_, is_jump)| *is_jump);
-        let entries = if has_jumps { smaps::read(pid).unwrap_or_default() } else { Vec::new() };
+        let is_due = self.mappings.get(&pid).is_none_or(|(_, due)| Instant::now() >= *due);
+        if has_jumps && is_due {
+            let begin = Instant::now();
+            let entries = smaps::read(pid).unwrap_or_default();
+            let due = Instant::now() + begin.elapsed() * RESIDENCY_REST;
+            self.mappings.insert(pid, (entries, due));
+        }
+        let entries = self.mappings.get(&pid).map_or(&[][..], |(entries, _)| entries);
         for &(page, is_jump) in &burst.first_uses {
             let address = page * PageSize::BASE_4K.bytes();
             let entry = entries.iter().find(|e| is_jump && e.mapping.contains(address));
