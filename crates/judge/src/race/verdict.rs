@@ -6,7 +6,7 @@
 //! (docs/decisions/008). *likely* is evidence of [`super::LIKELY`] against a gain of 1% at most, with the counter,
 //! and an interval without *no gain* in it.
 //! *slower* is the mirror image of keep without the counter. *no gain above N* is evidence of 20 against a
-//! gain of N. Where times are corrected by what memory cost meanwhile, a gain has to show in plain times,
+//! gain of N; it is also the word on a smaller gain that the host could explain. Where times are corrected by what memory cost meanwhile, a gain has to show in plain times,
 //! too, to be kept. What is left is *cannot tell*, with the interval.
 
 use super::{Claim, LEAST_GAIN, NORMAL_SHARE, PROVEN, Race, WORTH};
@@ -157,9 +157,7 @@ impl Findings<'_> {
             };
         }
         match self.race.no_gain_above(self.arm) {
-            Some(share) => {
-                (Word::NoGain, format!("a gain above {:.0}% is ruled out", share * 100.0))
-            }
+            Some(share) => (Word::NoGain, ruled_out(share)),
             None => (
                 Word::CannotTell,
                 "there are too few runs yet to prove a gain over 1% or to rule one out".to_owned(),
@@ -187,9 +185,10 @@ impl Findings<'_> {
             let why = "a gain over 1% is likely, but plain times do not show it yet".to_owned();
             return (Word::Likely, why);
         }
-        match self.host_made(Claim::GainAtMost(0.0)) {
-            Some(why) => (Word::CannotTell, why),
-            None => (Word::Keep, format!("a gain over 1% is proven{counter}")),
+        match (self.host_made(Claim::GainAtMost(0.0)), self.race.no_gain_above(self.arm)) {
+            (Some(why), Some(most)) => (Word::NoGain, format!("{}, and {why}", ruled_out(most))),
+            (Some(why), None) => (Word::CannotTell, why),
+            (None, _) => (Word::Keep, format!("a gain over 1% is proven{counter}")),
         }
     }
 
@@ -223,6 +222,11 @@ impl Findings<'_> {
         // One of each at least.
         (times > 1.0).then(|| Nanos::from_f64(((times - 1.0) * runs).max(2.0) * self.run_ns))
     }
+}
+
+/// The sentence for a gain above this share that is ruled out.
+fn ruled_out(share: f64) -> String {
+    format!("a gain above {:.0}% is ruled out", share * 100.0)
 }
 
 /// How sure a claim of this evidence is, if both sides were as likely before and noise is normal.

@@ -119,7 +119,7 @@ pub trait Subject: Clock {
     ) -> Vec<BlockRun> {
         orders.iter().map(|order| self.run(order, policy, time)).collect()
     }
-    /// What one run of an arm takes, or of the control; of a pair, what both sides take.
+    /// What one run of an arm adds to its block, or of the control; of a pair, what both sides take.
     fn cost_ns(&self, arm: Option<usize>) -> u64;
     /// Compares what an arm puts out with what the control does; why it is rejected, if they differ.
     ///
@@ -148,7 +148,9 @@ pub fn run(subject: &mut dyn Subject, plan: Plan) -> (Experiment, Vec<Pair>, Opt
         }
     }
     let halt = drive(subject, &mut policy, &plan.time, plan.compare_runs).err();
-    let (experiment, pairs) = policy.conclude(halt.as_ref(), &|arm| subject.cost_ns(arm));
+    let at_once = matches!(policy.blocks().last(), Some(Block::Runs(block)) if block.at_once);
+    let beside = if at_once { subject.most_side_by_side().max(1) } else { 1 } as u64;
+    let (experiment, pairs) = policy.conclude(halt.as_ref(), &|arm| subject.cost_ns(arm) / beside);
     (experiment, pairs, halt)
 }
 

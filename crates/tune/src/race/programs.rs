@@ -27,6 +27,8 @@ pub struct Programs<L> {
     pub arms: Arms,
     /// Usual time from one run to the next, before any.
     pub run_ns: Nanos,
+    /// What having memory in place for others beside it adds to that.
+    pub beside_ns: Nanos,
     runs: u32,
     /// Clock time of the runs of each arm at once and one at a time, start and reaping included: sum and number.
     clock: BTreeMap<(Option<usize>, bool), (u64, u64)>,
@@ -97,6 +99,7 @@ impl<L> Programs<L> {
             lab,
             arms: Arms { control, tried: Vec::new() },
             run_ns: Nanos(0),
+            beside_ns: Nanos(0),
             runs: 0,
             clock: BTreeMap::new(),
             endings: Endings::default(),
@@ -141,8 +144,9 @@ impl<L: Lab> Programs<L> {
         let of_block = |order: &Order| order.runs.iter().map(own).collect::<Vec<&Arm>>();
         let blocks: Vec<Vec<&Arm>> = orders.iter().map(of_block).collect();
         let done = self.lab.run_at_once(&blocks, &self.arms).map_err(End::of)?;
-        let runs = orders.iter().map(|order| order.runs.len()).sum::<usize>().max(1) as u64;
-        let each = self.lab.now().0.saturating_sub(begun.0) / runs;
+        // Blocks side by side take no longer than one.
+        let longest = orders.iter().map(|order| order.runs.len()).max().unwrap_or(1).max(1) as u64;
+        let each = self.lab.now().0.saturating_sub(begun.0) / longest;
         let mut all = Vec::new();
         for (order, done) in orders.iter().zip(done) {
             let mut points = Vec::new();
@@ -301,7 +305,7 @@ impl<L: Lab> Subject for Programs<L> {
             let ways = [true, false].into_iter().filter_map(move |way| self.clock.get(&(arm, way)));
             ways.map(|(sum, runs)| sum / runs).max()
         };
-        of(arm).or_else(|| of(None)).unwrap_or(self.run_ns.0)
+        of(arm).or_else(|| of(None)).unwrap_or(self.run_ns.0 + self.beside_ns.0)
     }
 
     fn compare_output(&mut self, arm: usize) -> Result<Option<String>, RunFailure> {

@@ -149,3 +149,25 @@ fn a_session_goes_on_from_its_runs_at_once() {
     let runs = |experiment, name| of(experiment, name).effect.as_ref().unwrap().runs;
     assert!(runs(&second, "b") > runs(&first, "b"));
 }
+
+#[test]
+fn a_dear_program_is_answered_by_six_runs() {
+    let words = |effect: f64| {
+        let found = |seed| {
+            let mut machine = Machine { own_sd: 0.007, ..Machine::new(seed, Nanos::secs(3), 0.10) };
+            machine.effects = vec![("b", (-effect).ln_1p())];
+            let (run_ns, left) = (Nanos::secs(3), Nanos::millis(12_500));
+            let budget = Nanos::secs(20);
+            let plan = Plan { run_ns, budget, left, compare_runs: 1, ..at_once(&["b"], seed) };
+            let experiment = run(&mut machine, &plan);
+            assert!(runs(&experiment) <= 8, "{}", runs(&experiment));
+            word(&experiment, "b")
+        };
+        (0..40).map(found).collect::<Vec<_>>()
+    };
+    let count = |words: &[Word], wanted| words.iter().filter(|word| **word == wanted).count();
+    let (none, much) = (words(0.0), words(0.15));
+    println!("none: {none:?}, 15%: {much:?}");
+    assert!(count(&none, Word::NoGain) >= 28 && count(&none, Word::Likely) <= 2);
+    assert!(count(&much, Word::Likely) >= 34);
+}

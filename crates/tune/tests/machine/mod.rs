@@ -219,10 +219,14 @@ impl Lab for &mut Machine {
             return Err(RunFailure::NotAtOnce(why.to_owned()));
         }
         let mut points = Vec::new();
+        let (begin, mut end) = (self.clock_ns, self.clock_ns);
         for block in blocks {
             self.common = Some(self.sd * (self.noise)(&mut self.rng));
+            self.clock_ns = begin;
             points.push(block.iter().map(|arm| self.run(arm, all)).collect());
+            end = end.max(self.clock_ns);
         }
+        self.clock_ns = end;
         self.common = None;
         Ok(points)
     }

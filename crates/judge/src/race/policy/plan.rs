@@ -139,11 +139,11 @@ impl Policy {
             }
         }
         let Some(Ok(most)) = self.terms.most_at_once else { return None };
-        let most = most as usize;
-        let beside = (1..=MOST_BESIDE.min(most.saturating_sub(1)).min(self.turn.len())).rev();
+        let held = most.saturating_sub(1) as usize;
+        let beside = (1..=MOST_BESIDE.min(held).min(self.turn.len())).rev();
         let mut ways: Vec<Next> = beside
             .map(|arms| {
-                let [each, control] = match (arms, most - arms) {
+                let [each, control] = match (arms, held + 1 - arms) {
                     (1, 3..) => [2, 2],
                     (_, 2..) => [1, 2],
                     _ => [1, 1],
@@ -151,8 +151,11 @@ impl Policy {
                 Next { arms: self.turn[..arms].to_vec(), each, control }
             })
             .collect();
-        ways.extend(self.turn.first().map(|arm| Next::new(vec![*arm], 1)));
-        let next = self.fitting(ways, room)?;
+        let one =
+            |control| self.turn.first().map(|arm| Next { arms: vec![*arm], each: 1, control });
+        ways.extend(one(2).filter(|_| held > 1));
+        // A single pair decides nothing: it comes last.
+        let next = self.fitting(ways, room).or_else(|| self.fitting(vec![one(1)?], room))?;
         self.turn.drain(..next.arms.len());
         Some(next)
     }
@@ -213,17 +216,24 @@ impl Policy {
         racing
     }
 
-    /// The first of these that has arms and fits the time, less what is kept for comparing outputs.
+    /// The first of these that has arms and fits the time, less what is kept for comparing outputs. That is not kept
+    /// where it would leave no run at all: only a gain needs it.
     fn fitting(&self, ways: Vec<Next>, room: &Room<'_>) -> Option<Next> {
-        let reserve = if self.is_gain_near() { room.compare_runs } else { 0 };
         let control = (room.cost_ns)(None);
-        let left = room.block_ns.saturating_sub(u64::from(reserve) * control);
         let cost = |next: &Next| {
             let arms: u64 = next.arms.iter().map(|arm| (room.cost_ns)(Some(*arm))).sum();
             u64::from(next.control) * control + u64::from(next.each) * arms
         };
         let is_free = matches!(self.terms.goal, Goal::Pairs(_));
-        ways.into_iter().find(|next| !next.arms.is_empty() && (is_free || cost(next) <= left))
+        let fits = |next: &Next, reserve: u32| {
+            let left = room.block_ns.saturating_sub(u64::from(reserve) * control);
+            !next.arms.is_empty() && (is_free || cost(next) <= left)
+        };
+        let reserve = if self.is_gain_near() { room.compare_runs } else { 0 };
+        let least = if self.blocks.is_empty() { 0 } else { reserve };
+        let first = |reserve| ways.iter().position(|next| fits(next, reserve));
+        let at = first(reserve).or_else(|| first(least))?;
+        ways.into_iter().nth(at)
     }
 
     /// The next block may show a gain, and no output was compared yet.
