@@ -77,7 +77,7 @@ impl Comparison<'_> {
         programs.learn(run, timed.cost_ns, limits, &seen);
         let names = std::iter::once(&self.first_name).chain(arms.iter().map(|arm| &arm.name));
         for (arm, seen) in names.zip(&seen) {
-            programs.learn_work(arm, &seen.run);
+            programs.learn_work(arm, &seen.runs);
         }
         let entrants = programs.enter_arms(arms, Outputs::Free);
         session::race(&mut programs, run, since, self.goal, entrants)
@@ -86,7 +86,7 @@ impl Comparison<'_> {
     /// What one of them does to the world outside, if that can let runs be made at once and takes little time.
     fn seen(&self, arm: &Arm, first: &Captured, world: &mut dyn World) -> Result<Seen, Stop> {
         let traced = Fact::missing("it runs too long to be traced");
-        let seen = Seen { traced, run: first.usage.clone() };
+        let seen = Seen { traced, runs: vec![first.usage.clone()] };
         let in_turn = at_once::in_turn_by_request(self.request).is_some()
             || seen.waits(self.request.spec.quantity).is_some();
         if in_turn || first.usage.wall_ns > LONG {

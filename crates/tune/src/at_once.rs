@@ -37,14 +37,14 @@ const SAME_CPU: (f64, f64) = (0.4, 8.0);
 #[derive(Debug)]
 pub(crate) struct Seen {
     pub(crate) traced: Fact<Traced>,
-    pub(crate) run: Usage,
+    /// Its plain runs, at least one.
+    pub(crate) runs: Vec<Usage>,
 }
 
 impl Seen {
-    /// By the longest of its plain runs.
     pub(crate) fn by(look: &Look) -> Option<Self> {
-        let run = look.runs.iter().max_by_key(|run| run.wall_ns)?;
-        Some(Self { traced: look.traced.clone(), run: run.clone() })
+        let runs = look.runs.clone();
+        (!runs.is_empty()).then(|| Self { traced: look.traced.clone(), runs })
     }
 
     /// Why two runs of it cannot be there at once, if so.
@@ -64,16 +64,23 @@ impl Seen {
         None
     }
 
-    /// How many CPUs it keeps busy, or would if no other program had them.
+    /// How many CPUs it keeps busy, or would if no other program had them: by the run that is nearest to one. On a
+    /// busy machine a parent waits for a CPU while its child runs, and both count.
     fn busy(&self) -> f64 {
-        let ready = self.run.cpu_ns() + self.run.run_delay_ns.unwrap_or_default();
-        ready.0 as f64 / self.run.wall_ns.0.max(1) as f64
+        let of = |run: &Usage| {
+            let ready = run.cpu_ns() + run.run_delay_ns.unwrap_or_default();
+            ready.0 as f64 / run.wall_ns.0.max(1) as f64
+        };
+        let from_one = |busy: &f64| (busy - 1.0).abs();
+        let busy = self.runs.iter().map(of);
+        busy.min_by(|a, b| from_one(a).total_cmp(&from_one(b))).unwrap_or_default()
     }
 
     /// Why its CPU time is not what decides, if so.
     pub(crate) fn waits(&self, quantity: Quantity) -> Option<String> {
-        let waits = self.run.voluntary_switches;
-        let cpu_ms = self.run.cpu_ns().0 / Nanos::millis(1).0;
+        let longest = self.runs.iter().max_by_key(|run| run.wall_ns);
+        let waits = longest.map_or(0, |run| run.voluntary_switches);
+        let cpu_ms = longest.map_or(0, |run| run.cpu_ns().0 / Nanos::millis(1).0);
         if quantity != Quantity::Cpu && waits > MOST_WAITS && waits > cpu_ms {
             return Some(format!("it waits {waits} times in {cpu_ms} ms of CPU time"));
         }
@@ -86,7 +93,8 @@ impl Seen {
     fn peak(&self) -> Bytes {
         let processes = self.traced.known().into_iter().flat_map(|traced| &traced.processes);
         let tree: u64 = processes.map(|process| process.peak_rss_bytes.0).sum();
-        self.run.peak_rss_bytes.max(Bytes(tree))
+        let peaks = self.runs.iter().map(|run| run.peak_rss_bytes);
+        peaks.fold(Bytes(tree), Bytes::max)
     }
 }
 
@@ -186,15 +194,10 @@ pub(crate) fn differs(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::asked;
     use pagewise_model::constructed;
     use pagewise_model::spec::Spec;
     use pagewise_model::usage::Ended;
-    use pagewise_remedy::receipt::Here;
-
-    fn asked(spec: Spec) -> Request {
-        let quote = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
-        Request { spec, system: None, quote, here: Here::default(), id: String::new() }
-    }
 
     fn spec() -> Spec {
         Spec::new(vec!["prog".into()], "/".into(), 1)
@@ -208,7 +211,7 @@ mod tests {
             peak_rss_bytes: Bytes::mib(mib),
             ..constructed::usage()
         };
-        let seen = Seen { traced: traced.clone(), run };
+        let seen = Seen { traced: traced.clone(), runs: vec![run] };
         width(&asked(spec), &[seen], &Room { memory: Bytes::gib(1), cpus: 2 })
     }
 
@@ -258,13 +261,16 @@ mod tests {
             ..constructed::usage()
         };
         let waits = |delay| {
-            let seen = Seen { traced: Fact::Known(constructed::traced()), run: run(delay) };
-            seen.waits(Quantity::Time)
+            let runs = vec![run(delay)];
+            Seen { traced: Fact::Known(constructed::traced()), runs }.waits(Quantity::Time)
         };
         assert_eq!(waits(Some(Nanos::millis(48))), None);
         assert!(waits(Some(Nanos::millis(2))).unwrap().contains("0.5 CPUs"));
         assert!(waits(None).is_some(), "nobody knows");
         assert!(waits(Some(Nanos::millis(150))).is_some(), "two of it were ready");
+        let runs = [75, 48].map(|delay| run(Some(Nanos::millis(delay)))).to_vec();
+        let both = Seen { traced: Fact::Known(constructed::traced()), runs };
+        assert_eq!(both.waits(Quantity::Time), None, "one run was disturbed");
     }
 
     #[test]

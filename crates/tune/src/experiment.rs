@@ -4,11 +4,13 @@
 //! each remedy's mechanism is read from what the kernel accounted ([`crate::expectation`]), for
 //! the arm and, in the control's runs, for every arm.
 
+mod outputs;
+
 use crate::at_once::{self, Room, Seen, Width};
 use crate::choose;
 use crate::expectation::{Expectation, Work};
 use crate::look;
-use crate::output::{Baseline, Captured, NoBaseline, Outputs, rejection};
+use crate::output::{Captured, NoBaseline, Outputs};
 use crate::race::{Arms, Clock, Lab, Programs, Progress, RunFailure, WeatherMark};
 use crate::request::Request;
 use crate::stop::Stop;
@@ -16,8 +18,7 @@ use crate::world::{Arm, Event, Limits, Timed, Timing, Watch, World};
 use pagewise_judge::race::Entrant;
 use pagewise_kernel::{affinity, limits};
 use pagewise_model::plan::Dose;
-use pagewise_model::run::{Outcome, OutputCheck, Run};
-use pagewise_model::spec::StdoutTo;
+use pagewise_model::run::{Outcome, Run};
 use pagewise_model::trial::{Experiment, Point, Quantity, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
@@ -39,9 +40,6 @@ fn beside(arm: Arm, all: &BTreeSet<String>) -> Arm {
 fn limits_of(arm: &Arm, limits: &Limits) -> Limits {
     Limits { memory: limits.memory.filter(|_| !arm.mechanism.is_empty()), ..*limits }
 }
-
-/// A program that writes more has its output kept by runs of their own.
-const MOST_AT_HAND: Bytes = Bytes::mib(4);
 
 /// What plain runs showed: arms are held against it.
 #[derive(Debug, Default)]
@@ -91,11 +89,13 @@ impl Programs<WorldLab<'_>> {
         let memory = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         let cpus = affinity::get(0).map_or(1, |cpus| u32::try_from(cpus.len()).unwrap_or(1));
         self.lab.width = at_once::width(self.lab.request, seen, &Room { memory, cpus });
+        let blocks = self.lab.width.as_ref().map_or(0, |width| width.blocks);
+        self.beside_ns = Nanos(look::touching(look::peak(&look.runs)).0 * u64::from(blocks));
     }
 
-    /// What a run of a command of the user's own did whose output was kept.
-    pub(crate) fn learn_work(&mut self, arm: &str, run: &Usage) {
-        self.lab.known.own_work.insert(arm.to_owned(), Work::of(std::slice::from_ref(run)));
+    /// What runs of a command of the user's own did whose output was kept.
+    pub(crate) fn learn_work(&mut self, arm: &str, runs: &[Usage]) {
+        self.lab.known.own_work.insert(arm.to_owned(), Work::of(runs));
     }
 
     /// Lets these arms enter.
@@ -172,95 +172,6 @@ impl<'a> WorldLab<'a> {
             supervisor_ns: run.done.supervisor_ns,
             usage: run.done.usage,
         })
-    }
-
-    /// What an arm puts out in an untimed run. An arm that cannot run is unequal; the check says why.
-    ///
-    /// # Errors
-    /// What is not the arm's own failure.
-    pub(crate) fn put_out(&mut self, arm: &Arm) -> Result<Result<Captured, OutputCheck>, Stop> {
-        if let Some(run) = self.take_kept(arm) {
-            return Ok(Ok(run));
-        }
-        let limits = self.limits(arm);
-        self.world.captured(arm, &limits).map(Ok).or_else(|stop| match stop.into_failure() {
-            RunFailure::Interrupted => Err(Stop::Interrupted),
-            RunFailure::Broken(why) => Err(Stop::Broken(why)),
-            RunFailure::Failed(why) | RunFailure::NotAtOnce(why) => Ok(Err(OutputCheck {
-                arm: arm.name.clone(),
-                equal: false,
-                notes: vec![format!("there is none ({why})")],
-            })),
-        })
-    }
-
-    /// What a run of an arm at once put out, where one is left.
-    fn take_kept(&mut self, arm: &Arm) -> Option<Captured> {
-        self.at_hand.get_mut(&arm.name)?.pop()
-    }
-
-    /// What a plain run put out, kept whole.
-    fn kept(&mut self, plain: &Arm) -> Result<Captured, NoBaseline> {
-        let run = match self.take_kept(plain) {
-            Some(run) => run,
-            None => self.world.captured(plain, &self.known.limits)?,
-        };
-        let other_work = || {
-            let why = self.known.work.other_amount(&run.usage, &[])?;
-            Some(format!("with its output kept the plain program does other work: it {why}"))
-        };
-        match look::not_kept(&run, &self.known.runs).or_else(other_work) {
-            Some(why) => Err(NoBaseline::NotKept(why)),
-            None => Ok(run),
-        }
-    }
-
-    /// What two plain runs put out, and in what they differ.
-    ///
-    /// # Errors
-    /// Why nothing can be held against them.
-    pub(crate) fn baseline(&mut self, plain: &Arm) -> Result<(Baseline, OutputCheck), NoBaseline> {
-        let first = self.kept(plain)?;
-        let base = Baseline::of(&first, &self.kept(plain)?)?;
-        let check = by_itself(&base, plain);
-        Ok((base, check))
-    }
-
-    /// Compares what an arm put out with one plain run. Where they differ, it is compared with what two plain
-    /// runs have in common.
-    fn against_plain(
-        &mut self,
-        arm: &str,
-        run: &Captured,
-        plain: &Arm,
-    ) -> Result<OutputCheck, NoBaseline> {
-        let base = match self.outputs.take_base() {
-            Some(base) => base,
-            None => Baseline::of_one(self.kept(plain)?)?,
-        };
-        let found = base.check(arm, run);
-        let Some(first) = base.only_run().filter(|_| !found.equal) else {
-            self.outputs.set_base(base);
-            return Ok(found);
-        };
-        // One by itself: what a program puts out may depend on the CPUs that it has.
-        self.at_hand.remove(&plain.name);
-        let base = Baseline::of(first, &self.kept(plain)?)?;
-        self.outputs.add(by_itself(&base, plain));
-        let found = base.check(arm, run);
-        self.outputs.set_base(base);
-        Ok(found)
-    }
-
-    /// Whether runs at once keep what they put out, so that no other runs are made for it.
-    pub(crate) fn keeps_output(&self) -> bool {
-        let spec = &self.request.spec;
-        let written = self.known.runs.iter().filter_map(|run| run.written_bytes).max();
-        matches!(self.outputs, Outputs::Equal { .. })
-            && self.width.is_ok()
-            && spec.stdout != StdoutTo::Null
-            && spec.outputs.is_empty()
-            && written.is_some_and(|bytes| bytes <= MOST_AT_HAND)
     }
 
     /// Runs at once share all CPUs, not one.
@@ -348,7 +259,7 @@ impl Lab for WorldLab<'_> {
         blocks: &[Vec<&Arm>],
         all: &Arms,
     ) -> Result<Vec<Vec<Result<Point, RunFailure>>>, RunFailure> {
-        let peak = self.known.runs.iter().map(|run| run.peak_rss_bytes.0).max().unwrap_or(0);
+        let peak = look::peak(&self.known.runs).0;
         let others = blocks.iter().map(Vec::len).sum::<usize>().saturating_sub(1) as u64;
         let fresh = look::conditioned(&self.known.runs) + Bytes(peak.saturating_mul(others));
         let mut limited = Vec::new();
@@ -404,33 +315,8 @@ impl Lab for WorldLab<'_> {
     }
 
     fn compare_output(&mut self, arm: &Arm, arms: &Arms) -> Result<Option<String>, RunFailure> {
-        if let Some(check) = self.outputs.check_of(&arm.name) {
-            return Ok(rejection(check));
-        }
-        if matches!(self.outputs, Outputs::Free) {
-            return Ok(None);
-        }
-        let run = self.put_out(arm).map_err(Stop::into_failure)?;
-        match run.map_or_else(Ok, |run| self.against_plain(&arm.name, &run, &arms.control)) {
-            Ok(check) => {
-                let why = rejection(&check);
-                self.outputs.add(check);
-                Ok(why)
-            }
-            Err(NoBaseline::Run(Stop::Interrupted)) => Err(RunFailure::Interrupted),
-            Err(why) => {
-                let failure = RunFailure::Broken(why.to_string());
-                self.incomparable = Some(why);
-                Err(failure)
-            }
-        }
+        self.compare(arm, arms)
     }
-}
-
-/// In what plain runs differ.
-fn by_itself(base: &Baseline, plain: &Arm) -> OutputCheck {
-    let notes = base.exceptions();
-    OutputCheck { arm: plain.name.clone(), equal: notes.is_empty(), notes }
 }
 
 /// The verdicts of one word, the largest gain first.

@@ -30,6 +30,11 @@ pub(crate) struct Folios {
 }
 
 impl Folios {
+    /// Files were dropped, and arms may have changed them since.
+    pub(crate) fn has_changed(&self) -> bool {
+        !self.natural.is_empty()
+    }
+
     /// Drops those of `files` that do not lie as a plain start leaves them; true when there were any.
     pub(crate) fn drop_changed(
         &mut self,

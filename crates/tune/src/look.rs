@@ -68,7 +68,7 @@ pub(crate) fn time(
     let first = sound(world.timed(arm, &timing)?, arm, ignore_failure)?;
     let Finished { leftovers_killed: mut leftovers, usage, samples, user, walks, .. } = first;
     let mut runs = vec![usage];
-    let touching = Nanos::from_f64(conditioned(&runs).0 as f64 * TOUCH_NS);
+    let touching = touching(conditioned(&runs));
     let mut cost_ns = Nanos(world.now().0.saturating_sub(before.0)) + touching;
     if enough(cost_ns, world.now()) {
         let before = world.now();
@@ -142,8 +142,18 @@ pub(crate) fn rerun(
 /// block: free memory goes back to the host within two seconds, and small and huge pages come
 /// from different parts of it, so that otherwise each arm would pay for the host in its own way.
 pub(crate) fn conditioned(runs: &[Usage]) -> Bytes {
-    let peak = runs.iter().map(|u| u.peak_rss_bytes.0).max().unwrap_or(0);
+    let peak = peak(runs).0;
     Bytes(peak.saturating_add(peak.clamp(SURPLUS_LEAST.0, SURPLUS_MOST.0)))
+}
+
+/// The most memory that any of these held.
+pub(crate) fn peak(runs: &[Usage]) -> Bytes {
+    runs.iter().map(|run| run.peak_rss_bytes).max().unwrap_or_default()
+}
+
+/// What touching this much memory takes, until a run shows it.
+pub(crate) fn touching(memory: Bytes) -> Nanos {
+    Nanos::from_f64(memory.0 as f64 * TOUCH_NS)
 }
 
 /// Whether timing each fault of one more run could tell more than counts and prices: only where these
@@ -164,7 +174,7 @@ pub(crate) fn first_limits(traced: &Fact<Traced>) -> Limits {
 /// without it the room of the machine is the limit.
 pub(crate) fn limits(look: &Look) -> Limits {
     let slowest = look.runs.iter().map(|u| u.wall_ns.0).max().unwrap_or(0);
-    let largest = look.runs.iter().map(|u| u.peak_rss_bytes.0).max().unwrap_or(0);
+    let largest = peak(&look.runs).0;
     let whole = |t: &&Traced| t.processes.iter().all(|p| p.incomplete.is_none());
     let memory = look.traced.known().filter(whole).map(|traced| {
         let tree: u64 = traced.processes.iter().map(|p| p.peak_rss_bytes.0).sum();

@@ -120,7 +120,11 @@ impl Tunable for Programs<WorldLab<'_>> {
 
     fn compare_runs(&self) -> u32 {
         let is_new = matches!(self.lab.outputs, Outputs::Equal { base: None, .. });
-        if is_new && !self.lab.keeps_output() { 2 } else { 0 }
+        match (is_new, self.lab.keeps_output(), self.lab.compares_at_once()) {
+            (false, ..) | (_, true, _) => 0,
+            (.., true) => 1,
+            (.., false) => 2,
+        }
     }
 
     fn nothing_to_try(&self, run: &Run) -> Outcome {
@@ -422,18 +426,12 @@ impl Looking<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::asked;
     use pagewise_model::spec::Spec;
 
     #[test]
     fn budgets_are_sixty_seconds_or_forty_runs() {
-        let spec = Spec::new(vec!["prog".into()], PathBuf::new(), 1);
-        let request = Request {
-            spec,
-            system: None,
-            quote: |word| String::from_utf8_lossy(word).into_owned(),
-            here: pagewise_remedy::receipt::Here::default(),
-            id: String::new(),
-        };
+        let request = asked(Spec::new(vec!["prog".into()], PathBuf::new(), 1));
         assert_eq!(budget(&request, Nanos::millis(200)), Nanos::secs(60));
         assert_eq!(budget(&request, Nanos::secs(2)), Nanos::secs(80));
         assert_eq!(budget(&request, Nanos(u64::MAX)), Nanos(u64::MAX));

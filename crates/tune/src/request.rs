@@ -108,6 +108,18 @@ pub fn run_of(kind: RunKind, id: String, started_unix_ns: u64, command: &[OsStri
     run
 }
 
+/// The request of this spec, for tests.
+#[cfg(test)]
+pub(crate) fn asked(spec: Spec) -> Request {
+    Request {
+        spec,
+        system: None,
+        quote: |word| String::from_utf8_lossy(word).into_owned(),
+        here: pagewise_remedy::receipt::Here::default(),
+        id: String::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

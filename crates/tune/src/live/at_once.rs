@@ -40,8 +40,9 @@ impl Live<'_> {
         keep: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop> {
         let cpus = affinity::get(0).map_err(|error| Stop::Broken(error.to_string()))?;
-        // None of them has files in huge folios, so the same files lie for all as a plain start leaves them.
-        if let Some((arm, limits)) = blocks.iter().flatten().next() {
+        // None of them has files in huge folios: until an arm has had some, all find them as they were.
+        let first = blocks.iter().flatten().next().filter(|_| self.folios.has_changed());
+        if let Some((arm, limits)) = first {
             self.settle(arm, limits)?;
         }
         let conditioned = self.condition(fresh)?;

@@ -1,0 +1,167 @@
+//! Whether an arm puts out what the program as it is puts out.
+//!
+//! Runs at once keep what they write to a pipe where that is little. Else an arm and the control run for it, side by
+//! side where the machine has room, once the arm is likely to gain.
+
+use super::WorldLab;
+use crate::at_once;
+use crate::look;
+use crate::output::{Baseline, Captured, NoBaseline, Outputs, rejection};
+use crate::race::{Arms, RunFailure};
+use crate::stop::Stop;
+use crate::world::Arm;
+use pagewise_model::Bytes;
+use pagewise_model::run::OutputCheck;
+use pagewise_model::spec::StdoutTo;
+
+/// A program that writes more has its output kept by runs of their own.
+const MOST_AT_HAND: Bytes = Bytes::mib(4);
+
+impl WorldLab<'_> {
+    /// Compares what an arm puts out with what the control does; why it is rejected, if they differ.
+    ///
+    /// # Errors
+    /// When it could not be compared.
+    pub(super) fn compare(&mut self, arm: &Arm, arms: &Arms) -> Result<Option<String>, RunFailure> {
+        if let Some(check) = self.outputs.check_of(&arm.name) {
+            return Ok(rejection(check));
+        }
+        if matches!(self.outputs, Outputs::Free) {
+            return Ok(None);
+        }
+        let is_new = matches!(self.outputs, Outputs::Equal { base: None, .. })
+            && !self.at_hand.contains_key(&arm.name);
+        if is_new && self.compares_at_once() && at_once::is_apart(arm) {
+            self.put_out_together(arm, &arms.control)?;
+        }
+        let run = self.put_out(arm).map_err(Stop::into_failure)?;
+        match run.map_or_else(Ok, |run| self.against_plain(&arm.name, &run, &arms.control)) {
+            Ok(check) => {
+                let why = rejection(&check);
+                self.outputs.add(check);
+                Ok(why)
+            }
+            Err(NoBaseline::Run(Stop::Interrupted)) => Err(RunFailure::Interrupted),
+            Err(why) => {
+                let failure = RunFailure::Broken(why.to_string());
+                self.incomparable = Some(why);
+                Err(failure)
+            }
+        }
+    }
+
+    /// What an arm puts out in an untimed run. An arm that cannot run is unequal; the check says why.
+    ///
+    /// # Errors
+    /// What is not the arm's own failure.
+    pub(crate) fn put_out(&mut self, arm: &Arm) -> Result<Result<Captured, OutputCheck>, Stop> {
+        if let Some(run) = self.take_kept(arm) {
+            return Ok(Ok(run));
+        }
+        let limits = self.limits(arm);
+        self.world.captured(arm, &limits).map(Ok).or_else(|stop| match stop.into_failure() {
+            RunFailure::Interrupted => Err(Stop::Interrupted),
+            RunFailure::Broken(why) => Err(Stop::Broken(why)),
+            RunFailure::Failed(why) | RunFailure::NotAtOnce(why) => Ok(Err(OutputCheck {
+                arm: arm.name.clone(),
+                equal: false,
+                notes: vec![format!("there is none ({why})")],
+            })),
+        })
+    }
+
+    /// What a run of an arm at once put out, where one is left.
+    fn take_kept(&mut self, arm: &Arm) -> Option<Captured> {
+        self.at_hand.get_mut(&arm.name)?.pop()
+    }
+
+    /// What a plain run put out, kept whole.
+    fn kept(&mut self, plain: &Arm) -> Result<Captured, NoBaseline> {
+        let run = match self.take_kept(plain) {
+            Some(run) => run,
+            None => self.world.captured(plain, &self.known.limits)?,
+        };
+        let other_work = || {
+            let why = self.known.work.other_amount(&run.usage, &[])?;
+            Some(format!("with its output kept the plain program does other work: it {why}"))
+        };
+        match look::not_kept(&run, &self.known.runs).or_else(other_work) {
+            Some(why) => Err(NoBaseline::NotKept(why)),
+            None => Ok(run),
+        }
+    }
+
+    /// What two plain runs put out, and in what they differ.
+    ///
+    /// # Errors
+    /// Why nothing can be held against them.
+    pub(crate) fn baseline(&mut self, plain: &Arm) -> Result<(Baseline, OutputCheck), NoBaseline> {
+        let first = self.kept(plain)?;
+        let base = Baseline::of(&first, &self.kept(plain)?)?;
+        let check = by_itself(&base, plain);
+        Ok((base, check))
+    }
+
+    /// Compares what an arm put out with one plain run. Where they differ, it is compared with what two plain
+    /// runs have in common.
+    fn against_plain(
+        &mut self,
+        arm: &str,
+        run: &Captured,
+        plain: &Arm,
+    ) -> Result<OutputCheck, NoBaseline> {
+        let base = match self.outputs.take_base() {
+            Some(base) => base,
+            None => Baseline::of_one(self.kept(plain)?)?,
+        };
+        let found = base.check(arm, run);
+        let Some(first) = base.only_run().filter(|_| !found.equal) else {
+            self.outputs.set_base(base);
+            return Ok(found);
+        };
+        // One by itself: what a program puts out may depend on the CPUs that it has.
+        self.at_hand.remove(&plain.name);
+        let base = Baseline::of(first, &self.kept(plain)?)?;
+        self.outputs.add(by_itself(&base, plain));
+        let found = base.check(arm, run);
+        self.outputs.set_base(base);
+        Ok(found)
+    }
+
+    /// Whether runs at once keep what they put out, so that no other runs are made for it.
+    pub(crate) fn keeps_output(&self) -> bool {
+        let spec = &self.request.spec;
+        let written = self.known.runs.iter().filter_map(|run| run.written_bytes).max();
+        matches!(self.outputs, Outputs::Equal { .. })
+            && self.width.is_ok()
+            && spec.stdout != StdoutTo::Null
+            && spec.outputs.is_empty()
+            && written.is_some_and(|bytes| bytes <= MOST_AT_HAND)
+    }
+
+    /// Whether the outputs of an arm and of the control can be had from two runs side by side.
+    pub(crate) fn compares_at_once(&self) -> bool {
+        let spec = &self.request.spec;
+        self.width.as_ref().is_ok_and(|width| width.blocks > 1)
+            && spec.stdout != StdoutTo::Null
+            && spec.outputs.is_empty()
+    }
+
+    /// Runs an arm and the control side by side for what they put out. What fails here is tried by itself later.
+    fn put_out_together(&mut self, arm: &Arm, control: &Arm) -> Result<(), RunFailure> {
+        let blocks = [control, arm].map(|one| vec![(one, self.limits(one))]);
+        let done = self.world.timed_at_once(&blocks, Bytes(0), false, true);
+        let done = done.map_err(Stop::into_failure)?;
+        for (one, run) in [control, arm].into_iter().zip(done.into_iter().flatten()) {
+            let kept = run.ok().and_then(|run| run.kept);
+            self.at_hand.entry(one.name.clone()).or_default().extend(kept);
+        }
+        Ok(())
+    }
+}
+
+/// In what plain runs differ.
+fn by_itself(base: &Baseline, plain: &Arm) -> OutputCheck {
+    let notes = base.exceptions();
+    OutputCheck { arm: plain.name.clone(), equal: notes.is_empty(), notes }
+}
