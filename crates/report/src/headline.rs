@@ -126,14 +126,21 @@ fn tune_headline(run: &Run) -> String {
             named(arms).unwrap_or_else(|| outcome_line(outcome))
         }
         Some(outcome @ Outcome::NoGain { .. }) => {
-            let tried = counted(verdicts(run).len() as u64, "arm", "arms");
+            let (untried, tried): (Vec<_>, Vec<_>) =
+                verdicts(run).iter().partition(|verdict| verdict.word == Word::NotTried);
+            let tried = counted(tried.len() as u64, "arm", "arms");
+            let untried: Vec<String> = untried.iter().map(|v| short_arm(&v.arm)).collect();
             let line = match best(verdicts(run), quantity) {
                 Some((arm, time)) => {
                     format!("{}: the best of {tried}, {arm}, has {time}", outcome_line(outcome))
                 }
                 None => outcome_line(outcome),
             };
-            line + &rejection(verdicts(run))
+            let untried = match &untried[..] {
+                [] => String::new(),
+                arms => format!("; no time for {}", arms.join(", ")),
+            };
+            line + &untried + &rejection(verdicts(run))
         }
         Some(Outcome::CannotTell { why }) => {
             let halted = run.experiment.as_ref().is_some_and(|e| e.halted.is_some());
