@@ -34,6 +34,7 @@ mod former;
 pub mod guard;
 pub mod heap;
 pub mod history;
+pub mod library;
 pub mod look;
 pub mod machine;
 pub mod measured;

@@ -12,28 +12,11 @@ use super::stacks::WalkedStacks;
 use pagewise_model::fault::{
     Callers, FunctionTally, GroupTally, Names, Site, Stack, StackEnd, Stacks, Tally,
 };
-use pagewise_model::{Bytes, Nanos};
+use pagewise_model::{Bytes, Nanos, library};
 use std::collections::HashMap;
 
 /// Functions that a report names.
 const MOST_NAMED: usize = 40;
-
-/// Beginnings of names of files whose code works for others.
-const FILES: &[&str] = &[
-    "libc.so",
-    "libc-2",
-    "libc.musl",
-    "ld-linux",
-    "ld-musl",
-    "ld-2",
-    "ld.so",
-    "libpthread",
-    "libjemalloc",
-    "libtcmalloc",
-    "libmimalloc",
-    super::sites::KERNEL,
-    super::sites::VDSO,
-];
 
 /// Functions of C libraries and allocators, without leading underscores. One of them may be
 /// followed by a [`VARIANT`].
@@ -120,9 +103,9 @@ const PREFIXES: &[&str] = &[
 
 /// Whether code works for whoever called it.
 pub(super) fn works_for_others(site: &Site) -> bool {
-    let file = site.path.rsplit('/').next().unwrap_or_default();
-    let is_library = FILES.iter().any(|start| file.starts_with(start));
-    is_library || is_of_runtime(site) || site.function.as_deref().is_some_and(is_allocator)
+    library::works_for_others(&site.path)
+        || is_of_runtime(site)
+        || site.function.as_deref().is_some_and(is_allocator)
 }
 
 /// Whether code that was made as its program ran is a part of the interpreter, by its name.

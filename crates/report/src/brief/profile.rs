@@ -9,17 +9,15 @@ use crate::profile::{doubts, followed, has_page_work, page_share, share, sums};
 use crate::style::Style;
 use crate::table::{Cell, Table};
 use crate::text::{escape_for, shorten};
-use pagewise_model::Nanos;
 use pagewise_model::body::Body;
 use pagewise_model::diagnosis::{Cost, CostKind};
 use pagewise_model::profile::{Bucket, Profile, Sorted, What, Why};
 use pagewise_model::run::Run;
+use pagewise_model::{Nanos, library};
 use std::collections::BTreeMap;
 
 /// Costs that samples of the kernel do not hold.
 const IN_USER_CODE: [CostKind; 2] = [CostKind::AddressTranslation, CostKind::Malloc];
-/// Beginnings of the names of files that others call: their callers are the sites.
-const LIBRARIES: [&str; 5] = ["libc.", "libc-", "ld-", "libpthread", "libm."];
 /// Kinds of work that are named of a site.
 const MOST_KINDS: usize = 2;
 /// A kind with this share of a site is named alone.
@@ -131,7 +129,9 @@ fn own_samples(bucket: &Bucket) -> Vec<(&str, u64)> {
         let inherited = caller.and_then(|(_, site)| site);
         let site = match file_of(&line.name) {
             _ if line.folded > 0 => None,
-            Some(file) if line.depth > 0 && (inherited.is_none() || !is_library(file)) => {
+            Some(file)
+                if line.depth > 0 && (inherited.is_none() || !library::works_for_others(file)) =>
+            {
                 Some(line.name.as_str())
             }
             _ => inherited,
@@ -145,10 +145,6 @@ fn own_samples(bucket: &Bucket) -> Vec<(&str, u64)> {
 /// The file of a function of the program, as graphs name it; functions of the kernel have none.
 fn file_of(name: &str) -> Option<&str> {
     name.strip_suffix(')')?.rsplit_once('(').map(|(_, file)| file)
-}
-
-fn is_library(file: &str) -> bool {
-    LIBRARIES.iter().any(|start| file.starts_with(start))
 }
 
 fn site_text(name: &str) -> String {

@@ -3,6 +3,7 @@
 
 use crate::ptrace::{Regs, read_memory};
 use pagewise_kernel::proc::maps::{self, Mapping};
+use pagewise_model::library;
 use std::sync::Arc;
 
 /// Words of the stack that are looked at.
@@ -62,10 +63,7 @@ impl Callers {
 
 fn code(mapping: &Mapping) -> Code {
     let path = mapping.path.to_string_lossy();
-    let name = path.rsplit('/').next().unwrap_or_default();
-    let is_library_of_c = ["libc.so", "libc-", "ld-", "libpthread", "libc.musl"]
-        .iter()
-        .any(|start| name.starts_with(start));
+    let is_library_of_c = library::is_of_c(&path);
     Code { start: mapping.start, end: mapping.end, object: Arc::from(&*path), is_library_of_c }
 }
 
