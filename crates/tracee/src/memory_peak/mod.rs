@@ -41,8 +41,8 @@ pub struct Held<'a> {
 }
 
 /// Takes an account of these processes, which stand where the moment says; gives their resident pages where they are
-/// to be told apart by who touched them.
-pub type Take<'a> = dyn FnMut(&Moment, &[Held<'_>]) -> Vec<ResidentPages> + Send + 'a;
+/// to be told apart by who touched them, in place of those given before.
+pub type Take<'a> = dyn FnMut(&Moment, &[Held<'_>]) -> Option<Vec<ResidentPages>> + Send + 'a;
 
 /// Traces the tree of our child `root`, which carries [`filter`] and whose faults `recording` takes down, as [`follow::follow`] says.
 ///

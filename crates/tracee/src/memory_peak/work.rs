@@ -86,8 +86,7 @@ impl<'a, 'b> Watching<'a, 'b> {
         let held: Vec<Held<'_>> =
             histories.iter().map(|(pid, history)| Held { pid: *pid, history }).collect();
         let begin = clock::thread_cpu();
-        let resident = (self.take)(moment, &held);
-        if !resident.is_empty() {
+        if let Some(resident) = (self.take)(moment, &held) {
             self.recording.ask(|recorder| recorder.hold(resident));
         }
         self.watched.accounts += 1;

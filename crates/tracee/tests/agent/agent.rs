@@ -67,7 +67,7 @@ fn make(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
 
 /// Watches the memory, and keeps no account of it.
 fn account(launch: &Launch) -> Result<Accounted, SuperviseError> {
-    let run = passthrough::peak_of(launch, &mut |_, _| Vec::new());
+    let run = passthrough::peak_of(launch, &mut |_, _| None);
     let AtPeak { usage, .. } = run.map_err(|error| match error {
         RecordError::Launch(error) => SuperviseError::Launch(error),
         other => SuperviseError::Trace(other.to_string()),

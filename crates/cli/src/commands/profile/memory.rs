@@ -16,7 +16,7 @@ use pagewise_model::fault::ResidentPages;
 use pagewise_model::memory_account::{MemoryAccount, Moment};
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::usage::Usage;
-use pagewise_model::{Bytes, Nanos};
+use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_observe::memory;
 use pagewise_tracee::launch::{Launch, Observe};
 use pagewise_tracee::memory_peak::{Held, Take};
@@ -99,11 +99,15 @@ fn at_peak(
         let taken = look(moment.clone(), held, None);
         if largest.as_ref().is_none_or(|largest| largest.pss() <= taken.pss()) {
             largest = Some(taken);
-            return if sites { resident(held) } else { Vec::new() };
+            return sites.then(|| resident(held));
         }
-        Vec::new()
+        None
     })?;
     let AtPeak { usage, watched, sites: found } = at_peak;
+    let found = found.and_then(|found| match found.seen_bytes + found.unseen_bytes {
+        Bytes(0) => Fact::missing("the resident pages could not be read at the peak"),
+        _ => Fact::Known(found),
+    });
     let account = largest.map(|account| MemoryAccount {
         watched: Some(watched),
         sites: sites.then_some(found),
@@ -162,4 +166,28 @@ fn look(moment: Moment, held: &[Held<'_>], used_within_ns: Option<Nanos>) -> Mem
         }
     }
     account(&facts)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use pagewise_kernel::proc::own_pid;
+    use pagewise_model::constructed;
+    use pagewise_model::fault::MemorySites;
+    use pagewise_model::memory_account::Watched;
+
+    #[test]
+    fn pages_of_the_largest_account_replace_those_before_even_where_there_are_none() {
+        let own = [Held { pid: own_pid(), history: &[] }];
+        let found = at_peak(true, |take| {
+            assert_eq!(take(&Moment::Running, &[]), Some(Vec::new()), "the first is the largest");
+            assert!(!take(&Moment::Running, &own).unwrap().is_empty());
+            assert_eq!(take(&Moment::Running, &[]), None, "smaller than the one before");
+            let sites = Fact::Known(MemorySites::default());
+            Ok(AtPeak { usage: constructed::usage(), watched: Watched::default(), sites })
+        });
+        let sites = found.unwrap().1.unwrap().sites.unwrap();
+        assert!(sites.reason().is_some_and(|why| why.contains("at the peak")), "{sites:?}");
+    }
 }

@@ -52,7 +52,8 @@ fn a_page_that_is_there_belongs_to_the_last_who_found_it_absent() {
         present(touch(50, 1, 2, 3)),
     ];
     assert_eq!(held(touches.clone(), &[pages(1, 0, 4, 1)]), (vec![(1, 2), (2, 1)], 1));
-    assert_eq!(held(touches, &[pages(1, 1, 2, 1)]), (vec![(2, 1)], 0));
+    assert_eq!(held(touches.clone(), &[pages(1, 1, 2, 1)]), (vec![(2, 1)], 0));
+    assert_eq!(held(touches, &[]), (vec![], 0));
 }
 
 #[test]
