@@ -129,7 +129,7 @@ fn sites() -> MemorySites {
             path: "/usr/bin/server".to_owned(),
             offset_bytes: Bytes(64),
             source: Some(SourceLine { file: "/src/server.c".to_owned(), line }),
-            is_script: false,
+            ..Site::default()
         },
         bytes: Bytes::mib(mebibytes),
     };

@@ -13,7 +13,7 @@ use pagewise_measure::bench::{file, pipe};
 use pagewise_measure::{PriceError, touch_pages};
 use pagewise_model::fault::event::{Event, FrameRegisters, What};
 use pagewise_model::fault::{
-    Ending, MadeFunction, MemorySites, ResidentPages, Sees, SourceLine, Wanted,
+    Ending, MadeFunction, MemorySites, Origin, ResidentPages, Sees, Wanted,
 };
 use pagewise_observe::faults::Images;
 use pagewise_observe::trace::look;
@@ -102,8 +102,8 @@ impl Image for Code {
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         if path == KERNEL { self.0.kernel_function(offset) } else { self.0.function(path, offset) }
     }
-    fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
-        self.0.lines(path, offsets)
+    fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin> {
+        self.0.origins(path, offsets)
     }
     fn made_function(&mut self, pid: i32, address: u64) -> Option<MadeFunction> {
         self.0.made().function(pid, address)

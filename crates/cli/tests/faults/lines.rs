@@ -1,6 +1,6 @@
 //! The lines of source that touched pages.
 
-use super::{PAGES, Programs, ranges, refused, run_with, said, users};
+use super::{PAGES, Place, Programs, compile, ranges, refused, run_with, said, users};
 use serde_json::Value;
 
 const SOURCE: &str = include_str!("../../../../tests/programs/faults.c");
@@ -34,6 +34,54 @@ fn each_touch_has_its_line_of_source() {
             assert!(touch["source_file"].as_str().unwrap().ends_with("/faults.c"), "{touch}");
         }
     }
+}
+
+/// Faults by the innermost function, its line, and the line of the program that called it.
+fn sites(report: &Value) -> Vec<(String, u64, u64, u64)> {
+    let one = |one: &Value| {
+        let site = &one["site"];
+        let inlined = site["inlined"].as_array().map_or(&[][..], Vec::as_slice);
+        let (first, last) = (inlined.first()?, inlined.last()?);
+        Some((
+            first["function"].as_str()?.to_owned(),
+            site["source"]["line"].as_u64()?,
+            last["called_at"]["line"].as_u64()?,
+            one["tally"]["faults"].as_u64()?,
+        ))
+    };
+    report["functions"].as_array().unwrap().iter().filter_map(one).collect()
+}
+
+#[test]
+fn an_inlined_function_has_a_line_for_each_place_that_it_is_inlined_at() {
+    const TEST: &str = "an_inlined_function_has_a_line_for_each_place";
+    const SOURCE: &str = include_str!("../../../../tests/programs/inlined.c");
+    let place = Place::new();
+    let program = place.path().join("inlined");
+    if !compile("inlined.c", &["-O2", "-g"], &program) {
+        return println!("SKIP {TEST}: no C compiler");
+    }
+    let run = |options: &[&str]| {
+        let mut command = place.pagewise(&["faults"]);
+        command.args(options).arg("--").arg(&program).arg(PAGES.to_string()).output().unwrap()
+    };
+    let done = run(&["--json"]);
+    if refused(TEST, &done) {
+        return;
+    }
+    let report = &serde_json::from_slice::<Value>(&done.stdout).unwrap()["faults"];
+    let line = |text: &str| 1 + SOURCE.lines().position(|line| line.contains(text)).unwrap() as u64;
+    let expected = |call, pages| ("touches".to_owned(), line("TOUCH"), line(call), pages);
+    let found = sites(report);
+    assert!(found.contains(&expected("FIRST", PAGES)), "{found:?}");
+    assert!(found.contains(&expected("SECOND", 2 * PAGES)), "{found:?}");
+    let shows = |options: &[&str], text: &str| {
+        let shown = said(&run(options).stderr);
+        assert!(shown.contains(text), "{shown}");
+    };
+    let (touch, second) = (line("TOUCH"), line("SECOND"));
+    shows(&[], &format!("touches inlined.c:{touch} in main inlined.c:{second} "));
+    shows(&["-v"], &format!("touches (inlined) inlined.c:{touch} in grows inlined.c:"));
 }
 
 #[test]

@@ -12,8 +12,9 @@ use super::stacks::WalkedStacks;
 use pagewise_model::fault::{
     Callers, FunctionTally, GroupTally, Names, Site, Stack, StackEnd, Stacks, Tally,
 };
-use pagewise_model::{Bytes, Nanos, library};
+use pagewise_model::{Nanos, library};
 use std::collections::HashMap;
+use std::hash::Hash;
 
 /// Functions that a report names.
 const MOST_NAMED: usize = 40;
@@ -253,29 +254,28 @@ pub(super) fn callers(
     }
 }
 
-/// The instructions of one function together, for which the one that took the most time stands;
+/// The instructions of one line of one function together, for which the one that took the most time stands;
 /// one of no function stands for itself.
 pub(super) fn by_function<'a>(
     sites: impl IntoIterator<Item = (&'a Site, Tally)>,
 ) -> Vec<FunctionTally> {
-    let instructions =
-        summed(sites, |site| (&site.path, site.function.as_deref(), Some(site.offset_bytes)));
-    let functions = summed(instructions, |site| {
-        let function = site.function.as_deref();
-        (&site.path, function, function.is_none().then_some(site.offset_bytes))
-    });
-    let named = functions.into_iter().take(MOST_NAMED);
+    let instructions = summed(sites, |site| (line(site), site.offset_bytes));
+    let named = summed(instructions, line).into_iter().take(MOST_NAMED);
     named.map(|(site, tally)| FunctionTally { site: site.clone(), tally }).collect()
 }
 
-type Key<'a> = (&'a str, Option<&'a str>, Option<Bytes>);
+/// What tells a line of a report from others: file, functions and lines; the place too where no function is known.
+pub(super) fn line(site: &Site) -> impl Copy + Ord + Hash + '_ {
+    let place = site.function.is_none().then_some(site.offset_bytes);
+    (site.path.as_str(), site.function.as_deref(), site.inlined.as_slice(), &site.source, place)
+}
 
 /// Those of one key together, for which the first stands; the most time first.
-fn summed<'a>(
+fn summed<'a, K: Eq + Hash>(
     sites: impl IntoIterator<Item = (&'a Site, Tally)>,
-    key: impl Fn(&'a Site) -> Key<'a>,
+    key: impl Fn(&'a Site) -> K,
 ) -> Vec<(&'a Site, Tally)> {
-    let mut sums: HashMap<Key<'a>, (&Site, Tally)> = HashMap::new();
+    let mut sums: HashMap<K, (&Site, Tally)> = HashMap::new();
     for (site, tally) in sites {
         groups::add(&mut sums.entry(key(site)).or_insert((site, Tally::default())).1, tally);
     }
@@ -289,25 +289,18 @@ fn summed<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pagewise_model::Bytes;
+    use pagewise_model::fault::{Inlined, SourceLine};
 
     fn site(function: &str, path: &str) -> Site {
         let function = (!function.is_empty()).then(|| function.to_owned());
-        Site {
-            function,
-            path: path.to_owned(),
-            offset_bytes: Bytes(1),
-            source: None,
-            is_script: false,
-        }
+        Site { function, path: path.to_owned(), offset_bytes: Bytes(1), ..Site::default() }
     }
 
     #[test]
     fn libraries_and_allocators_work_for_others() {
         let yes = [
-            ("", "/usr/lib/x86_64-linux-gnu/libc.so.6"),
             ("_dl_relocate_object", "/lib64/ld-linux-x86-64.so.2"),
-            ("", "/lib/ld-musl-x86_64.so.1"),
-            ("mi_page_init", "/usr/lib/libmimalloc.so.2.0"),
             ("clear_user", super::super::KERNEL),
             ("__memset_avx2_unaligned_erms", "/opt/static"),
             ("_int_malloc", "/opt/static"),
@@ -344,6 +337,23 @@ mod tests {
         let seen: Vec<_> =
             functions.iter().map(|f| (f.site.offset_bytes.0, f.tally.time_ns.0)).collect();
         assert_eq!(seen, [(9, 100), (5, 50), (6, 20)]);
+    }
+
+    #[test]
+    fn each_line_is_one_and_so_is_each_place_that_a_function_is_inlined_at() {
+        let line = |line| Some(SourceLine { file: "x.c".into(), line });
+        let at = |offset, source, called_at| {
+            let inlined = Inlined { function: "touch".into(), called_at: line(called_at) };
+            let inlined = (called_at > 0).then_some(inlined).into_iter().collect();
+            let source = line(source);
+            Site { offset_bytes: Bytes(offset), source, inlined, ..site("main", "/x") }
+        };
+        let sites = [at(1, 3, 8), at(2, 3, 8), at(3, 3, 9), at(4, 8, 0), at(5, 9, 0)];
+        let tally = |ns| Tally { faults: 1, time_ns: Nanos(ns), ..Tally::default() };
+        let functions = by_function(sites.iter().zip([9, 8, 7, 6, 5].map(tally)));
+        let seen: Vec<_> =
+            functions.iter().map(|f| (f.site.offset_bytes.0, f.tally.time_ns.0)).collect();
+        assert_eq!(seen, [(1, 17), (3, 7), (4, 6), (5, 5)]);
     }
 
     #[test]

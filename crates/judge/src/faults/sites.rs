@@ -5,7 +5,7 @@
 use super::access::{self, Instruction};
 use pagewise_model::Bytes;
 use pagewise_model::fault::event::{Begin, FrameRegisters};
-use pagewise_model::fault::{MadeFunction, Site, SourceLine, StackEnd};
+use pagewise_model::fault::{MadeFunction, Origin, Site, StackEnd};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
@@ -59,9 +59,9 @@ pub trait Image {
     /// The function that `offset` of file `path` belongs to; of the kernel where that is
     /// [`KERNEL`].
     fn function(&mut self, path: &str, offset: u64) -> Option<String>;
-    /// For each of these offsets of file `path` the line of source that its instruction came from,
-    /// where there is debug information.
-    fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>>;
+    /// For each of these offsets of file `path` where its instruction came from, as far as there is debug
+    /// information.
+    fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin>;
     /// The function at `address` that process `pid` made as it ran.
     fn made_function(&mut self, pid: i32, address: u64) -> Option<MadeFunction>;
     /// Walks a stack of process `pid` whose innermost `bytes` were copied.
@@ -162,7 +162,7 @@ impl Sites {
 /// Code without a name yet; `path` gives the name of a file.
 pub(super) fn unnamed(code: Code, path: &dyn Fn(u32) -> String) -> Site {
     let path = if is_kernel(&code) { KERNEL.to_owned() } else { path(code.path) };
-    Site { function: None, path, offset_bytes: Bytes(code.offset), source: None, is_script: false }
+    Site { path, offset_bytes: Bytes(code.offset), ..Site::default() }
 }
 
 /// Gives `sites` their functions; those of scripts have their lines as well. `codes` are theirs.
@@ -177,16 +177,20 @@ pub(super) fn add_functions(sites: &mut [Site], codes: &[Code], images: &mut dyn
     }
 }
 
-/// Gives `sites` their lines of source, file by file: what has to be read of one for them is much.
-pub(super) fn add_lines<'a>(sites: impl IntoIterator<Item = &'a mut Site>, images: &mut dyn Image) {
+/// Gives `sites` their lines of source and what was inlined there, file by file: what has to be read of one for
+/// them is much.
+pub(super) fn add_origins<'a>(
+    sites: impl IntoIterator<Item = &'a mut Site>,
+    images: &mut dyn Image,
+) {
     let mut files: BTreeMap<String, Vec<&mut Site>> = BTreeMap::new();
     for site in sites.into_iter().filter(|site| !site.path.is_empty() && site.path != KERNEL) {
         files.entry(site.path.clone()).or_default().push(site);
     }
     for (path, sites) in files {
         let offsets: Vec<u64> = sites.iter().map(|site| site.offset_bytes.0).collect();
-        for (site, source) in sites.into_iter().zip(images.lines(&path, &offsets)) {
-            site.source = source;
+        for (site, origin) in sites.into_iter().zip(images.origins(&path, &offsets)) {
+            (site.source, site.inlined) = (origin.source, origin.inlined);
         }
     }
 }
@@ -208,8 +212,8 @@ mod tests {
         fn function(&mut self, path: &str, offset: u64) -> Option<String> {
             Blind.function(path, offset)
         }
-        fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
-            Blind.lines(path, offsets)
+        fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin> {
+            Blind.origins(path, offsets)
         }
         fn made_function(&mut self, pid: i32, at: u64) -> Option<MadeFunction> {
             Blind.made_function(pid, at)

@@ -32,15 +32,9 @@ impl Analysis {
             self.end_recording(tid);
         }
         self.spaces.finish();
-        let mut names = self.names(images);
+        let names = self.names(images);
         let faults = self.ordered_list();
-        let mut report = self.report(ending, &names);
-        if self.wanted.names {
-            // Lines are dear: of what is shown alone.
-            let listed = if self.wanted.list { names.sites.as_mut_slice() } else { &mut [] };
-            sites::add_lines(listed.iter_mut().chain(ranked(&mut report)), images);
-        }
-        (report, names, faults)
+        (self.report(ending, &names), names, faults)
     }
 
     /// Who touched what was held when that was asked last; `images` names functions and lines.
@@ -57,9 +51,6 @@ impl Analysis {
             }
             *by_stack.entry(frames(&names, *site, *stack)).or_default() += *bytes;
         }
-        let mut sites: Vec<(Site, Bytes)> =
-            by_site.into_iter().map(|(site, bytes)| (site.clone(), bytes)).collect();
-        sites::add_lines(sites.iter_mut().map(|(site, _)| site), images);
         let stacks = by_stack.into_iter().map(|(frames, bytes)| MemoryStack { frames, bytes });
         let mut stacks: Vec<MemoryStack> = stacks.collect();
         stacks.sort_by(|a, b| (b.bytes, &a.frames).cmp(&(a.bytes, &b.frames)));
@@ -68,7 +59,7 @@ impl Analysis {
             seen_bytes: held.by.values().fold(Bytes(0), |sum, bytes| sum + *bytes),
             unseen_bytes: held.unseen,
             lost_records: self.lost,
-            sites: by_line(sites),
+            sites: by_line(by_site.into_iter().collect()),
             stacks,
         }
     }
@@ -84,7 +75,7 @@ impl Analysis {
         }
     }
 
-    /// What the faults refer to, without lines.
+    /// What the faults refer to.
     fn names(&self, images: &mut dyn Image) -> Names {
         let path = |number| self.spaces.path(number).to_owned();
         let mut codes = Interned::default();
@@ -101,6 +92,7 @@ impl Analysis {
             sites::add_functions(&mut names.frames, codes.all(), images);
             let codes: Vec<Code> = self.sites.codes().collect();
             sites::add_functions(&mut names.sites, &codes, images);
+            sites::add_origins(names.sites.iter_mut().chain(&mut names.frames), images);
         }
         names
     }
@@ -190,26 +182,25 @@ fn frames(names: &Names, site: u32, stack: Option<u32>) -> Vec<String> {
     let callers = stack.into_iter().flat_map(|stack| stack.frames.iter().rev());
     let callers = callers.filter_map(|frame| names.frames.get(*frame as usize));
     let all = callers.chain(names.sites.get(site as usize));
-    let name = |site: &Site| match &site.function {
-        Some(function) => function.clone(),
+    let name = |site: &Site, function: Option<&str>| match function {
+        Some(function) => function.to_owned(),
         None if site.path.is_empty() => "[made code]".to_owned(),
         None => format!("[{}]", site.path.rsplit('/').next().unwrap_or_default()),
     };
-    all.map(name).collect()
+    let nested = |site: &Site| -> Vec<String> {
+        site.nested().into_iter().rev().map(|(function, _)| name(site, function)).collect()
+    };
+    all.flat_map(nested).collect()
 }
 
 /// The instructions of one line of one function together, the largest first.
-fn by_line(mut sites: Vec<(Site, Bytes)>) -> Vec<MemorySite> {
-    let key = |site: &Site| {
-        let place = site.function.is_none().then_some(site.offset_bytes);
-        (site.path.clone(), site.function.clone(), site.source.clone(), place)
-    };
-    sites.sort_by_cached_key(|(site, _)| (key(site), site.offset_bytes));
+fn by_line(mut sites: Vec<(&Site, Bytes)>) -> Vec<MemorySite> {
+    sites.sort_by_key(|(site, _)| (callers::line(site), site.offset_bytes));
     let mut all: Vec<MemorySite> = Vec::new();
     for (site, bytes) in sites {
-        match all.last_mut().filter(|last| key(&last.site) == key(&site)) {
+        match all.last_mut().filter(|last| callers::line(&last.site) == callers::line(site)) {
             Some(last) => last.bytes += bytes,
-            None => all.push(MemorySite { site, bytes }),
+            None => all.push(MemorySite { site: site.clone(), bytes }),
         }
     }
     all.sort_by_key(|one| std::cmp::Reverse(one.bytes));
@@ -220,14 +211,4 @@ fn by_line(mut sites: Vec<(Site, Bytes)>) -> Vec<MemorySite> {
 fn functions(by_site: &[GroupTally<u32>], names: &Names) -> Vec<FunctionTally> {
     let site = |number: u32| names.sites.get(number as usize);
     callers::by_function(by_site.iter().filter_map(|group| Some((site(group.kind)?, group.tally))))
-}
-
-/// The functions that a report names, each by one of its instructions.
-fn ranked(report: &mut FaultReport) -> impl Iterator<Item = &mut Site> {
-    let callers = match &mut report.callers {
-        Fact::Known(callers) => callers.functions.as_mut_slice(),
-        Fact::Missing(_) => &mut [],
-    };
-    let all = report.functions.iter_mut().chain(callers).chain(&mut report.churn.functions);
-    all.map(|function| &mut function.site)
 }

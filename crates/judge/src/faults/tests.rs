@@ -6,7 +6,7 @@ use pagewise_model::constructed;
 use pagewise_model::fault::event::{Begin, End, ErrorCode, FrameRegisters, Map, Registers};
 use pagewise_model::fault::{
     Again, CallKind, CallTally, Ending, ExecCounts, FaultAround, FaultReport, Inside, MadeFunction,
-    Phase, SourceLine, Stacks, ThreadCalls,
+    Origin, Phase, SourceLine, Stacks, ThreadCalls,
 };
 use pagewise_model::usage::Usage;
 
@@ -20,8 +20,8 @@ impl Image for Blind {
     fn function(&mut self, _path: &str, _offset: u64) -> Option<String> {
         None
     }
-    fn lines(&mut self, _path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
-        vec![None; offsets.len()]
+    fn origins(&mut self, _path: &str, offsets: &[u64]) -> Vec<Origin> {
+        vec![Origin::default(); offsets.len()]
     }
     fn made_function(&mut self, _pid: i32, _at: u64) -> Option<MadeFunction> {
         None
@@ -47,9 +47,10 @@ impl Image for Writes {
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         Some(format!("{path}#{}", offset / 256))
     }
-    fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
-        let line = |offset: &u64| {
-            Some(SourceLine { file: format!("{path}.c"), line: u32::try_from(offset / 16).ok()? })
+    fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin> {
+        let line = |offset: &u64| Origin {
+            source: Some(SourceLine { file: format!("{path}.c"), line: (offset / 16) as u32 }),
+            inlined: Vec::new(),
         };
         offsets.iter().map(line).collect()
     }

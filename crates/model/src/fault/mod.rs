@@ -153,6 +153,26 @@ pub struct SourceLine {
     pub line: u32,
 }
 
+/// A function whose code the compiler put into its caller's.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+pub struct Inlined {
+    /// Its name, as the linker would know it.
+    pub function: String,
+    /// The line that calls it, where that is known.
+    pub called_at: Option<SourceLine>,
+}
+
+/// Where an instruction came from, by the debug information of its file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The line; that of the innermost inlined function, where there is one.
+    pub source: Option<SourceLine>,
+    /// The inlined functions that it is of, the innermost first.
+    pub inlined: Vec<Inlined>,
+}
+
 /// A function that was made while its program ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeFunction {
@@ -164,9 +184,9 @@ pub struct MadeFunction {
 }
 
 /// An instruction that faulted.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Site {
-    /// The function it is in, where the file names it.
+    /// The function whose code it is in, where the file names it.
     pub function: Option<String>,
     /// File it was mapped from; empty where there is none.
     pub path: String,
@@ -175,9 +195,24 @@ pub struct Site {
     /// The source it came from, where the file has debug information and it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceLine>,
+    /// The functions that were inlined there, the innermost first; the line is of that one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inlined: Vec<Inlined>,
     /// It is in a function of a script, by the map that its interpreter wrote; the line is where that begins.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_script: bool,
+}
+
+impl Site {
+    /// The functions that it is in, each with its line there: the innermost inlined one first, then what that was
+    /// inlined into, and last the one whose code it is in.
+    #[must_use]
+    pub fn nested(&self) -> Vec<(Option<&str>, Option<&SourceLine>)> {
+        let functions = self.inlined.iter().map(|one| Some(one.function.as_str()));
+        let calls = self.inlined.iter().map(|one| one.called_at.as_ref());
+        let lines = std::iter::once(self.source.as_ref()).chain(calls);
+        functions.chain([self.function.as_deref()]).zip(lines).collect()
+    }
 }
 
 /// One page fault.

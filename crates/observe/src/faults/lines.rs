@@ -1,8 +1,9 @@
-//! The lines of source that instructions came from, by DWARF debug information.
+//! The lines of source that instructions came from, and the functions inlined there, by DWARF debug information.
 //!
 //! It is taken from the file itself or, where that is stripped, from the separate debug file that
 //! its build identifier names under /usr/lib/debug (where distributions put them and gdb looks), if
-//! those are wanted: that of the C library alone takes 60 ms. The line is that of the instruction: in code that was inlined, of the inlined function.
+//! those are wanted: that of the C library alone takes 60 ms. The line is that of the instruction: in code that was
+//! inlined, of the innermost inlined function. Names are those of the linker, not demangled.
 //!
 //! Not seen: debug information of more than [`MOST_BYTES`], or that is nowhere here (no server is
 //! asked); what dwz(1) has moved to a file of its own. Cost: the sections are read, and decompressed
@@ -10,12 +11,12 @@
 //! they have bytes, and for 108 MiB of them about a second in a build that is not optimised.
 
 use crate::segments::Segments;
-use addr2line::Context;
+use addr2line::{Context, Frame, Location};
 use gimli::{DwarfSections, EndianSlice, RunTimeEndian, SectionId};
 use object::read::{CompressedData, CompressionFormat};
 use object::{Object, ObjectSection, ReadCache, ReadRef};
 use pagewise_kernel::file_view::open_regular;
-use pagewise_model::fault::SourceLine;
+use pagewise_model::fault::{Inlined, Origin, SourceLine};
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -26,7 +27,10 @@ const SEPARATE: &str = "/usr/lib/debug/.build-id";
 /// The most that is read of one file, decompressed.
 const MOST_BYTES: u64 = 192 << 20;
 
-/// Sections that tell lines.
+/// Stands for the name of an inlined function that has none.
+const NAMELESS: &str = "[unknown]";
+
+/// Sections that tell lines and inlined functions.
 const SECTIONS: [SectionId; 10] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -40,21 +44,13 @@ const SECTIONS: [SectionId; 10] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// The line of the instruction at each of these offsets of `file`; `None` without debug information
+/// Where the instruction at each of these offsets of `file` came from; `None` without debug information
 /// in it, or in a separate debug file where `separate` allows those.
-pub(super) fn find(
-    file: &File,
-    separate: bool,
-    offsets: &[u64],
-) -> Option<Vec<Option<SourceLine>>> {
+pub(super) fn find(file: &File, separate: bool, offsets: &[u64]) -> Option<Vec<Origin>> {
     find_with(file, separate.then(|| Path::new(SEPARATE)), offsets)
 }
 
-fn find_with(
-    file: &File,
-    separate: Option<&Path>,
-    offsets: &[u64],
-) -> Option<Vec<Option<SourceLine>>> {
+fn find_with(file: &File, separate: Option<&Path>, offsets: &[u64]) -> Option<Vec<Origin>> {
     let cache = ReadCache::new(file);
     let elf = object::File::parse(&cache).ok()?;
     let segments = Segments::from_elf(&elf);
@@ -76,12 +72,12 @@ fn separate_path(root: &Path, build_id: &[u8]) -> Option<PathBuf> {
     Some(root.join(format!("{first:02x}")).join(format!("{rest}.debug")))
 }
 
-/// The lines at these addresses, as `elf` counts them; it is what `file` holds.
+/// The origins of these addresses, as `elf` counts them; it is what `file` holds.
 fn look_up<'data>(
     file: &File,
     elf: &object::File<'data, impl ReadRef<'data>>,
     addresses: Vec<Option<u64>>,
-) -> Option<Vec<Option<SourceLine>>> {
+) -> Option<Vec<Origin>> {
     let endian = if elf.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let mut left = MOST_BYTES;
     let sections = DwarfSections::load(|id| match SECTIONS.contains(&id) {
@@ -90,11 +86,28 @@ fn look_up<'data>(
     });
     let sections: DwarfSections<Vec<u8>> = sections.ok()?;
     let context = Context::from_dwarf(sections.borrow(|all| EndianSlice::new(all, endian))).ok()?;
-    let line = |address: Option<u64>| {
-        let found = context.find_location(address?).ok()??;
+    let of = |address: Option<u64>| address.and_then(|address| origin(&context, address));
+    Some(addresses.into_iter().map(|address| of(address).unwrap_or_default()).collect())
+}
+
+/// Where the instruction at `address` came from; `None` where what is said of it cannot be read.
+fn origin<R: gimli::Reader>(context: &Context<R>, address: u64) -> Option<Origin> {
+    let line = |found: Option<Location<'_>>| {
+        let found = found?;
         Some(SourceLine { file: found.file?.to_owned(), line: found.line? })
     };
-    Some(addresses.into_iter().map(line).collect())
+    let mut frames = context.find_frames(address).skip_all_loads().ok()?;
+    let mut frame = frames.next().ok()??;
+    let source = line(frame.location);
+    let mut inlined = Vec::new();
+    // The last frame is of the function that the code belongs to.
+    while let Some(outer) = frames.next().ok()? {
+        let name = frame.function.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
+        let function = name.unwrap_or_else(|| NAMELESS.to_owned());
+        inlined.push(Inlined { function, called_at: line(outer.location) });
+        frame = Frame { location: None, ..outer };
+    }
+    Some(Origin { source, inlined })
 }
 
 /// The bytes of a section, none where there is no such section; `None` where they cannot be read or
@@ -163,9 +176,9 @@ mod tests {
             find_with(&file, Some(place.path()), &[at, u64::MAX])
         };
         let seen = found("whole").unwrap();
-        let line = seen[0].as_ref().unwrap();
+        let line = seen[0].source.as_ref().unwrap();
         assert!(line.file.ends_with("/answer.c") && line.line == FIRST_LINE, "{line:?}");
-        assert_eq!(seen[1], None);
+        assert_eq!(seen[1], Origin::default());
         let split = has_run(place.path(), "objcopy --only-keep-debug whole debug")
             && has_run(place.path(), "objcopy --compress-debug-sections debug")
             && has_run(place.path(), "objcopy --strip-all whole stripped");
@@ -191,6 +204,40 @@ mod tests {
         assert!(has_run(place.path(), "cc -g -O2 -Wl,--build-id=sha1 -o other answer.c"));
         std::fs::copy(place.path().join("other"), &separate).unwrap();
         assert_eq!(found("stripped"), None);
+    }
+
+    #[test]
+    #[expect(clippy::print_stdout, reason = "a test says when it skips")]
+    fn inlined_functions_are_named_with_the_lines_of_their_calls() {
+        const SOURCE: &str = "\
+#define ALWAYS static inline __attribute__((always_inline))
+ALWAYS void inner(volatile int *at) {
+    *at = 1;
+}
+ALWAYS void outer(volatile int *at) {
+    inner(at);
+}
+void answer(volatile int *at) {
+    outer(at);
+}
+int main(void) { int x; answer(&x); return 0; }
+";
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("inlined.c"), SOURCE).unwrap();
+        if !has_run(place.path(), "cc -g -O2 -o inlined inlined.c") {
+            println!("SKIP inlined_functions_are_named: no C compiler");
+            return;
+        }
+        let path = place.path().join("inlined");
+        let first = offset(&std::fs::read(&path).unwrap());
+        let all: Vec<u64> = (first..first + 16).collect();
+        let found = find_with(&File::open(&path).unwrap(), None, &all).unwrap();
+        let origin = found.iter().find(|origin| !origin.inlined.is_empty()).unwrap();
+        let line = |source: &Option<SourceLine>| source.as_ref().unwrap().line;
+        let inlined =
+            origin.inlined.iter().map(|one| (one.function.as_str(), line(&one.called_at)));
+        assert_eq!(line(&origin.source), 3);
+        assert_eq!(inlined.collect::<Vec<_>>(), [("inner", 6), ("outer", 9)]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::made_code::MadeCode;
 use object::{Architecture, Object, ReadCache};
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::fault::event::FrameRegisters;
-use pagewise_model::fault::{SourceLine, StackEnd, UnnamedFile};
+use pagewise_model::fault::{Origin, StackEnd, UnnamedFile};
 use pagewise_tracee::mapped_file::MappedFiles;
 use pagewise_tracee::perf::{FindCode, WalkStack};
 use pagewise_tracee::ptrace::read_memory;
@@ -112,12 +112,12 @@ impl Images {
         symbols.find(offset).map(str::to_owned)
     }
 
-    /// For each of these offsets of file `path` the line of source that its instruction came from,
-    /// where there is debug information.
-    pub fn lines(&mut self, path: &str, offsets: &[u64]) -> Vec<Option<SourceLine>> {
+    /// For each of these offsets of file `path` where its instruction came from, as far as there is debug
+    /// information.
+    pub fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin> {
         let separate = self.debug_files;
         let found = self.image(path).and_then(|image| lines::find(&image.file, separate, offsets));
-        found.unwrap_or_else(|| vec![None; offsets.len()])
+        found.unwrap_or_else(|| vec![Origin::default(); offsets.len()])
     }
 
     /// The function of the kernel at `address`, where this account may know it.
@@ -297,7 +297,7 @@ mod tests {
         let mut images = own_images();
         for path in ["", "relative", "/nonexistent", "/dev/zero", "/etc/passwd", "/proc/self/mem"] {
             assert_eq!(images.function(path, 0), None, "{path}");
-            assert_eq!(images.lines(path, &[0, 1]), [None, None], "{path}");
+            assert_eq!(images.origins(path, &[0]), [Origin::default()], "{path}");
             assert!(images.bytes(path, 0, -1, 0).is_empty(), "{path}");
         }
         assert_eq!(images.function(&own_path(), u64::MAX), None);

@@ -2,7 +2,8 @@
 
 use super::{Brief, Kind, beside, rows_of, tune_line};
 use crate::faults::{
-    caller_rows, doubts, function_rows, last_part, place_name, share, timed_wall, touched,
+    caller_rows, doubts, function_rows, last_part, place_name, share, site_brief, timed_wall,
+    touched,
 };
 use crate::number::{at_most, count, counted, percent};
 use crate::style::Style;
@@ -36,8 +37,8 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
     report.add("where", &tallies(places, wall, rows, &inner));
     // The callers, where stacks tell them.
     let sites = match faults.callers.known() {
-        Some(callers) => tallies(caller_rows(callers), wall, rows, &inner),
-        None => tallies(function_rows(&faults.functions), wall, rows, &inner),
+        Some(callers) => tallies(caller_rows(callers, site_brief), wall, rows, &inner),
+        None => tallies(function_rows(&faults.functions, site_brief), wall, rows, &inner),
     };
     report.add("sites", &sites);
     for (at, saving) in faults.savings.iter().take(MOST_SAVINGS).enumerate() {

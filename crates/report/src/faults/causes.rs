@@ -1,10 +1,12 @@
 //! When faults came, callers, which came again, and what would remove them.
 
-use super::{function_rows, groups, tallies, timed_wall};
+use super::{function_rows, groups, site_line, tallies, timed_wall};
 use crate::number::{counted, percent};
 use crate::page::Document;
 use crate::style::Tone;
-use pagewise_model::fault::{Callers, FaultReport, GroupTally, Saving, StackEnd, Stacks, Tally};
+use pagewise_model::fault::{
+    Callers, FaultReport, GroupTally, Saving, Site, StackEnd, Stacks, Tally,
+};
 use pagewise_model::{Fact, Nanos};
 
 /// All of it as lines.
@@ -19,18 +21,21 @@ pub(super) fn section(report: &FaultReport) -> Document {
 }
 
 /// The functions behind the faults, then the faults that have none, with the reason.
-pub(crate) fn caller_rows(callers: &Callers) -> impl Iterator<Item = (String, Tally)> {
+pub(crate) fn caller_rows(
+    callers: &Callers,
+    name: fn(&Site) -> String,
+) -> impl Iterator<Item = (String, Tally)> {
     let unnamed = |group: &GroupTally<StackEnd>| {
         (format!("not known: {}", group.kind.into_str()), group.tally)
     };
-    function_rows(&callers.functions).chain(callers.unnamed.iter().map(unnamed))
+    function_rows(&callers.functions, name).chain(callers.unnamed.iter().map(unnamed))
 }
 
 fn callers(callers: &Fact<Callers>, wall: Option<Nanos>) -> Document {
     let mut page = Document::default();
     match callers {
         Fact::Known(callers) => {
-            page.append(tallies("callers", caller_rows(callers), wall));
+            page.append(tallies("callers", caller_rows(callers, site_line), wall));
             page.para(&how_callers_are_known(callers), 2, Tone::Faint);
         }
         Fact::Missing(why) => {
@@ -60,7 +65,7 @@ fn how_callers_are_known(callers: &Callers) -> String {
 fn churn(report: &FaultReport, wall: Option<Nanos>) -> Document {
     let mut page = Document::default();
     page.append(groups("on a page again", &report.churn.by_reason, |k| k.into_str().into(), wall));
-    let functions = function_rows(&report.churn.functions);
+    let functions = function_rows(&report.churn.functions, site_line);
     page.section(tallies("pages that were gone, by", functions, wall));
     page
 }

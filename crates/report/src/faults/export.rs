@@ -7,7 +7,7 @@
 use super::firefox::Firefox;
 use super::list::{Format, List};
 use super::pages::Touched;
-use crate::faults::{callers, last_part, place_name, site_name};
+use crate::faults::{callers, function_name, last_part, place_name, site_name};
 use crate::profile_export::from_tables;
 use crate::profile_export::tables::{Frame, OF_FAULTS, Tables};
 use crate::text::escape;
@@ -146,18 +146,22 @@ impl Folded {
 
 fn stack(names: &Names, fault: &Fault) -> String {
     let kind = names.place(fault).map_or("unknown", |p| p.kind.into_str());
-    let mut frames: Vec<String> = callers(names, fault).rev().map(function).collect();
+    let nested = |site: &Site| {
+        let functions = site.nested().into_iter().rev();
+        functions.map(|(function, _)| frame(&bare_name(site, function))).collect::<Vec<_>>()
+    };
+    let mut frames: Vec<String> = callers(names, fault).rev().flat_map(nested).collect();
     if frames.is_empty() {
         frames.push("[no_stack]".to_owned());
     }
-    frames.extend(names.site(fault).map(function));
+    frames.extend(names.site(fault).into_iter().flat_map(nested));
     frames.push(format!("[{kind}]"));
     frames.join(";")
 }
 
-/// A function by its own name, or where it is.
-fn function(site: &Site) -> String {
-    frame(&site.function.clone().unwrap_or_else(|| site_name(site)))
+/// A function of a site by its own name, or where it is.
+fn bare_name(site: &Site, function: Option<&str>) -> String {
+    function.map_or_else(|| function_name(site, None), str::to_owned)
 }
 
 fn frame(text: &str) -> String {
@@ -166,13 +170,14 @@ fn frame(text: &str) -> String {
 
 // Faults as the same stacks with both weights, in the tables that profiles of samples have too.
 
-fn code(site: &Site) -> Frame<'_> {
-    Frame {
-        function: site.function.clone().unwrap_or_else(|| site_name(site)).into(),
+fn code(site: &Site) -> Vec<Frame<'_>> {
+    let one = |(function, _)| Frame {
+        function: bare_name(site, function).into(),
         file: &site.path,
         offset: site.offset_bytes.0,
         is_kernel: false,
-    }
+    };
+    site.nested().into_iter().map(one).collect()
 }
 
 fn add_stacks(tables: &mut Tables, names: &Names, faults: &[Fault]) {
@@ -183,7 +188,7 @@ fn add_stacks(tables: &mut Tables, names: &Names, faults: &[Fault]) {
         let sites = names.site(fault).into_iter().chain(callers(names, fault));
         let latency = fault.latency_ns.known().map_or(0, |ns| ns.0);
         let process = format!("process {}", fault.pid);
-        tables.add(&process, std::iter::once(what).chain(sites.map(code)), [1, latency]);
+        tables.add(&process, std::iter::once(what).chain(sites.flat_map(code)), [1, latency]);
     }
 }
 

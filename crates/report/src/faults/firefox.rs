@@ -5,14 +5,14 @@
 //! recorded, or the instruction's function alone, and its latency as CPU time: call tree and flame
 //! graph count faults. Nothing is left to look up, so the profile says that it has its symbols.
 
-use super::{place_name, site_name};
+use super::{nested_names, place_name, site_name};
 use fxprof_processed_profile::{
     CategoryColor, CategoryHandle, CpuDelta, Frame, FrameFlags, FrameInfo, MarkerFieldFlags,
     MarkerFieldFormat, MarkerLocations, MarkerTiming, ProcessHandle, Profile, ReferenceTimestamp,
     SamplingInterval, StackHandle, StaticSchemaMarker, StaticSchemaMarkerField, StringHandle,
     ThreadHandle, Timestamp,
 };
-use pagewise_model::fault::{Fault, Names, Site};
+use pagewise_model::fault::{Fault, Names};
 use pagewise_model::run::Run;
 use std::collections::HashMap;
 
@@ -146,12 +146,13 @@ impl Firefox {
     fn stack(&mut self, thread: ThreadHandle, names: &Names, fault: &Fault) -> Option<StackHandle> {
         let callers = super::callers(names, fault).rev();
         let sites = callers.chain(names.site(fault));
-        let frame = |site: &Site| FrameInfo {
-            frame: Frame::Label(self.profile.intern_string(&site_name(site))),
+        let frame = |name: String| FrameInfo {
+            frame: Frame::Label(self.profile.intern_string(&name)),
             category_pair: self.category.into(),
             flags: FrameFlags::empty(),
         };
-        let frames: Vec<FrameInfo> = sites.map(frame).collect();
+        let functions = sites.flat_map(|site| nested_names(site).into_iter().rev());
+        let frames: Vec<FrameInfo> = functions.map(frame).collect();
         self.profile.intern_stack_frames(thread, frames.into_iter())
     }
 

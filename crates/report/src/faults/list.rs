@@ -116,7 +116,8 @@ fn pagein(fault: &Fault, place: Option<&Place>, site: Option<&Site>) -> String {
     let kind = if is_code { 'C' } else { 'D' };
     let path = site.map_or("", |site| site.path.as_str());
     let source = site.and_then(|site| site.source.as_ref()).map(source_line);
-    let within = match (site.and_then(|site| site.function.as_deref()), source) {
+    let function = site.and_then(|site| site.nested().first().and_then(|(name, _)| *name));
+    let within = match (function, source) {
         (function, Some(line)) => {
             format!("{} ({})", escape(function.unwrap_or("unknown")), escape(&line))
         }
@@ -155,6 +156,7 @@ fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>, names: &
             site.filter(|site| !site.path.is_empty()).map(|site| site.offset_bytes),
         "source_file": source.map(|source| &source.file),
         "source_line": source.map(|source| source.line),
+        "inlined": site.map(|site| &site.inlined),
         "callers": super::caller_names(names, fault),
     });
     line.to_string()
@@ -178,6 +180,9 @@ fn perf(fault: &Fault, site: Option<&Site>, names: &Names) -> String {
         1
     );
     let mut frame = |address: u64, site: Option<&Site>| {
+        for inlined in site.iter().flat_map(|site| &site.inlined) {
+            out.push_str(&format!("\t{address:16x} {} (inlined)\n", escape(&inlined.function)));
+        }
         let function = site.and_then(|site| site.function.as_deref()).unwrap_or("[unknown]");
         let path = site.map_or("", |site| site.path.as_str());
         let path = if path.is_empty() { "[unknown]" } else { path };

@@ -303,14 +303,17 @@ fn places(places: &[PlaceTally], wall: Option<Nanos>) -> Document {
     tallies("touched mapping", rows, wall)
 }
 
-/// The first of these functions by their names.
-pub(crate) fn function_rows(functions: &[FunctionTally]) -> impl Iterator<Item = (String, Tally)> {
-    functions.iter().take(LISTED).map(|one| (site_line(&one.site), one.tally))
+/// The first of these functions, as `name` names them.
+pub(crate) fn function_rows(
+    functions: &[FunctionTally],
+    name: fn(&Site) -> String,
+) -> impl Iterator<Item = (String, Tally)> {
+    functions.iter().take(LISTED).map(move |one| (name(&one.site), one.tally))
 }
 
 fn functions(functions: &[FunctionTally], wall: Option<Nanos>) -> Document {
     let mut page = Document::default();
-    page.append(tallies("touching function", function_rows(functions), wall));
+    page.append(tallies("touching function", function_rows(functions, site_line), wall));
     if !functions.is_empty() {
         let text = "the function that contains the instruction, not its caller";
         page.para(text, 2, Tone::Faint);
@@ -336,24 +339,57 @@ fn callers<'a>(names: &'a Names, fault: &Fault) -> impl DoubleEndedIterator<Item
 
 /// The same by their names; absent where it was not recorded.
 fn caller_names(names: &Names, fault: &Fault) -> Option<Vec<String>> {
-    fault.stack.map(|_| callers(names, fault).map(site_name).collect())
+    fault.stack.map(|_| callers(names, fault).flat_map(nested_names).collect())
 }
 
-/// A function with the last part of its file's path, or where the instruction is.
+/// The innermost function with the last part of its file's path, or where the instruction is.
 pub(crate) fn site_name(site: &Site) -> String {
-    match (&site.function, last_part(&site.path)) {
-        (Some(function), "") => function.clone(),
+    let inlined = site.inlined.first().map(|one| one.function.as_str());
+    function_name(site, inlined.or(site.function.as_deref()))
+}
+
+/// One of the functions of a site as [`site_name`] has it.
+fn function_name(site: &Site, function: Option<&str>) -> String {
+    match (function, last_part(&site.path)) {
+        (Some(function), "") => function.to_owned(),
         (Some(function), file) => format!("{function} ({file})"),
         (None, "") => format!("{:#x}", site.offset_bytes.0),
         (None, file) => format!("{file}+{:#x}", site.offset_bytes.0),
     }
 }
 
-/// The same with its line of source, where that is known.
+/// The names of the functions of a site, the innermost first.
+fn nested_names(site: &Site) -> Vec<String> {
+    let nested = site.nested().into_iter();
+    nested.map(|(function, _)| function_name(site, function)).collect()
+}
+
+/// The innermost function with its line of source, where that is known, and what it is inlined into.
 pub(crate) fn site_line(site: &Site) -> String {
-    match &site.source {
-        Some(source) => format!("{} {}", site_name(site), source_line(source)),
-        None => site_name(site),
+    let mut text = site_name(site);
+    for (nth, (function, line)) in site.nested().into_iter().enumerate() {
+        if nth > 0 {
+            text.push_str(" in ");
+            text.push_str(function.unwrap_or("[unknown]"));
+        }
+        if let Some(line) = line {
+            text.push(' ');
+            text.push_str(&source_line(line));
+        }
+    }
+    text
+}
+
+/// The same on little room: what is inlined, and the function that holds its code.
+pub(crate) fn site_brief(site: &Site) -> String {
+    let nested = site.nested();
+    let one = |&(function, line): &(Option<&str>, Option<&SourceLine>)| {
+        let line = line.map_or_else(String::new, |line| format!(" {}", source_line(line)));
+        format!("{}{line}", function.unwrap_or("[unknown]"))
+    };
+    match nested.as_slice() {
+        [first, .., last] => format!("{} in {}", one(first), one(last)),
+        _ => site_line(site),
     }
 }
 

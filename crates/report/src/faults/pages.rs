@@ -8,7 +8,7 @@
 //! populating, a huge page beyond its first) has no cell: no fault shows it.
 
 use super::causes;
-use super::{place_name, timed_wall};
+use super::{place_name, site_line, timed_wall};
 use crate::chart::{PageMap, PageRow, Pages};
 use crate::number::{count, counted, percent};
 use crate::page::Document;
@@ -197,7 +197,7 @@ fn tables(report: &FaultReport) -> Document {
     page.append(table("When they came", phases, wall));
     match &report.callers {
         Fact::Known(callers) => {
-            page.append(table("Callers", causes::caller_rows(callers), wall));
+            page.append(table("Callers", causes::caller_rows(callers, site_line), wall));
         }
         Fact::Missing(why) => {
             page.para(&format!("callers are not known: {why}"), 0, Tone::Faint);

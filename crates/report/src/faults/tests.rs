@@ -2,7 +2,7 @@ use super::export::Folded;
 use super::list::{Format, List};
 use super::*;
 use pagewise_model::Bytes;
-use pagewise_model::fault::{Access, Cause, Label, MappingKind, Served, Stack, StackEnd};
+use pagewise_model::fault::{Access, Cause, Inlined, Label, MappingKind, Served, Stack, StackEnd};
 use pagewise_model::run::RunKind;
 
 fn names() -> Names {
@@ -11,8 +11,7 @@ fn names() -> Names {
         function: function.map(Into::into),
         path: path.into(),
         offset_bytes: Bytes(offset),
-        source: None,
-        is_script: false,
+        ..Site::default()
     };
     Names {
         places: vec![place(MappingKind::Code, "/lib/ld.so"), place(MappingKind::Heap, "")],
@@ -72,6 +71,45 @@ fn a_line_of_source_stands_with_the_function() {
         (&line["source_file"], &line["source_line"]),
         (&"/src/elf/rtld.c".into(), &511.into())
     );
+}
+
+/// The same where the first instruction is of `inner`, inlined into `outer`, inlined into its function.
+fn names_with_inlined() -> Names {
+    let mut names = names_with_line();
+    let inlined = |function: &str, file: &str, line| Inlined {
+        function: function.into(),
+        called_at: Some(SourceLine { file: file.into(), line }),
+    };
+    names.sites[0].inlined =
+        vec![inlined("inner", "/src/elf/dl.h", 9), inlined("outer", "/src/elf/do.h", 20)];
+    names
+}
+
+#[test]
+fn inlined_functions_are_frames_between_the_line_and_the_function() {
+    let names = names_with_inlined();
+    assert_eq!(site_brief(&names.sites[0]), "inner rtld.c:511 in _dl_start do.h:20");
+    let one = Fault { stack: Some(0), ..fault(0, 1, 0) };
+    let lines = |format| List::new(format, true).lines(&names, std::slice::from_ref(&one));
+    let table = lines(Format::Table);
+    assert!(
+        table.contains(" inner (ld.so) rtld.c:511 in outer dl.h:9 in _dl_start do.h:20 "),
+        "{table}"
+    );
+    assert!(lines(Format::Pagein).ends_with(": inner (rtld.c:511)\n"));
+    let perf = lines(Format::Perf);
+    let frames: Vec<&str> =
+        perf.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+    assert_eq!(frames, ["inner", "outer", "_dl_start", "fill", "main"]);
+    assert!(perf.contains(" inner (inlined)\n") && perf.contains(" _dl_start (/lib/ld.so)\n"));
+    let line: serde_json::Value = serde_json::from_str(&lines(Format::Json)).unwrap();
+    assert_eq!(
+        (&line["function"], &line["inlined"][1]["called_at"]["line"]),
+        (&"_dl_start".into(), &20.into())
+    );
+    let mut folded = Folded::new(false);
+    folded.add(&names, &[one]);
+    assert_eq!(folded.lines(&run()), "x_y;main;fill_all;_dl_start;outer;inner;[heap] 1\n");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn place(kind: MappingKind, path: &str) -> Place {
 
 fn site(function: Option<&str>, path: &str, offset: u64) -> Site {
     let (function, path) = (function.map(Into::into), path.into());
-    Site { function, path, offset_bytes: Bytes(offset), source: None, is_script: false }
+    Site { function, path, offset_bytes: Bytes(offset), ..Site::default() }
 }
 
 fn with_line(site: Site, file: &str, line: u32) -> Site {

@@ -1,6 +1,7 @@
 //! What is ranked, listed and named at the end.
 
 use super::*;
+use pagewise_model::fault::FunctionTally;
 
 #[test]
 fn functions_and_places_add_up_to_all() {
@@ -40,15 +41,22 @@ fn a_summary_keeps_no_list() {
 }
 
 #[test]
-fn a_summary_has_the_lines_of_what_it_ranks_alone() {
+fn lines_are_looked_up_before_faults_are_added_up_by_them() {
     let mut options = options(false);
     options.0.list = false;
-    let events =
-        [map(0x40_0000, 0x2000, true, "/bin/x"), begin(1, 1, DATA), end(2, 1, DATA, false)];
-    let (report, names, _) =
-        analyse(events, options, &usage(1, 0), &Fact::missing(""), &mut Writes);
-    assert!(report.functions[0].site.source.is_some());
-    assert!(names.sites.iter().all(|site| site.source.is_none()));
+    let mut events = vec![map(0x40_0000, 0x2000, true, "/bin/x")];
+    // Two instructions of one line, and one of the next.
+    for (nth, offset) in (0..).zip([0, 4, 16]) {
+        let mut event = begin(10 * nth, 1, DATA + nth * 0x1000);
+        if let What::Begin(begin) = &mut event.what {
+            begin.ip_address = IP + offset;
+        }
+        events.extend([event, end(10 * nth + 5, 1, DATA + nth * 0x1000, false)]);
+    }
+    let (report, ..) = analyse(events, options, &usage(3, 0), &Fact::missing(""), &mut Writes);
+    let line = |one: &FunctionTally| (one.site.source.as_ref().unwrap().line, one.tally.faults);
+    let lines: Vec<_> = report.functions.iter().map(line).collect();
+    assert_eq!(lines, [(0x300, 2), (0x301, 1)]);
 }
 
 /// Writes that nobody may ask the names of.
@@ -61,7 +69,7 @@ impl Image for Nameless {
     fn function(&mut self, path: &str, offset: u64) -> Option<String> {
         panic!("the function at {offset} of {path} was asked for")
     }
-    fn lines(&mut self, path: &str, _offsets: &[u64]) -> Vec<Option<SourceLine>> {
+    fn origins(&mut self, path: &str, _offsets: &[u64]) -> Vec<Origin> {
         panic!("lines of {path} were asked for")
     }
     fn made_function(&mut self, pid: i32, at: u64) -> Option<MadeFunction> {
