@@ -51,6 +51,7 @@ mod run;
 mod service;
 pub mod shell;
 mod style;
+mod symbol;
 mod table;
 pub mod text;
 mod text_report;

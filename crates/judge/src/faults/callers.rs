@@ -1,130 +1,23 @@
-//! Who is behind a fault: the first function outside the C library, the loader and allocators.
+//! Who is behind a fault: the first function outside standard libraries, the loader and allocators.
 //!
-//! `memset` touches pages for somebody. Which code is passed over on the way out is data: whole
-//! files by their names, and single functions by theirs, for programs that hold them statically.
+//! `memset` touches pages for somebody. Which code is passed over on the way out: `libraries`.
 //! The faults of an instruction are shared out among its callers as the stacks taken of it; one
 //! outside of them needs no stack. In an interpreter it is the function of the script: the innermost one on the
 //! stack, whatever of the interpreter or of its modules lies between. Where a walk ends before an outer function is found, its end is
 //! the reason reported.
 
 use super::groups;
+use super::libraries::works_for_others;
 use super::stacks::WalkedStacks;
+use pagewise_model::Nanos;
 use pagewise_model::fault::{
     Callers, FunctionTally, GroupTally, Names, Site, Stack, StackEnd, Stacks, Tally,
 };
-use pagewise_model::{Nanos, library};
 use std::collections::HashMap;
 use std::hash::Hash;
 
 /// Functions that a report names.
 const MOST_NAMED: usize = 40;
-
-/// Functions of C libraries and allocators, without leading underscores. One of them may be
-/// followed by a [`VARIANT`].
-const FUNCTIONS: &[&str] = &[
-    "malloc",
-    "calloc",
-    "realloc",
-    "reallocarray",
-    "free",
-    "cfree",
-    "memalign",
-    "aligned_alloc",
-    "posix_memalign",
-    "valloc",
-    "pvalloc",
-    "malloc_consolidate",
-    "int_malloc",
-    "int_free",
-    "int_realloc",
-    "int_memalign",
-    "sysmalloc",
-    "sysmalloc_mmap",
-    "systrim",
-    "tcache_init",
-    "ptmalloc_init",
-    "arena_get2",
-    "alloc_perturb",
-    "libc_malloc",
-    "libc_calloc",
-    "libc_realloc",
-    "libc_memalign",
-    "libc_alloc_buffer",
-    "memset",
-    "memset_chk",
-    "memcpy",
-    "memcpy_chk",
-    "memmove",
-    "memmove_chk",
-    "mempcpy",
-    "mempcpy_chk",
-    "memccpy",
-    "memcmp",
-    "memchr",
-    "bzero",
-    "explicit_bzero",
-    "strlen",
-    "strnlen",
-    "strcpy",
-    "strncpy",
-    "strcat",
-    "strchr",
-    "strcmp",
-    "strncmp",
-    "strdup",
-    "strndup",
-];
-
-/// What stands in the names of a function's variants for processors and alignments.
-const VARIANT: &[&str] =
-    &["avx", "sse", "ssse3", "evex", "erms", "unaligned", "generic", "neon", "asimd"];
-
-/// Beginnings of names of allocators' functions: C++'s `new` and `delete`, Rust's crate `alloc`,
-/// the run time of Go, static jemalloc, mimalloc, tcmalloc.
-const PREFIXES: &[&str] = &[
-    "_Znw",
-    "_Zna",
-    "_Zdl",
-    "_Zda",
-    "_ZN5alloc",
-    "__rust_alloc",
-    "__rust_realloc",
-    "__rust_dealloc",
-    "__rdl_",
-    "__rg_",
-    "runtime.",
-    "je_",
-    "_rjem_",
-    "mi_",
-    "tc_malloc",
-    "tc_calloc",
-    "tc_realloc",
-    "tc_new",
-];
-
-/// Whether code works for whoever called it.
-pub(super) fn works_for_others(site: &Site) -> bool {
-    library::works_for_others(&site.path)
-        || is_of_runtime(site)
-        || site.function.as_deref().is_some_and(is_allocator)
-}
-
-/// Whether code that was made as its program ran is a part of the interpreter, by its name.
-fn is_of_runtime(site: &Site) -> bool {
-    site.path.is_empty() && site.function.is_some() && !site.is_script
-}
-
-fn is_allocator(function: &str) -> bool {
-    if PREFIXES.iter().any(|prefix| function.starts_with(prefix)) {
-        return true;
-    }
-    let bare = function.trim_start_matches('_');
-    FUNCTIONS.iter().any(|name| match bare.strip_prefix(name) {
-        Some("") => true,
-        Some(rest) => rest.starts_with('_') && VARIANT.iter().any(|variant| rest.contains(variant)),
-        None => false,
-    })
-}
 
 /// Who is behind the instructions of a program.
 #[derive(Debug)]
@@ -289,42 +182,9 @@ fn summed<'a, K: Eq + Hash>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faults::libraries::tests::site;
     use pagewise_model::Bytes;
     use pagewise_model::fault::{Inlined, SourceLine};
-
-    fn site(function: &str, path: &str) -> Site {
-        let function = (!function.is_empty()).then(|| function.to_owned());
-        Site { function, path: path.to_owned(), offset_bytes: Bytes(1), ..Site::default() }
-    }
-
-    #[test]
-    fn libraries_and_allocators_work_for_others() {
-        let yes = [
-            ("_dl_relocate_object", "/lib64/ld-linux-x86-64.so.2"),
-            ("clear_user", super::super::KERNEL),
-            ("__memset_avx2_unaligned_erms", "/opt/static"),
-            ("_int_malloc", "/opt/static"),
-            ("malloc", "/opt/static"),
-            ("_Znwm", "/usr/lib/libstdc++.so.6"),
-            ("__rust_alloc_zeroed", "/opt/rust"),
-            ("_ZN5alloc7raw_vec11finish_grow17h0123456789abcdefE", "/opt/rust"),
-            ("runtime.memclrNoHeapPointers", "/opt/go"),
-        ];
-        for (function, path) in yes {
-            assert!(works_for_others(&site(function, path)), "{function} {path}");
-        }
-        let no = [
-            ("main", "/opt/static"),
-            ("memset_all_fields", "/opt/static"),
-            ("mallocate", "/opt/static"),
-            ("_ZNSt6vectorIiE17_M_realloc_insertE", "/usr/lib/libstdc++.so.6"),
-            ("", "/opt/libcompute.so"),
-            ("", ""),
-        ];
-        for (function, path) in no {
-            assert!(!works_for_others(&site(function, path)), "{function} {path}");
-        }
-    }
 
     #[test]
     fn the_dearest_instruction_stands_for_its_function() {

@@ -28,6 +28,7 @@ mod groups;
 mod histogram;
 mod holders;
 mod interned;
+mod libraries;
 mod mappings;
 mod outside;
 mod page_sizes;

@@ -2,12 +2,13 @@
 
 use super::callers::{self, Attribution};
 use super::interned::Interned;
+use super::libraries;
 use super::sites::{self, Code};
 use super::stacks::Walked;
 use super::{Analysis, Close, Image, NO_ENDS};
 use pagewise_model::fault::{
     Callers, Ending, Fault, FaultReport, FunctionTally, GroupTally, MemorySite, MemorySites,
-    MemoryStack, Names, PlaceTally, Served, Site, Stack, Stacks, Step,
+    MemoryStack, Names, PlaceTally, Served, Site, SourceLine, Stack, Stacks, Step,
 };
 use pagewise_model::{Bytes, Fact, Nanos};
 use std::collections::HashMap;
@@ -42,7 +43,8 @@ impl Analysis {
     pub fn memory_sites(self, images: &mut dyn Image) -> MemorySites {
         let names = self.names(images);
         let held = self.holders.held;
-        let attribution = Attribution::new(&names, Vec::new());
+        let own = libraries::without_libraries(&names);
+        let attribution = Attribution::new(&own, Vec::new());
         let mut by_site: HashMap<&Site, Bytes> = HashMap::new();
         let mut by_stack: HashMap<Vec<String>, Bytes> = HashMap::new();
         for ((site, stack), bytes) in &held.by {
@@ -113,7 +115,8 @@ impl Analysis {
     fn report(&mut self, ending: &Ending, names: &Names) -> FaultReport {
         let by_site = self.by_site.ranked();
         let stacks = self.sites.codes().map(|code| self.taken.by_code(code)).collect();
-        let attribution = Attribution::new(names, stacks);
+        let own = libraries::without_libraries(names);
+        let attribution = Attribution::new(&own, stacks);
         let latencies = self.latencies.latencies();
         let none = || match self.sees.all_ends {
             true => Fact::missing("no fault was recorded completely"),
@@ -176,19 +179,25 @@ impl Analysis {
     }
 }
 
-/// The functions of a stack, the outermost first.
+/// The functions of a stack, the outermost first; those of scripts with the line where they begin.
 fn frames(names: &Names, site: u32, stack: Option<u32>) -> Vec<String> {
     let stack = stack.and_then(|stack| names.stacks.get(stack as usize));
     let callers = stack.into_iter().flat_map(|stack| stack.frames.iter().rev());
     let callers = callers.filter_map(|frame| names.frames.get(*frame as usize));
     let all = callers.chain(names.sites.get(site as usize));
-    let name = |site: &Site, function: Option<&str>| match function {
-        Some(function) => function.to_owned(),
-        None if site.path.is_empty() => "[made code]".to_owned(),
-        None => format!("[{}]", site.path.rsplit('/').next().unwrap_or_default()),
-    };
+    let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let name =
+        |site: &Site, (function, line): (Option<&str>, Option<&SourceLine>)| match (function, line)
+        {
+            (Some(function), Some(line)) if site.is_script => {
+                format!("{function} {}:{}", file(&line.file), line.line)
+            }
+            (Some(function), _) => function.to_owned(),
+            (None, _) if site.path.is_empty() => "[made code]".to_owned(),
+            (None, _) => format!("[{}]", file(&site.path)),
+        };
     let nested = |site: &Site| -> Vec<String> {
-        site.nested().into_iter().rev().map(|(function, _)| name(site, function)).collect()
+        site.nested().into_iter().rev().map(|one| name(site, one)).collect()
     };
     all.flat_map(nested).collect()
 }

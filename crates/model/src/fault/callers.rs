@@ -53,7 +53,7 @@ pub struct Stack {
     pub end: StackEnd,
 }
 
-/// Who is behind the faults: the first function outside the C library, the loader and allocators.
+/// Who is behind the faults: the first function outside standard libraries, the loader and allocators.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Callers {
     /// Which stacks were asked for.

@@ -18,7 +18,7 @@ pub struct ResidentPages {
 /// Resident memory by one line of one function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemorySite {
-    /// The innermost function outside the C library and allocators, or of a script.
+    /// The innermost function outside standard libraries and allocators, or of a script.
     pub site: Site,
     pub bytes: Bytes,
 }

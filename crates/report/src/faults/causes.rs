@@ -57,7 +57,7 @@ fn how_callers_are_known(callers: &Callers) -> String {
         n => format!("; {} lost", counted(n, "stack", "stacks")),
     };
     format!(
-        "the first function outside the C library, the loader and allocators, by {} ({of}{lost})",
+        "the first function outside standard libraries, the loader and allocators, by {} ({of}{lost})",
         counted(callers.stacks, "stack", "stacks")
     )
 }

@@ -16,6 +16,7 @@ pub use export::{Export, Form};
 use crate::number::{count, counted, percent};
 use crate::page::Document;
 use crate::style::Tone;
+use crate::symbol::readable;
 use crate::table::{Align, Cell, Table};
 use account::account;
 pub(crate) use causes::caller_rows;
@@ -351,8 +352,8 @@ pub(crate) fn site_name(site: &Site) -> String {
 /// One of the functions of a site as [`site_name`] has it.
 fn function_name(site: &Site, function: Option<&str>) -> String {
     match (function, last_part(&site.path)) {
-        (Some(function), "") => function.to_owned(),
-        (Some(function), file) => format!("{function} ({file})"),
+        (Some(function), "") => readable(function).into_owned(),
+        (Some(function), file) => format!("{} ({file})", readable(function)),
         (None, "") => format!("{:#x}", site.offset_bytes.0),
         (None, file) => format!("{file}+{:#x}", site.offset_bytes.0),
     }
@@ -370,7 +371,7 @@ pub(crate) fn site_line(site: &Site) -> String {
     for (nth, (function, line)) in site.nested().into_iter().enumerate() {
         if nth > 0 {
             text.push_str(" in ");
-            text.push_str(function.unwrap_or("[unknown]"));
+            text.push_str(&readable(function.unwrap_or("[unknown]")));
         }
         if let Some(line) = line {
             text.push(' ');
@@ -385,7 +386,7 @@ pub(crate) fn site_brief(site: &Site) -> String {
     let nested = site.nested();
     let one = |&(function, line): &(Option<&str>, Option<&SourceLine>)| {
         let line = line.map_or_else(String::new, |line| format!(" {}", source_line(line)));
-        format!("{}{line}", function.unwrap_or("[unknown]"))
+        format!("{}{line}", readable(function.unwrap_or("[unknown]")))
     };
     match nested.as_slice() {
         [first, .., last] => format!("{} in {}", one(first), one(last)),

@@ -8,6 +8,7 @@ use crate::faults::site_line;
 use crate::number::percent;
 use crate::page::Document;
 use crate::style::Tone;
+use crate::symbol::readable;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::fault::{MemorySite, MemorySites};
 use pagewise_model::{Bytes, Fact};
@@ -76,7 +77,7 @@ fn flame_graph(sites: &MemorySites) -> Picture {
     for stack in &sites.stacks {
         let mut flame = &mut root;
         for frame in &stack.frames {
-            flame = flame.callee(frame);
+            flame = flame.callee(&readable(frame));
             flame.weight = flame.weight.saturating_add(stack.bytes.0);
         }
     }

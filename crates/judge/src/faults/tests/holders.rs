@@ -63,6 +63,27 @@ fn pages_without_a_fault_came_with_the_newest_of_their_block() {
 }
 
 #[test]
+fn stacks_name_functions_of_scripts_with_their_lines() {
+    let stacks = |code: u64| {
+        let mut event = touch(10, 1, 0, 0);
+        if let What::Begin(begin) = &mut event.what {
+            begin.ip_address = code;
+        }
+        let (wanted, sees) = options(false);
+        let wanted = Wanted { sites: true, list: false, ..wanted };
+        let mut analysis = Analysis::new(PageSize::BASE_4K, wanted, sees);
+        for event in [map(IP, 4096, true, "/bin/x"), event] {
+            analysis.take(event, &mut Writes);
+        }
+        analysis.hold(&[pages(1, 0, 1, 1)]);
+        analysis.memory_sites(&mut Writes).stacks
+    };
+    // Code of no file is of a script.
+    assert_eq!(stacks(0x5000_0000)[0].frames, ["1#5242880 job.py:7"]);
+    assert_eq!(stacks(IP)[0].frames, ["/bin/x#32"]);
+}
+
+#[test]
 fn pages_keep_their_owner_when_they_are_moved() {
     let moved =
         Move { pid: 1, from_address: DATA, to_address: DATA + PAGE, size_bytes: Bytes(2 * PAGE) };
