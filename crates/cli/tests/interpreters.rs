@@ -6,8 +6,9 @@
 mod helper;
 
 use helper::{Place, only_turn, said};
+use pagewise_model::Fact;
 use pagewise_model::body::Body;
-use pagewise_model::fault::FaultReport;
+use pagewise_model::fault::{FaultReport, MemoryStack};
 use pagewise_model::run::Run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -167,4 +168,28 @@ fn faults_of_node_are_those_of_its_functions() {
     assert_named(&run, "fill", &script, 2);
     assert!(!is_anything_left(Path::new("/tmp"), since));
     assert!(!is_anything_left(place.path(), since));
+}
+
+#[test]
+fn memory_of_python_is_that_of_its_functions() {
+    let _turn = only_turn();
+    let Some(python) = naming_python() else {
+        println!("SKIP memory_of_python: no Python from 3.12 on");
+        return;
+    };
+    let place = Place::new();
+    let script = written(&place, "job.py", PYTHON);
+    let run = report(&place, &["profile", "--memory", "--interpreter-frames"], &python, &script);
+    let sites = match run.memory.unwrap().sites.unwrap() {
+        Fact::Known(sites) => sites,
+        Fact::Missing(why) => return println!("SKIP memory_of_python: {why}"),
+    };
+    let first = &sites.sites[0];
+    let line = first.site.source.as_ref().map(|source| (source.file.as_str(), source.line));
+    assert_eq!(first.site.function.as_deref(), Some("Store.fill"), "{sites:#?}");
+    assert_eq!(line, Some((script.as_str(), 4)));
+    assert!(first.bytes.0 >= (MEBIBYTES << 20) * 9 / 10, "{first:?}");
+    let is_framed =
+        |stack: &MemoryStack| stack.frames.iter().any(|one| one == "Store.fill job.py:4");
+    assert!(sites.stacks.iter().any(is_framed), "{sites:#?}");
 }

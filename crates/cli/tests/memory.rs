@@ -167,7 +167,7 @@ fn sites_of(
         assert!(done.status.success(), "{}", said(&done.stderr));
         match account(&done.stdout).sites.unwrap() {
             // The kernel tells of lost records with the next one that has room, which may be none.
-            Fact::Known(sites) if sites.lost_records > 0 => {}
+            Fact::Known(sites) if sites.lost_records + sites.lost_stacks > 0 => {}
             Fact::Known(sites) if sites.unseen_bytes < Bytes::mib(1) || attempt == TRIES => {
                 return Ok((sites, said(&done.stderr)));
             }

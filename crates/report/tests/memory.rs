@@ -141,6 +141,7 @@ fn sites() -> MemorySites {
         seen_bytes: Bytes::mib(190),
         unseen_bytes: Bytes::mib(10),
         lost_records: 3,
+        lost_stacks: 2,
         sites: vec![
             site("fill", 10, 100),
             site("fill", 12, 40),

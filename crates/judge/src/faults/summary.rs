@@ -61,6 +61,7 @@ impl Analysis {
             seen_bytes: held.by.values().fold(Bytes(0), |sum, bytes| sum + *bytes),
             unseen_bytes: held.unseen,
             lost_records: self.lost,
+            lost_stacks: self.taken.lost,
             sites: by_line(by_site.into_iter().collect()),
             stacks,
         }

@@ -40,6 +40,9 @@ pub struct MemorySites {
     pub unseen_bytes: Bytes,
     /// Records of faults that the kernel had no room for.
     pub lost_records: u64,
+    /// Stacks that it had no room for: what libraries touched then may have no caller, or an earlier one.
+    #[serde(default)]
+    pub lost_stacks: u64,
     /// The largest first; the long tail is left out.
     pub sites: Vec<MemorySite>,
     /// The largest first; the long tail is left out.

@@ -5,7 +5,7 @@
 use super::share;
 use crate::chart::{Flame, Picture};
 use crate::faults::site_line;
-use crate::number::percent;
+use crate::number::{counted, percent};
 use crate::page::Document;
 use crate::style::Tone;
 use crate::symbol::readable;
@@ -68,6 +68,9 @@ fn others(sites: &MemorySites, shown: &[MemorySite], more: usize) -> String {
     }
     if sites.lost_records > 0 {
         parts.push(format!("{} records of faults were lost", sites.lost_records));
+    }
+    if sites.lost_stacks > 0 {
+        parts.push(format!("{} lost", counted(sites.lost_stacks, "stack", "stacks")));
     }
     parts.join(", ")
 }
