@@ -5,15 +5,13 @@
 //! repeat were taken in the same round and are paired. A price is a line through the smallest and the largest
 //! size: its rise is the price of memory, what is left of the smallest size that of the call.
 
-use crate::stats::{is_below, paired_ratio};
+use crate::stats::{is_below, less_text, paired_ratio};
 use pagewise_model::bench::fork::{Forks, Judgement, Point, Price, Ratio, Sample};
 use pagewise_model::bench::{PageKind, Series};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
 
 /// Below this ratio larger pages are worth asking for.
 const WORTH: f64 = 0.8;
-const SPAWN: &str = "A child that only starts another program needs no copy of the memory: use posix_spawn or \
-                     vfork, which share it until exec.";
 
 /// All conclusions from `forks`.
 #[must_use]
@@ -24,7 +22,7 @@ pub fn judge(forks: &Forks) -> Judgement {
     let ratios: Vec<Ratio> =
         PageKind::LARGER.into_iter().filter_map(|kind| ratio(forks, kind)).collect();
     let advice =
-        vec![fork_advice(&prices, &ratios), write_advice(&prices, &ratios), SPAWN.to_owned()];
+        vec![fork_advice(&prices, &ratios), write_advice(&prices, &ratios), spawn_advice(&prices)];
     Judgement { prices, ratios, advice }
 }
 
@@ -104,15 +102,27 @@ fn fork_advice(prices: &[Price], ratios: &[Ratio]) -> String {
     let thp = ratios.iter().find(|ratio| ratio.pages == PageKind::Thp);
     match (thp, known(PageKind::Thp)) {
         (Some(ratio), Some(huge)) if is_below(&ratio.fork_interval, WORTH) => format!(
-            "A fork stops the parent for {base} for each GiB that it has touched on base pages, {} on huge \
-             pages: put the heap of a parent that forks on huge pages (`pagewise run --with heap-huge`).",
-            Nanos::from_f64(huge.median)
+            "Put the heap of a parent that forks on huge pages (`pagewise run --with heap-huge`): a fork stops it \
+             for {} for each GiB, {base} on base pages ({}).",
+            Nanos::from_f64(huge.median),
+            less_text(&format!(" at {}", ratio.size_bytes), ratio.fork_ratio, &ratio.fork_interval)
         ),
         _ => format!(
             "A fork stops the parent for {base} for each GiB that it has touched on base pages; huge pages are \
              not proven to change that here."
         ),
     }
+}
+
+fn spawn_advice(prices: &[Price]) -> String {
+    let base = of_kind(prices, PageKind::Base).and_then(|price| price.gib_ns.known());
+    let spared = base.map_or_else(
+        || "how much time that spares was not measured".to_owned(),
+        |base| format!("that spares {} for each GiB on base pages", Nanos::from_f64(base.median)),
+    );
+    format!(
+        "Start other programs by posix_spawn or vfork, which share the memory until exec: {spared}."
+    )
 }
 
 fn write_advice(prices: &[Price], ratios: &[Ratio]) -> String {
@@ -184,6 +194,8 @@ mod tests {
         let ratio = &judged.ratios[0];
         assert!(ratio.fork_ratio < 0.1 && (ratio.writes_ratio - 1.0).abs() < 1e-9);
         assert!(judged.advice[0].contains("heap-huge"), "{:?}", judged.advice);
+        assert!(judged.advice[0].contains("8.0 ms on base pages (9"), "{:?}", judged.advice);
+        assert!(judged.advice[2].contains("spares 8.0 ms for each GiB"), "{:?}", judged.advice);
         assert!(judged.advice[1].contains("no less"), "{:?}", judged.advice);
     }
 

@@ -7,6 +7,7 @@ pub mod code;
 mod fairness;
 pub mod file;
 pub mod fork;
+mod larger;
 pub mod memory;
 pub mod pin;
 pub mod pipe;

@@ -13,7 +13,7 @@ mod signed_rank;
 mod walsh;
 
 pub use modes::{Modes, find_two_modes};
-pub(crate) use ratio::{interval_text, is_below, paired_figure, paired_ratio};
+pub(crate) use ratio::{interval_text, is_below, less_text, paired_figure, paired_ratio};
 pub use rng::Rng;
 pub use signed_rank::{EXACT_MAX, SignedRank, lower_tail_count, signed_rank};
 pub use walsh::{Shift, hodges_lehmann, kth_walsh_average, shift};

@@ -31,6 +31,16 @@ pub(crate) fn interval_text(interval: &Fact<(f64, f64)>) -> String {
     }
 }
 
+/// `20% less time (18..22%)`, where `what` is ` time`.
+pub(crate) fn less_text(what: &str, ratio: f64, interval: &Fact<(f64, f64)>) -> String {
+    let percent = |ratio: f64| format!("{:.0}", 100.0 * (1.0 - ratio));
+    let range = match interval {
+        Fact::Known((low, high)) => format!(" ({}..{}%)", percent(*high), percent(*low)),
+        Fact::Missing(_) => String::new(),
+    };
+    format!("{}% less{what}{range}", percent(ratio))
+}
+
 /// Whether a ratio with this interval is proven to be below `limit`.
 pub(crate) fn is_below(interval: &Fact<(f64, f64)>, limit: f64) -> bool {
     interval.known().is_some_and(|(_, high)| *high < limit)

@@ -1,5 +1,5 @@
 //! What jumps through code say: what larger pages are worth by the size of the code, from how many pages on
-//! translations of code run out, what becomes of the processor's claims, and what the machine should do.
+//! translations of code run out, which claims of the processor hold, and what the machine should do.
 //!
 //! The entry is [`judge`]; pure, so saved runs are judged again with the same result. Samples of one repeat
 //! were taken in the same round and are paired. Knees, noise and claims are found by the rules for walks
@@ -9,18 +9,15 @@
 //! Not seen: what of a translation is hidden because the processor fetches ahead or has the decoded
 //! instructions, so that a knee that is not there speaks against no claim.
 
-use crate::bench::best::{Best, to_settle};
+use crate::bench::best::Best;
+use crate::bench::larger::{Access, Size, WORTH, page_advice as page_advice_of};
+use crate::bench::tlb::Judged;
 use crate::bench::tlb::claims::Claimed;
 use crate::bench::tlb::knees::{Curve, find, is_thin, no_end};
-use crate::bench::tlb::{Judged, unsteady};
-use crate::stats::{interval_text, is_below};
 use pagewise_model::Bytes;
 use pagewise_model::bench::code::{Judgement, Jumps, Order, Point, Ratio};
 use pagewise_model::bench::tlb::Knee;
 use pagewise_model::bench::{Figure, PageKind, Series};
-
-/// From this gain on huge pages are worth asking for.
-const WORTH: f64 = 0.97;
 
 /// All conclusions from `jumps`.
 #[must_use]
@@ -97,35 +94,20 @@ fn best<'a>(jumps: &Jumps, ratios: &'a [Ratio], order: Order) -> Best<&'a Ratio>
 }
 
 fn page_advice(jumps: &Jumps, ratios: &[Ratio]) -> String {
-    let here = || ratios.iter().filter(|r| r.order == Order::Changing);
-    match best(jumps, ratios, Order::Changing) {
-        Best::Proven(best, _) => {
-            let worth = here().filter(|r| is_below(&r.interval, WORTH));
-            let first = worth.map(|r| r.set_bytes).min().unwrap_or_default();
-            format!(
-                "Put code that is used together on huge pages from {first} on (pagewise text warm): with {}, an unpredictable jump takes {:.0}% less.",
-                best.set_bytes,
-                (1.0 - best.ratio) * 100.0
-            )
-        }
-        Best::Open(best, figure) => format!(
-            "Whether huge pages make unpredictable jumps faster here: open. With {} of code on {}, a jump takes {:.2} times as long as on base pages{}{}{}.",
-            best.set_bytes,
-            best.pages.name(),
-            best.ratio,
-            interval_text(&best.interval),
-            to_settle(&figure),
-            unsteady(best.steadiness)
-        ),
-        Best::No(_) => format!(
-            "Do not expect huge pages to make unpredictable jumps faster here: up to {} of code no size gains 3%.",
-            here().map(|r| r.set_bytes).max().unwrap_or_default()
-        ),
-        Best::Unmeasured => {
-            "Whether huge pages make jumps faster here: not measured. Only one page size has figures."
-                .to_owned()
-        }
-    }
+    const JUMPS: Access = Access {
+        what: "code that is used together",
+        how: |_| "pagewise text warm",
+        all: "unpredictable jumps",
+        one: "such a jump",
+    };
+    let here = ratios.iter().filter(|r| r.order == Order::Changing).map(|r| Size {
+        bytes: r.set_bytes,
+        pages: r.pages,
+        ratio: r.ratio,
+        interval: &r.interval,
+        steadiness: r.steadiness,
+    });
+    page_advice_of(&JUMPS, &here.collect::<Vec<_>>(), jumps.repeats)
 }
 
 fn together(jumps: &Jumps, curves: &[Curve], knees: &[Knee]) -> String {

@@ -1,4 +1,4 @@
-//! What the published study (mmap against system calls, 2019) found, and what becomes of it here, with why
+//! What the published study (mmap against system calls, 2019) found, and what holds here, with why
 //! it differs; and what its errors would show.
 //!
 //! Its cells are a read and a mapping with a copy, in blocks of 4, 8 and 16 KiB, in order and at random,

@@ -1,5 +1,5 @@
 //! What readings say: which cells did the work they were asked for, what every way costs against read(),
-//! where the time goes, what becomes of the published study's findings, and what the machine should do.
+//! where the time goes, which findings of the published study hold, and what the machine should do.
 //!
 //! The entry is [`judge`]; pure, so saved readings are judged again with the same result. A cell whose
 //! ledger differs from its work is compared with nothing.

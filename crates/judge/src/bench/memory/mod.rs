@@ -8,7 +8,7 @@
 //! that).
 
 use crate::bench::best::{Best, to_settle};
-use crate::stats::{interval_text, paired_figure, paired_ratio};
+use crate::stats::{interval_text, less_text, paired_figure, paired_ratio};
 use pagewise_model::bench::memory::{FirstTouch, Host, Judgement, Part, Point, Ratio, Sample, Way};
 use pagewise_model::bench::{Answer, Claim, Evidence, Figure};
 use pagewise_model::{Bytes, Fact};
@@ -270,9 +270,9 @@ fn page_advice(touches: &FirstTouch, ratios: &[Ratio]) -> String {
         _ => "the reserved pool".to_owned(),
     };
     format!(
-        "Put memory that you use completely on larger pages ({how}): each {} is ready in {:.0}% less time than on base pages.",
+        "Put memory that you use completely on larger pages ({how}): each {} is ready in {} than on base pages.",
         touches.base_page_bytes,
-        (1.0 - best.ratio) * 100.0
+        less_text(" time", best.ratio, &best.interval)
     )
 }
 
@@ -281,9 +281,9 @@ fn ahead(touches: &FirstTouch, ratios: &[Ratio]) -> String {
         |way: Way| matches!(way, Way::MapPopulate | Way::PopulateWrite | Way::PopulatePieces);
     let advised = match best(touches, ratios, is_ahead) {
         Best::Proven(best, _) => format!(
-            "Populate base pages ({}) if you will use all of them: {:.0}% less time than by faults",
+            "Populate base pages ({}) if you will use all of them: {} than by faults",
             best.way.into_str(),
-            (1.0 - best.ratio) * 100.0
+            less_text(" time", best.ratio, &best.interval)
         ),
         Best::Open(best, figure) => {
             format!("Whether populating base pages saves time: open. {}", open_text(best, &figure))

@@ -1,5 +1,5 @@
 //! What measurements of pinning say: a price for each page and for each call, by every way and kind of page;
-//! how much of a transfer through a pipe that is; what huge pages are worth; what becomes of published
+//! how much of a transfer through a pipe that is; what huge pages are worth; what holds of published
 //! figures; what to do.
 //!
 //! The entry is [`judge`]; pure, so saved measurements are judged again with the same result. Samples of one
@@ -18,7 +18,7 @@
 //! as for the ladder of pipes.
 
 use crate::bench::best::{Best, to_settle};
-use crate::stats::{interval_text, paired_figure, paired_ratio};
+use crate::stats::{interval_text, less_text, paired_figure, paired_ratio};
 use pagewise_model::bench::pin::{Judgement, Pins, Point, Price, Ratio, Sample, Share, Way};
 use pagewise_model::bench::{Claim, Evidence, Figure, PageKind, Series};
 use pagewise_model::measured::median;
@@ -238,9 +238,9 @@ fn page_advice(pins: &Pins, ratios: &[Ratio], shares: &[Share]) -> String {
     let of_way = ratios.iter().filter(|r| r.way == Way::Vmsplice);
     match Best::smallest(of_way.map(|r| (r, figure(pins, r).below(WORTH)))) {
         Best::Proven(best, _) => format!(
-            "Pass huge pages to pipes: with vmsplice and splice a page takes {:.0}% less time on {}{part}.",
-            (1.0 - best.ratio) * 100.0,
-            best.pages.name()
+            "Pass huge pages to pipes: with vmsplice and splice a page on {} takes {}{part}.",
+            best.pages.name(),
+            less_text(" time", best.ratio, &best.interval)
         ),
         Best::Open(best, figure) => format!(
             "Whether to use huge pages because of pinning: open. On {} a page takes {:.2} times as long{}{}{part}.",

@@ -1,5 +1,5 @@
 //! What a ladder of pipe techniques says: which rung is faster, where the time of each goes, what
-//! became cheaper from rung to rung, which sizes suit, and what becomes of published claims.
+//! became cheaper from rung to rung, which sizes suit, and which published claims hold.
 //!
 //! The entries are [`judge`] and [`claims`]; both are pure, so a saved ladder is judged again with
 //! the same result. Times are those of both ends together for each GiB (see
@@ -11,7 +11,7 @@
 //!
 //! Which of two points is faster: repeats are run in shuffled order, so that those of one number belong together
 //! by chance alone: their log ratios give the Hodges-Lehmann estimate with its exact interval, from six repeats
-//! on. Below six, and where the interval holds 1, the answer is that nobody can tell.
+//! on. Below six, and where the interval holds 1, the answer is *cannot tell*.
 //!
 //! From rung to rung: a point is held against the one before it under the same consumption. The changes of the
 //! parts and the unexplained change are together exactly the change of the time.
@@ -162,11 +162,13 @@ fn way(ladder: &Ladder, consumption: Consumption, place: &str) -> String {
     let figures = others.filter_map(|p| Some((p, rate_figure(plain, p)?.above(WORTH))));
     let base = format!("write and read ({})", rate(plain));
     let told = |point: &Point, figure: &Figure| {
-        let (ratio, pipe) = (figure.estimate, point.pipe_bytes);
         format!(
-            "{} through a pipe of {pipe} (rung {}): {ratio:.1} times the rate of write and read, {} against {}",
+            "{} through a pipe of {} (rung {}): {:.1} times the rate of write and read{}, {} against {}",
             point.technique(),
+            point.pipe_bytes,
             point.rung.name,
+            figure.estimate,
+            range(figure),
             rate(point),
             rate(plain)
         )
@@ -188,6 +190,14 @@ fn is_copied(rung: &Rung) -> bool {
     (rung.writer, rung.reader, rung.wait) == (Writer::Write, Reader::Read, Wait::Block)
 }
 
+/// ` (1.8..2.4)`; nothing without an interval.
+fn range(figure: &Figure) -> String {
+    match figure.interval {
+        Fact::Known((low, high)) => format!(" ({low:.1}..{high:.1})"),
+        Fact::Missing(_) => String::new(),
+    }
+}
+
 fn rate(point: &Point) -> String {
     point.rate().map_or_else(|| "nothing".to_owned(), |rate| format!("{:.2} GiB/s", rate.median))
 }
@@ -201,10 +211,11 @@ fn waiting(ladder: &Ladder) -> String {
     });
     let told = |awake: &Point, figure: &Figure| {
         format!(
-            "{} ({}) has {:.1} times the rate of the same way with sleeping ends",
+            "{} ({}) has {:.1} times the rate of the same way with sleeping ends{}",
             awake.technique(),
             awake.consumption.into_str(),
-            figure.estimate
+            figure.estimate,
+            range(figure)
         )
     };
     match Best::largest(pairs) {

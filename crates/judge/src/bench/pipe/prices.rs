@@ -16,7 +16,7 @@ use pagewise_model::bench::pipe::{ReferencePrices, Yardsticks};
 use pagewise_model::price::{Prices, TransferPoint};
 use pagewise_model::{Bytes, Fact};
 
-/// Prices in nanoseconds; none where there is no price.
+/// Prices in nanoseconds; none without one.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct UnitPrices {
     /// One copy of a GiB, from cache to cache of one core.
@@ -85,7 +85,7 @@ fn above_zero(ns: f64) -> Option<f64> {
     (ns.is_finite() && ns > 0.0).then_some(ns)
 }
 
-/// A price, where there is one.
+/// A price, if there is one.
 pub(super) fn known(price: &Fact<f64>) -> Option<f64> {
     price.known().copied().and_then(above_zero)
 }

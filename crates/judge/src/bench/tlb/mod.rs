@@ -1,5 +1,5 @@
 //! What walks through memory say: what larger pages are worth at each size of set and whether that is
-//! the same in the next run, where translations run out and what becomes of the processor's claims, how
+//! the same in the next run, where translations run out and which claims of the processor hold, how
 //! a host backs huge pages, and what the machine should do.
 //!
 //! The entry is [`judge`]; pure, so saved walks are judged again with the same result. Samples of one
@@ -16,8 +16,9 @@
 pub(crate) mod claims;
 pub(crate) mod knees;
 
-use crate::bench::best::{Best, to_settle};
-use crate::stats::{interval_text, is_below, paired_ratio};
+use crate::bench::best::to_settle;
+use crate::bench::larger::{Access, Size, page_advice as page_advice_of};
+use crate::stats::paired_ratio;
 use claims::Claimed;
 use knees::{Curve, Step, find};
 use pagewise_model::bench::tlb::{
@@ -38,8 +39,6 @@ const SAME: f64 = 0.5;
 /// The range of ten normal values is about three times their deviation.
 const HALF_RANGE: f64 = 1.54;
 
-/// From this gain on a larger page is worth asking for.
-const WORTH: f64 = 0.97;
 /// Cores together this much faster than one are worth the threads.
 const MORE: f64 = 1.3;
 
@@ -181,49 +180,21 @@ fn usual(ratios: &[Ratio]) -> Option<Path> {
 }
 
 fn page_advice(walks: &Walks, ratios: &[Ratio]) -> String {
+    const LOADS: Access = Access {
+        what: "data that you read at random",
+        how: |pages| if pages == PageKind::Thp { "MADV_HUGEPAGE" } else { "the reserved pool" },
+        all: "dependent random loads",
+        one: "a load",
+    };
     let path = usual(ratios);
-    let here: Vec<&Ratio> = ratios.iter().filter(|r| Some(r.path) == path).collect();
-    let gain =
-        |r: &Ratio| Figure::new(r.ratio, r.interval.clone(), u64::from(walks.repeats)).below(WORTH);
-    match Best::smallest(here.iter().map(|r| (*r, gain(r)))) {
-        Best::Proven(best, _) => {
-            let worth = here.iter().filter(|r| is_below(&r.interval, WORTH));
-            let first = worth.map(|r| r.set_bytes).min().unwrap_or_default();
-            let kind =
-                if best.pages == PageKind::Thp { "MADV_HUGEPAGE" } else { "the reserved pool" };
-            format!(
-                "Put data that you read at random on huge pages from {first} on ({kind}): at {}, a load takes {:.0}% less.",
-                best.set_bytes,
-                (1.0 - best.ratio) * 100.0
-            )
-        }
-        Best::Open(best, figure) => format!(
-            "Whether huge pages make dependent random loads faster here: open. At {} on {}, a load takes {:.2} times as long as on base pages{}{}{}.",
-            best.set_bytes,
-            best.pages.name(),
-            best.ratio,
-            interval_text(&best.interval),
-            to_settle(&figure),
-            unsteady(best.steadiness)
-        ),
-        Best::No(_) => format!(
-            "Do not expect huge pages to make dependent random loads faster here: up to {} no size gains 3%.",
-            here.iter().map(|r| r.set_bytes).max().unwrap_or_default()
-        ),
-        Best::Unmeasured => {
-            "Whether huge pages make loads faster here: not measured. Only one page size has figures."
-                .to_owned()
-        }
-    }
-}
-
-/// Why mappings differ, where that is known.
-pub(crate) const fn unsteady(steadiness: Steadiness) -> &'static str {
-    match steadiness {
-        Steadiness::Steady => "",
-        Steadiness::Placement => "; the placement of the pages decides",
-        Steadiness::Disturbed => "; other programs disturbed it",
-    }
+    let here = ratios.iter().filter(|r| Some(r.path) == path).map(|r| Size {
+        bytes: r.set_bytes,
+        pages: r.pages,
+        ratio: r.ratio,
+        interval: &r.interval,
+        steadiness: r.steadiness,
+    });
+    page_advice_of(&LOADS, &here.collect::<Vec<_>>(), walks.repeats)
 }
 
 fn together(walks: &Walks, curves: &[Curve], knees: &[Knee]) -> String {
