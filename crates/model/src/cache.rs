@@ -187,7 +187,7 @@ pub struct CachedFile {
     pub before: CacheState,
     /// What it held afterwards; absent where nothing was changed.
     pub after: Option<CacheState>,
-    /// Who maps it; absent where nobody was looked for.
+    /// Who maps it; absent if no search was made.
     pub holders: Option<Holders>,
     /// What came of it; absent where it was only looked at.
     pub outcome: Option<CacheOutcome>,

@@ -78,7 +78,7 @@ pub struct CheckItem {
     pub what: Budgeted,
     /// What is allowed; for time the ratio.
     pub most: Figure,
-    /// What was found; absent where it is not known.
+    /// What was found; absent if not known.
     pub found: Option<Figure>,
     pub kept: Kept,
 }

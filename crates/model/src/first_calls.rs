@@ -12,7 +12,7 @@ pub struct FirstCall {
     pub name: String,
     /// Its address in the file's own numbering.
     pub address: u64,
-    /// Its size; 0 where it is not known.
+    /// Its size; 0 if not known.
     pub bytes: Bytes,
     /// Since the first program began, breakpoints included.
     pub at_ns: Nanos,

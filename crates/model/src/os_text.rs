@@ -1,4 +1,4 @@
-//! Words and paths of the operating system in JSON: a string, or the list of its bytes where it is not UTF-8.
+//! Words and paths of the operating system in JSON: a string, or the list of its bytes if it is not UTF-8.
 //!
 //! For `#[serde(with = "crate::os_text")]`; [`list`] and [`optional`] are for more and for fewer than one.
 
@@ -37,7 +37,7 @@ impl JsonSchema for OsTextSchema {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let (string, bytes) = (String::json_schema(generator), Vec::<u8>::json_schema(generator));
         schemars::json_schema!({
-            "description": "A word or a path: a string, or the list of its bytes where it is not UTF-8.",
+            "description": "A word or a path: a string, or the list of its bytes if it is not UTF-8.",
             "anyOf": [string, bytes],
         })
     }

@@ -32,7 +32,7 @@ pub enum Reference {
 /// A section of an object file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The symbol at its start; the name of the section where there is none.
+    /// The symbol at its start; the name of the section if it has none.
     pub name: String,
     pub section: String,
     /// Place in [`Pieces::objects`].
@@ -71,7 +71,7 @@ pub struct Function {
     pub aliases: Vec<String>,
     /// Its address in the linked program; 0 in object files.
     pub address: u64,
-    /// Its size; 0 where it is not known.
+    /// Its size; 0 if not known.
     pub bytes: Bytes,
     /// Symbols of the functions that it calls; empty where they are not known.
     pub callees: Vec<String>,

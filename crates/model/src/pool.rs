@@ -15,7 +15,7 @@ pub struct HugePool {
     pub page_bytes: PageSize,
     /// Pages that were asked for and are there, in use or not.
     pub pages: u64,
-    /// Pages that nobody uses, surplus ones too.
+    /// Unused pages, surplus ones too.
     pub free_pages: u64,
     /// Of the free ones, those that are promised.
     pub reserved_pages: u64,

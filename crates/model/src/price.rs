@@ -45,7 +45,7 @@ pub struct Prices {
     /// First touch of one transparent huge page; missing where THP is off.
     pub huge_fault_ns: Fact<Measured>,
     /// Transfers through a pipe on one core, by growing size: a write and the reading of what it
-    /// wrote, both calls, both copies, the pipe's pages; nobody sleeps. Between two sizes the time
+    /// wrote, both calls, both copies, the pipe's pages; no end sleeps. Between two sizes the time
     /// grows with the bytes.
     pub pipe_transfers: Vec<TransferPoint>,
     /// Reads out of the page cache, by growing size; likewise. Empty in runs saved before there

@@ -175,7 +175,7 @@ pub enum Input {
     Again {
         /// The place in it.
         at: u64,
-        /// A path to all of it, where there is one.
+        /// A path to all of it, if it has one.
         #[serde(with = "os_text::optional")]
         #[schemars(with = "Option<OsTextSchema>")]
         path: Option<PathBuf>,

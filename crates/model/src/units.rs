@@ -228,7 +228,7 @@ impl PageSize {
     pub const fn bytes(self) -> u64 {
         self.0
     }
-    /// The whole pages of this size within a range of addresses; none where there is none.
+    /// The whole pages of this size within a range of addresses; none if none fits.
     #[must_use]
     pub fn whole_within(self, range: Range<u64>) -> Option<Range<u64>> {
         let start = range.start.checked_next_multiple_of(self.0)?;

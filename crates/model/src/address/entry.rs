@@ -68,7 +68,7 @@ impl Entry {
     pub const fn is_write_protected(self) -> bool {
         self.has(WRITE_PROTECTED)
     }
-    /// The frame, where it is present and the kernel tells.
+    /// The frame, if it is present and the kernel tells.
     #[must_use]
     pub const fn frame(self) -> Option<u64> {
         match self.0 & FRAME_BITS {
@@ -77,7 +77,7 @@ impl Entry {
             frame => Some(frame),
         }
     }
-    /// The place in swap space, where it is swapped and the kernel tells: the first page of a swap space
+    /// The place in swap space, if it is swapped and the kernel tells: the first page of a swap space
     /// is its header and never a place.
     #[must_use]
     pub const fn swap_slot(self) -> Option<SwapSlot> {

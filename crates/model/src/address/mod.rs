@@ -213,7 +213,7 @@ pub struct Seen {
     pub address: Address,
     /// All mappings, in order.
     pub mappings: Vec<Mapping>,
-    /// Of the mapping that it is in; meaningless where there is none.
+    /// Of the mapping that it is in; meaningless without one.
     pub residence: Fact<Residence>,
     /// Entries of all pages under the table entry one level above base pages.
     pub entries: Fact<Entries>,
@@ -320,7 +320,7 @@ pub struct Within {
 /// What a process has at an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
-    /// The mapping that it is in; absent where there is none.
+    /// The mapping that it is in; absent without one.
     pub within: Option<Within>,
     pub before: Option<Mapping>,
     pub after: Option<Mapping>,

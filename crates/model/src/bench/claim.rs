@@ -40,7 +40,7 @@ impl Answer {
     }
 }
 
-/// A figure with its 95% interval, beside where it is claimed to lie.
+/// A figure with its 95% interval, beside the range that is claimed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     pub estimate: f64,
@@ -52,13 +52,16 @@ pub struct Figure {
     pub above: Option<f64>,
     /// It is claimed to be below this.
     pub below: Option<f64>,
+    /// The interval is made of the ranges of all repeats, which more repeats cannot narrow.
+    #[serde(default)]
+    pub is_range: bool,
 }
 
 impl Figure {
     /// A figure of which nothing is claimed yet.
     #[must_use]
     pub const fn new(estimate: f64, interval: Fact<(f64, f64)>, repeats: u64) -> Self {
-        Self { estimate, interval, repeats, above: None, below: None }
+        Self { estimate, interval, repeats, above: None, below: None, is_range: false }
     }
 
     /// One median over another, which were not measured in pairs: the ranges of six repeats and more hold the
@@ -71,7 +74,7 @@ impl Figure {
         } else {
             Fact::Known((one.min / other.max, one.max / other.min))
         };
-        Self::new(one.median / other.median, interval, repeats)
+        Self { is_range: true, ..Self::new(one.median / other.median, interval, repeats) }
     }
 
     /// Claimed to be above `border`.
@@ -112,10 +115,13 @@ impl Figure {
     }
 
     /// Repeats that would settle it, if they are as the present ones: an interval shrinks with the root of their
-    /// number. None where the answer is known, or where they are too many.
+    /// number, the ranges of repeats do not. None where the answer is known, or where no number settles it.
     #[must_use]
     pub fn repeats_to_settle(&self) -> Option<u64> {
         let Fact::Known((low, high)) = self.interval else { return Some(LEAST_REPEATS) };
+        if self.is_range {
+            return None;
+        }
         let within = [self.above, self.below].into_iter().flatten();
         let within = within.filter(|border| (low..=high).contains(border));
         let needed = within.map(|border| {
@@ -169,7 +175,7 @@ impl Evidence {
         }
     }
 
-    /// What would settle it; nothing where it is settled, or nothing was measured.
+    /// What would settle it; nothing if it is settled, or nothing was measured.
     #[must_use]
     pub fn to_settle(&self) -> Option<String> {
         if self.answer() != Answer::CannotTell {
@@ -181,6 +187,10 @@ impl Evidence {
                 let open = figures.iter().filter(|f| f.answer() == Answer::CannotTell);
                 if open.clone().any(|figure| figure.interval.known().is_none()) {
                     return Some(format!("an interval needs {LEAST_REPEATS} repeats of both"));
+                }
+                if open.clone().any(|figure| figure.is_range) {
+                    let text = "the repeats of both overlap, and more of them cannot change that: measure on a quieter machine";
+                    return Some(text.to_owned());
                 }
                 let needed: Option<Vec<u64>> = open.map(Figure::repeats_to_settle).collect();
                 Some(match needed.and_then(|all| all.into_iter().max()) {
@@ -291,7 +301,14 @@ mod tests {
     fn ranges_of_few_repeats_are_no_interval() {
         let of = |n| Measured { median: 2.0, min: 1.0, max: 4.0, n };
         assert_eq!(Figure::over(&of(5), &of(9)).interval.known(), None);
-        assert_eq!(Figure::over(&of(6), &of(9)).interval.known(), Some(&(0.25, 4.0)));
+        let open = Figure::over(&of(6), &of(9)).above(1.0);
+        assert_eq!(open.interval.known(), Some(&(0.25, 4.0)));
+        // More repeats reach further, so none are promised to settle it.
+        assert_eq!(open.repeats_to_settle(), None);
+        let settle = Evidence::figure(open).to_settle();
+        assert!(settle.is_some_and(|text| text.contains("more of them cannot")));
+        let few = Figure::over(&of(5), &of(9)).above(1.0);
+        assert_eq!(few.repeats_to_settle(), Some(LEAST_REPEATS));
     }
 
     #[test]

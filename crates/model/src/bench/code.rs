@@ -127,7 +127,7 @@ pub struct Jumps {
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
     pub points: Vec<Point>,
-    /// Kinds of pages that are not to be had.
+    /// Kinds of pages that are not available.
     pub unavailable: Vec<Unavailable>,
     /// The event that counted misses of the instruction TLB, or why there is none.
     pub counter: Fact<String>,

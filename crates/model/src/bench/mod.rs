@@ -1,5 +1,5 @@
 //! What all benches share: the kinds of pages, the repeats of a figure, claims and the rule that answers
-//! them, and what is not to be had here.
+//! them, and what is not available here.
 
 mod claim;
 pub mod code;
@@ -52,7 +52,7 @@ impl PageKind {
     }
 }
 
-/// A way that was asked for and is not to be had.
+/// A way that was requested and is not available.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingWay<W> {
     pub way: W,

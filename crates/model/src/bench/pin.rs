@@ -136,7 +136,7 @@ impl Point {
     }
 }
 
-/// A way that was asked for and is not to be had.
+/// A way that was requested and is not available.
 pub type MissingWay = crate::bench::MissingWay<Way>;
 
 /// All measurements of one run.
@@ -156,9 +156,9 @@ pub struct Pins {
     pub huge_page_bytes: PageSize,
     /// Every way, size and kind of page.
     pub points: Vec<Point>,
-    /// Kinds of pages that are not to be had.
+    /// Kinds of pages that are not available.
     pub unavailable: Vec<tlb::Unavailable>,
-    /// Ways that are not to be had.
+    /// Ways that are not available.
     pub missing_ways: Vec<MissingWay>,
     /// What is concluded; none where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -186,7 +186,7 @@ pub struct Cache {
     pub size_bytes: Bytes,
 }
 
-/// Pages that were asked for and are not to be had.
+/// Pages that were requested and are not available.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unavailable {
     pub pages: PageKind,
@@ -260,7 +260,7 @@ pub struct Walks {
     pub huge_page_bytes: PageSize,
     /// Every path on every kind of page.
     pub points: Vec<Point>,
-    /// Kinds of pages that are not to be had.
+    /// Kinds of pages that are not available.
     pub unavailable: Vec<Unavailable>,
     /// What the memory gives.
     pub bandwidth: Bandwidth,

@@ -129,7 +129,7 @@ impl Calibration {
         })
     }
 
-    /// How CPUs share these passes; as on pieces where it is not known for these folios.
+    /// How CPUs share these passes; as on pieces if not known for these folios.
     fn sharing(&self, arm: Arm, work: Work<'_>) -> Option<&Sharing> {
         let of = |folios| {
             let is = |s: &&Sharing| (s.arm, s.order, s.folios) == (arm, work.demand.order, folios);

@@ -148,7 +148,7 @@ pub struct PriceList {
     pub prices: Vec<Price>,
 }
 
-/// What becomes of the passes of a way when all CPUs read at a time.
+/// How the passes of a way change when all CPUs read at a time.
 ///
 /// Of work that does not get in its own way one of `n` CPUs does the nth part. A share of 0 says that
 /// it is so, one of 1, the most, that a second CPU gains nothing.
@@ -262,7 +262,7 @@ pub struct Choice {
     pub error_share: f64,
     /// Each way that was asked for and has prices, fastest first.
     pub forecasts: Vec<Forecast>,
-    /// All of them as they were measured afterwards; empty where nobody asked for it.
+    /// All of them as they were measured afterwards; empty without --measure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trials: Vec<Trial>,
     /// How far measured times may be off, as a share: what cells that were measured at the start and again at the

@@ -135,7 +135,7 @@ pub struct Account {
     pub calls: Vec<CallTally>,
     /// Recorded as begun and never served.
     pub failed_faults: Fact<u64>,
-    /// What is left. Negative when processes were recorded that nobody waited for.
+    /// What is left. Negative when processes were recorded that no process waited for.
     pub unexplained_faults: Fact<i64>,
 }
 

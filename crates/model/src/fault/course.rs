@@ -70,7 +70,7 @@ impl Again {
 pub struct Churn {
     pub by_reason: Vec<GroupTally<Again>>,
     /// Who touched pages again that had gone, the most time first: the first function outside the
-    /// C library and allocators where it is known, else the toucher.
+    /// C library and allocators if known, else the toucher.
     pub functions: Vec<FunctionTally>,
 }
 

@@ -188,9 +188,9 @@ pub struct MadeFunction {
 pub struct Site {
     /// The function whose code it is in, where the file names it.
     pub function: Option<String>,
-    /// File it was mapped from; empty where there is none.
+    /// File it was mapped from; empty without one.
     pub path: String,
-    /// Its offset in that file; its address where there is none.
+    /// Its offset in that file; its address without one.
     pub offset_bytes: Bytes,
     /// The source it came from, where the file has debug information and it is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -236,7 +236,7 @@ pub struct Fault {
     pub served: Served,
     /// Size of the page that is mapped there afterwards; absent where the kernel does not tell.
     pub page_bytes: Option<Bytes>,
-    /// Offset of the page in its file; absent where there is none.
+    /// Offset of the page in its file; absent without one.
     pub offset_bytes: Option<Bytes>,
     /// What lives there: index into the places of the list.
     pub place: u32,

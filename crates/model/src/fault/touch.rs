@@ -41,7 +41,7 @@ pub struct FaultAround {
     pub faults: u64,
     /// Memory that is mapped along with them, at most: all of it is in the page cache.
     pub mapped_bytes: Bytes,
-    /// Of it what no fault was on. Where each touch is a fault it is never touched; elsewhere it is
+    /// Of it what no fault was on. Where each touch is a fault it is never touched; otherwise it is
     /// the most that may never be.
     pub untouched_bytes: Bytes,
 }

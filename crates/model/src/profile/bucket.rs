@@ -116,7 +116,7 @@ pub enum Why {
     Exit,
     /// mmap, munmap, brk and other calls that change mappings.
     MapCall,
-    /// An interrupt, or the end of a time slice: for nobody.
+    /// An interrupt, or the end of a time slice: for no one cause.
     Interrupt,
     /// Another system call, by its name.
     Call(Cow<'static, str>),

@@ -17,7 +17,7 @@ pub struct UserFrame {
     pub path: Arc<str>,
     /// Offset in that file, or the address.
     pub offset_bytes: Bytes,
-    /// The function there, once it has been looked up and where it is known.
+    /// The function there, if it was looked up and found.
     pub function: Option<Arc<str>>,
     /// Process that made the code as it ran; absent for the code of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -127,7 +127,7 @@ pub struct Judgement {
     pub ratios: Vec<Ratio>,
     /// Where the time of each cell with one thread goes, by counts times prices; empty without prices.
     pub accounts: Vec<Account>,
-    /// What the published study found, and what becomes of it here.
+    /// What the published study found, and what holds here.
     pub claims: Vec<Claim>,
     /// What this machine should do: three sentences.
     pub advice: Vec<String>,

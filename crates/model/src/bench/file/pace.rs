@@ -1,4 +1,4 @@
-//! How fast a cell goes where nobody disturbs it.
+//! How fast a cell goes when undisturbed.
 //!
 //! A process takes the blocks of a pass in slices and reads the CPU clock of its thread after each. Of every
 //! step the least that any process of the cell took is kept, and their sum is what the cell takes

@@ -180,7 +180,7 @@ fn median_count(counts: impl Iterator<Item = u64>) -> Option<u64> {
     sorted.get(middle).copied()
 }
 
-/// A way that was asked for and is not to be had.
+/// A way that was requested and is not available.
 pub type Unavailable = MissingWay<Way>;
 
 /// What a first touch costs more where a virtual machine's host must back the memory again. Such chunks
@@ -278,7 +278,7 @@ pub struct FirstTouch {
     pub huge_page_bytes: PageSize,
     /// Every way.
     pub points: Vec<Point>,
-    /// Ways that are not to be had.
+    /// Ways that are not available.
     pub unavailable: Vec<Unavailable>,
     /// What the host's part is.
     pub host: Vec<Host>,

@@ -101,7 +101,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// The time of one kind of work for each GiB; 0 where there is none.
+    /// The time of one kind of work for each GiB; 0 if there is none.
     #[must_use]
     pub fn part_ns(&self, work: Work) -> f64 {
         self.parts.iter().filter(|p| p.work == work).map(|p| p.per_gib_ns).sum()
@@ -151,7 +151,7 @@ pub struct Step {
 pub struct Advice {
     /// The technique, by name of a rung.
     pub rung: String,
-    /// What becomes of the bytes.
+    /// What is done with the bytes.
     pub consumption: Consumption,
     /// Buffer of the fastest point.
     pub buffer_bytes: Bytes,

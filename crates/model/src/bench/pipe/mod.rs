@@ -2,7 +2,7 @@
 //! another gives on one machine.
 //!
 //! A [`Rung`] is a technique with all its settings. A [`Point`] is a rung under one
-//! [`Consumption`]: what becomes of the bytes at the far end decides what a figure means, so no
+//! [`Consumption`]: what is done with the bytes at the far end decides what a figure means, so no
 //! figure is without it. A [`Sample`] is one repeat, that is one fresh pair of processes. The
 //! [`Yardsticks`] of the same minute say what the memory itself gives.
 //!
@@ -28,7 +28,7 @@ use crate::units::{Bytes, Nanos, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What becomes of the bytes at the far end.
+/// What is done with the bytes at the far end.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]

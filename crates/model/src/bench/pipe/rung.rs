@@ -18,7 +18,7 @@ pub enum Writer {
     /// vmsplice(2) of buffers that are used again, on the belief that a filled pipe has let go of
     /// what was in it before: not safe against a reader that passes references on.
     Vmsplice,
-    /// splice(2) from a sealed memfd: bytes that nobody can change.
+    /// splice(2) from a sealed memfd: bytes that cannot change.
     #[strum(serialize = "frozen")]
     SpliceFrozen,
     /// tee(2) of a seed pipe and splice(2): bytes that belong to the kernel.
