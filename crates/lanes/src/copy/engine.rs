@@ -65,7 +65,7 @@ pub(super) struct Engine<'a, C, P> {
     pub(super) outlet: Outlet<'a, C>,
     progress: P,
     ways: &'static [Way],
-    /// The way that moved the last bytes.
+    /// The way that took the last bytes from the source.
     last: Way,
     held: Held,
     /// Bytes of the buffer between `read` and `write`.
@@ -116,7 +116,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     pub(super) fn run(&mut self) -> Result<Copied, CopyError> {
         self.give_held()?;
         while let [way, rest @ ..] = self.ways {
-            let (way, before) = (*way, self.outlet.moved);
+            let way = *way;
             let left = match way {
                 Way::ReadWrite | Way::Lend => self.by_read_write(),
                 Way::Broker => self.by_broker(),
@@ -124,9 +124,6 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 Way::Sendfile => self.by_one_call(way, Transfer::Sendfile),
                 Way::FileRange => self.by_one_call(way, Transfer::FileRange),
             };
-            if way != Way::ReadWrite && self.outlet.moved > before {
-                self.last = way;
-            }
             match left? {
                 Left::Ended if self.is_really_over(way) => break,
                 Left::Ended | Left::Refused => self.ways = rest,
@@ -203,14 +200,13 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
     }
 
     /// Tells what was moved between the given moments.
-    fn tell(&mut self, way: Way, [start, middle, end]: [Option<Instant>; 3]) {
-        self.last = way;
+    fn tell(&mut self, [start, middle, end]: [Option<Instant>; 3]) {
         let between = |from: Option<Instant>, to: Option<Instant>| match (from, to) {
             (Some(from), Some(to)) => to.duration_since(from),
             _ => Duration::ZERO,
         };
         let (source, sink) = (between(start, middle), between(middle, end));
-        (self.progress)(Step { moved: self.outlet.moved, way, source, sink });
+        (self.progress)(Step { moved: self.outlet.moved, way: self.last, source, sink });
     }
 
     /// Moves at most `most` bytes from the source by one call; a splice looks a few times before it
@@ -251,7 +247,8 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
                     self.outlet.took(n);
-                    self.tell(way, [None; 3]);
+                    self.last = way;
+                    self.tell([None; 3]);
                     waited = false;
                 }
                 Err(Errno::INTR) => self.outlet.interrupted(Side::Source, how.name())?,
@@ -293,8 +290,9 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 Ok(0) => return Ok(Left::Ended),
                 Ok(n) => {
                     let middle = self.now();
+                    self.last = Way::Broker;
                     let given = self.give_pipe(reading, n)?;
-                    self.tell(Way::Broker, [start, middle, self.now()]);
+                    self.tell([start, middle, self.now()]);
                     let Some(pipe) = given else { return Ok(Left::Refused) };
                     reading = pipe;
                 }
@@ -326,10 +324,11 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 return Ok(Left::Ended);
             }
             let middle = self.now();
+            self.last = Way::ReadWrite;
             buffer = self.give(buffer, 0..n)?;
             let eighth = usize::try_from(self.outlet.moved / 8).unwrap_or(usize::MAX);
             used = used.max(eighth - eighth % STEP).min(self.buffer);
-            self.tell(Way::ReadWrite, [start, middle, self.now()]);
+            self.tell([start, middle, self.now()]);
         }
     }
 
@@ -347,6 +346,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 return Ok(Left::Ended);
             }
             let (middle, before) = (self.now(), self.outlet.moved);
+            self.last = Way::Lend;
             let lent = if n < lending::least() {
                 self.outlet.write_all(lending.bytes(n)).map(|()| true)
             } else {
@@ -358,7 +358,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
                 self.held = Held::copy_of(lending.bytes(left));
             }
             let can_lend = lent?;
-            self.tell(Way::Lend, [start, middle, self.now()]);
+            self.tell([start, middle, self.now()]);
             if !can_lend {
                 return Ok(Left::Refused);
             }
