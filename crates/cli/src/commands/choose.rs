@@ -13,8 +13,8 @@ use pagewise_judge::choice::{MOST_OFF, Occasion, calibrate, reasons, trial_error
 use pagewise_kernel::clock;
 use pagewise_kernel::lock::ExperimentLock;
 use pagewise_lanes::choose::{ChooseError, KeptPrices, Place, Subject};
-use pagewise_measure::PriceError;
 use pagewise_measure::bench::file::{CALIBRATED, Origin, Plan, calibration_file, lies_huge};
+use pagewise_measure::{Cost, PriceError};
 use pagewise_model::Nanos;
 use pagewise_model::bench::file::{Arm, Readings};
 use pagewise_model::body::Body;
@@ -212,11 +212,7 @@ impl Bench {
             plan.map_err(|error| unplanned(&error))
         };
         let (plan, check) = (plan(&arms)?, plan(&arms[..arms.len().min(CHECKED)])?);
-        let cost = plan.cost();
-        self.announce(&format!(
-            "{} ways, {} fresh processes, about {}, at most {}",
-            cost.points, cost.samples, cost.about_ns, cost.cap_ns
-        ));
+        self.announce(&announcement(&plan.cost(), &check.cost()));
         let Some(content) = open(&self.control, origin)? else { return Ok((Vec::new(), None)) };
         let start = read_all(&self.control, &check, &content)?;
         let readings = read_all(&self.control, &plan, &content)?;
@@ -225,6 +221,17 @@ impl Bench {
         self.control.finish();
         Ok((trials(&readings), trial_error(&start, &end)))
     }
+}
+
+/// What the ways cost, with the cells that are read before them and again after them.
+fn announcement(ways: &Cost, check: &Cost) -> String {
+    format!(
+        "{} ways, {} fresh processes, about {}, at most {}",
+        ways.points,
+        ways.samples + 2 * check.samples,
+        ways.about_ns + check.about_ns + check.about_ns,
+        ways.cap_ns + check.cap_ns + check.cap_ns
+    )
 }
 
 /// The times of the ways that did what they were asked for, and why others have none.
@@ -259,6 +266,19 @@ mod tests {
             panic!("not choose")
         };
         args
+    }
+
+    #[test]
+    fn both_readings_of_the_check_are_announced() {
+        let cost = |points, ms| Cost {
+            points,
+            samples: 10 * points,
+            about_ns: Nanos::millis(ms),
+            cap_ns: Nanos::millis(3 * ms),
+            memory_bytes: Bytes(0),
+        };
+        let text = announcement(&cost(20, 2000), &cost(3, 500));
+        assert_eq!(text, "20 ways, 260 fresh processes, about 3.00 s, at most 9.00 s");
     }
 
     #[test]
