@@ -205,23 +205,17 @@ fn many(comparison: &Comparison) -> Document {
     page
 }
 
-/// Variables that bear on memory and that the runs had not alike.
+/// Variables that bear on memory and that the runs had not alike, by name: others may read a page.
 fn environments(a: &Run, b: &Run) -> Option<String> {
     let mut names: Vec<&String> =
         a.environment.iter().chain(&b.environment).map(|v| &v.0).collect();
     names.sort_unstable();
     names.dedup();
-    let value = |run: &Run, name: &String| {
-        let found = run.environment.iter().find(|v| &v.0 == name);
-        found.map_or_else(|| "not set".to_owned(), |v| v.1.clone())
-    };
-    let differing: Vec<String> = names
-        .into_iter()
-        .map(|name| (name, value(a, name), value(b, name)))
-        .filter(|(_, x, y)| x != y)
-        .map(|(name, x, y)| format!("{name} {x} / {y}"))
-        .collect();
-    (!differing.is_empty()).then(|| format!("the environments differ: {}", differing.join("; ")))
+    let value =
+        |run: &Run, name: &str| run.environment.iter().find(|v| v.0 == name).map(|v| v.1.clone());
+    let differs = |name: &&String| value(a, name) != value(b, name);
+    let differing: Vec<&str> = names.into_iter().filter(differs).map(String::as_str).collect();
+    (!differing.is_empty()).then(|| format!("the environments differ in {}", differing.join(", ")))
 }
 
 fn figures(a: &Run, b: &Run, time: Option<&Ratio>) -> Document {

@@ -201,7 +201,8 @@ fn two_runs_of_different_machines() {
     b.environment = vec![("GLIBC_TUNABLES".into(), "x=1".into())];
     b.input = Some("in put".into());
     let text = compare_two(&a, &b, Some(&change)).text(&PLAIN);
-    assert!(text.contains("environments differ: GLIBC_TUNABLES not set / x=1"), "{text}");
+    assert!(text.contains("environments differ in GLIBC_TUNABLES"), "{text}");
+    assert!(!text.contains("x=1"), "others may read a page: {text}");
     assert!(
         text.contains("input differs") && text.contains("./walk --size 1G < 'in put'"),
         "{text}"
@@ -284,4 +285,13 @@ fn a_session_is_a_page_with_tables_and_its_race() {
         page.contains("class=\"bar\"") && page.contains("<th class=\"text\">arm</th>"),
         "{page}"
     );
+}
+
+/// Others may read a page, as the umask leaves it, and not a saved run.
+#[test]
+fn a_page_holds_no_value_of_the_environment() {
+    let mut run = proven();
+    run.environment = vec![("JAVA_TOOL_OPTIONS".into(), "-Dkey=secret".into())];
+    assert!(!pagewise_report::html(&run).contains("secret"));
+    assert!(pagewise_report::render_whole(&run, &PLAIN).contains("-Dkey=secret"));
 }
