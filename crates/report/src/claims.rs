@@ -7,7 +7,7 @@ use pagewise_model::bench::pipe::{Answer, Claim};
 use pagewise_model::bench::tlb::Unavailable;
 
 /// An answer as a word, with its colour.
-const fn answer(answer: Answer) -> (&'static str, Tone) {
+pub(crate) const fn answer(answer: Answer) -> (&'static str, Tone) {
     match answer {
         Answer::Confirmed => ("confirmed", Tone::Good),
         Answer::Refuted => ("refuted", Tone::Warn),
@@ -15,7 +15,7 @@ const fn answer(answer: Answer) -> (&'static str, Tone) {
     }
 }
 
-/// The claims under their heading; nothing where there are none.
+/// The claims under their heading; nothing without any.
 pub(crate) fn section(heading: &str, claims: &[Claim]) -> Document {
     let mut page = Document::default();
     if !claims.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) fn advice(sentences: &[String]) -> Document {
     page
 }
 
-// What is not to be had on a machine, with what would make it available; and why samples are missing.
+// What is not available on a machine, with what would make it available; and why samples are missing.
 
 /// Labels of this width or more have a line of their own.
 const LABEL: usize = 13;
@@ -54,7 +54,7 @@ pub(crate) struct Lacking<'a> {
     pub(crate) next: &'a str,
 }
 
-/// The kinds of pages that are not to be had.
+/// The kinds of pages that are not available.
 pub(crate) fn pages(all: &[Unavailable]) -> impl Iterator<Item = Lacking<'_>> {
     all.iter().map(|Unavailable { pages, why, next }| Lacking {
         label: pages.into_str().to_owned(),
@@ -63,7 +63,7 @@ pub(crate) fn pages(all: &[Unavailable]) -> impl Iterator<Item = Lacking<'_>> {
     })
 }
 
-/// All under their heading; nothing where nothing lacks.
+/// All under their heading; nothing if nothing lacks.
 pub(crate) fn lacking<'a>(heading: &str, all: impl IntoIterator<Item = Lacking<'a>>) -> Document {
     let mut page = Document::default();
     for (at, lacking) in all.into_iter().enumerate() {

@@ -32,6 +32,7 @@ pub(crate) fn short_word(verdict: &Verdict, quantity: Quantity, ab: bool) -> (St
         Word::Slower if quantity == Quantity::Memory => ("larger", Tone::Bad),
         Word::Slower => ("slower", Tone::Bad),
         Word::Reject => ("reject", Tone::Bad),
+        Word::CannotTell if is_unproven(verdict) => ("not proven", Tone::Warn),
         Word::CannotTell => ("cannot tell", Tone::Warn),
         Word::NotTried => ("not tried", Tone::Warn),
         Word::NoGain => {
@@ -44,6 +45,14 @@ pub(crate) fn short_word(verdict: &Verdict, quantity: Quantity, ab: bool) -> (St
         }
     };
     (word.to_owned(), tone)
+}
+
+/// Whether the interval of an arm holds no *no change* although the verdict is open: the interval is of this arm alone,
+/// the verdict asks for more, as for an arm that was picked among all.
+pub(crate) fn is_unproven(verdict: &Verdict) -> bool {
+    let effect = verdict.effect.as_ref().filter(|effect| effect.is_measured());
+    let is_clear = effect.is_some_and(|one| one.ratio_high < 1.0 || one.ratio_low > 1.0);
+    verdict.word == Word::CannotTell && is_clear
 }
 
 /// What an arm's runs showed: `48% less time (46..50%)`.

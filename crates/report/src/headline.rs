@@ -1,14 +1,14 @@
 //! The verdict in one sentence: the first thing a reader sees.
 
 use crate::bench;
-use crate::experiment::{effect_phrase, short_arm, short_word};
+use crate::experiment::{effect_phrase, is_unproven, short_arm, short_word};
 use crate::number::{at_most, counted, percent, times_as_fast, whole_percent};
 use crate::page::Document;
 use crate::style::Tone;
 use pagewise_model::body::Body;
 use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::run::{Outcome, Run, RunKind};
-use pagewise_model::trial::{Quantity, Verdict, Word};
+use pagewise_model::trial::{Effect, Quantity, Verdict, Word};
 
 /// How a warning begins that says why a session ended before it had an outcome.
 pub const ENDED_EARLY: &str = "the session ended early: ";
@@ -145,8 +145,13 @@ fn tune_headline(run: &Run) -> String {
         Some(Outcome::CannotTell { why }) => {
             let halted = run.experiment.as_ref().is_some_and(|e| e.halted.is_some());
             let open = verdicts(run).iter().filter(|v| v.word == Word::CannotTell && !halted);
-            match best(open, quantity) {
-                Some((arm, time)) => format!("cannot tell: {arm} has {time} so far"),
+            match best_arm(open) {
+                Some((verdict, effect)) => format!(
+                    "{}: {} has {} so far",
+                    open_words(verdict, verdicts(run).len()),
+                    short_arm(&verdict.arm),
+                    effect_phrase(effect, quantity)
+                ),
                 None => format!("cannot tell: {why}"),
             }
         }
@@ -163,11 +168,26 @@ fn best<'a>(
     verdicts: impl IntoIterator<Item = &'a Verdict>,
     quantity: Quantity,
 ) -> Option<(String, String)> {
+    let (verdict, effect) = best_arm(verdicts)?;
+    Some((short_arm(&verdict.arm), effect_phrase(effect, quantity)))
+}
+
+fn best_arm<'a>(
+    verdicts: impl IntoIterator<Item = &'a Verdict>,
+) -> Option<(&'a Verdict, &'a Effect)> {
     let ran = verdicts.into_iter().filter(|v| v.word != Word::Reject);
-    let timed = ran.filter_map(|v| Some((v.arm.as_str(), v.effect.as_ref()?)));
+    let timed = ran.filter_map(|v| Some((v, v.effect.as_ref()?)));
     let timed = timed.filter(|(_, effect)| effect.is_measured());
-    let best = timed.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))?;
-    Some((short_arm(best.0), effect_phrase(best.1, quantity)))
+    timed.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))
+}
+
+/// What is said of an open arm, one of so many.
+fn open_words(verdict: &Verdict, arms: usize) -> String {
+    match is_unproven(verdict) {
+        true if arms > 1 => format!("not proven among {arms} arms"),
+        true => "not proven".to_owned(),
+        false => "cannot tell".to_owned(),
+    }
 }
 
 /// Why a session has no outcome, as it was shown.

@@ -102,7 +102,7 @@ impl Document {
     fn has_text(&self) -> bool {
         self.blocks.iter().any(|block| match block {
             Block::Blank | Block::Figure(_) | Block::Details { .. } => false,
-            Block::Para(paragraph) | Block::Method(paragraph) => !paragraph.text.is_empty(),
+            Block::Para(paragraph) => !paragraph.text.is_empty(),
             Block::Heading(text) => !text.is_empty(),
             Block::Table(table) => !table.is_empty(),
             _ => true,
@@ -122,17 +122,6 @@ impl Document {
     /// A paragraph, all of it indented.
     pub(crate) fn para(&mut self, text: &str, indent: usize, tone: Tone) {
         self.push(Block::Para(Paragraph::new(text, indent, tone)));
-    }
-
-    /// A paragraph on how figures were obtained, or where.
-    pub(crate) fn method(&mut self, text: &str, indent: usize) {
-        self.push(Block::Method(Paragraph::new(text, indent, Tone::Faint)));
-    }
-
-    /// The document without such paragraphs.
-    pub(crate) fn without_method(mut self) -> Self {
-        self.blocks.retain(|block| !matches!(block, Block::Method(_)));
-        self
     }
 
     /// A paragraph whose later lines stand further in than its first.
@@ -272,7 +261,7 @@ fn markup(block: &Block) -> String {
     match block {
         Block::Blank => String::new(),
         Block::Heading(text) => format!("<h2>{}</h2>\n", prose_markup(text)),
-        Block::Para(paragraph) | Block::Method(paragraph) => paragraph.html(),
+        Block::Para(paragraph) => paragraph.html(),
         Block::Bullet { text, tone } => {
             format!("<li class=\"{}\">{}</li>\n", class(tone), prose_markup(text))
         }
@@ -316,7 +305,7 @@ impl Lines<'_> {
         match block {
             Block::Blank => self.out.push('\n'),
             Block::Heading(text) => self.hang("", 0, text, Tone::Strong),
-            Block::Para(paragraph) | Block::Method(paragraph) => {
+            Block::Para(paragraph) => {
                 self.out.push_str(&paragraph.lines(self.style));
             }
             Block::Bullet { text, tone } => self.hang("  - ", 4, text, *tone),

@@ -46,6 +46,7 @@ fn cpp(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn names_of_linkers_are_spelled_as_in_the_source() {
@@ -73,5 +74,12 @@ mod tests {
         let twice = parts.iter().map(|part| format!("1aI{part}{part}E"));
         let name = format!("_Z1f1aI1bS_E{}", twice.collect::<String>());
         assert!(readable(&name).len() <= LONGEST.max(name.len()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_is_bounded(name in "_(Z|R)[A-Za-z0-9_]{0,80}") {
+            prop_assert!(readable(&name).len() <= LONGEST.max(name.len()));
+        }
     }
 }

@@ -16,7 +16,7 @@ use pagewise_model::text_report::{ExplainedProcess, TextCount, TextReport, TextS
 use pagewise_model::{Bytes, PageSize};
 
 /// Processes that are listed.
-const ROWS: usize = 20;
+const ROWS: usize = 10;
 
 /// The report in one sentence.
 pub(crate) fn headline(report: &TextReport) -> String {

@@ -42,6 +42,20 @@ pub fn text_trial_section(trial: &TextTrial, experiment: Option<&Experiment>) ->
     page
 }
 
+/// How much of the program's code was on huge pages in each arm, in a sentence.
+pub(crate) fn summary(trial: &TextTrial) -> String {
+    let sum = |of: fn(&FileInArms) -> Bytes| {
+        trial.files.iter().fold(Bytes(0), |sum, file| sum + of(file))
+    };
+    format!(
+        "{} of {} in {} on huge pages in the arm on, {} in the arm off",
+        sum(|file| file.on_huge_bytes),
+        sum(|file| file.text_bytes),
+        counted(trial.files.len() as u64, "file", "files"),
+        sum(|file| file.off_huge_bytes)
+    )
+}
+
 /// The share of a file's text that is on huge pages in the arm on.
 fn covered(file: &FileInArms) -> String {
     match file.text_bytes {

@@ -4,6 +4,7 @@
 
 mod support;
 
+use pagewise_model::bench::Evidence;
 use pagewise_model::body::Body;
 use pagewise_model::profile::Profile;
 use pagewise_model::run::{Outcome, Run};
@@ -12,23 +13,16 @@ use pagewise_model::trial::{Effect, Word};
 use pagewise_model::{Fact, Nanos};
 use pagewise_report::{Style, budget_line, render, render_whole};
 use proptest::prelude::*;
+use support::read_report;
 use support::reading::defects;
 use support::{PLAIN, candidate, effect, experiment, proven, slower_ab, verdict};
 
-/// The report, of which a reader may rely on all.
-fn check(run: &Run, style: &Style) -> String {
-    let text = render(run, style);
-    let found = defects(&text, run, style.width.max(40));
-    assert!(found.is_empty(), "{found:#?} in\n{text}");
-    text
-}
-
 #[test]
 fn a_session_fits_a_screen() {
-    support::check("brief-proven.txt", &check(&proven(), &PLAIN));
-    support::check("brief-ab.txt", &check(&slower_ab(), &PLAIN));
-    support::check("brief-service.txt", &check(&support::served(), &PLAIN));
-    check(&proven(), &Style { width: 40, unicode: false, ..PLAIN });
+    support::check("brief-proven.txt", &read_report(&proven(), &PLAIN));
+    support::check("brief-ab.txt", &read_report(&slower_ab(), &PLAIN));
+    support::check("brief-service.txt", &read_report(&support::served(), &PLAIN));
+    read_report(&proven(), &Style { width: 40, unicode: false, ..PLAIN });
 }
 
 /// A profile of a program that was started, with its costs.
@@ -40,11 +34,11 @@ fn profiled() -> Run {
 
 #[test]
 fn a_profile_fits_a_screen() {
-    support::check("brief-profile.txt", &check(&profiled(), &PLAIN));
+    support::check("brief-profile.txt", &read_report(&profiled(), &PLAIN));
     let mut unseen = profiled();
     let Some(Body::Profile(profile)) = &mut unseen.body else { panic!() };
     profile.sorted = Fact::missing("kernel samples are refused to this account");
-    let text = check(&unseen, &PLAIN);
+    let text = read_report(&unseen, &PLAIN);
     assert!(text.contains("costs  anonymous faults"), "{text}");
     assert!(text.contains("refused to this account"), "{text}");
     let mut attached = support::profile::run(Profile {
@@ -52,26 +46,84 @@ fn a_profile_fits_a_screen() {
         ..support::profile::profile()
     });
     attached.warnings = (0..40).map(|at| format!("note {at}")).collect();
-    let text = check(&attached, &PLAIN);
+    let text = read_report(&attached, &PLAIN);
     assert!(text.contains("process 4711 with 9") && !text.contains("  next "), "{text}");
 }
 
 #[test]
 fn faults_fit_a_screen() {
-    support::check("brief-faults.txt", &check(&support::faults::run(), &PLAIN));
+    support::check("brief-faults.txt", &read_report(&support::faults::run(), &PLAIN));
 }
 
 #[test]
-fn a_bench_is_its_tables() {
-    let pins = support::pin::bench(support::pin::pins());
-    let text = check(&pins, &PLAIN);
+fn a_checkup_fits_a_screen() {
+    let mut run = support::doctor();
+    run.id.clear();
+    support::check("brief-doctor.txt", &read_report(&run, &PLAIN));
+    let Some(Body::Checkup(checkup)) = &mut run.body else { panic!() };
+    let many = checkup.capabilities.iter().cycle().take(60).cloned().collect();
+    checkup.capabilities = many;
+    checkup.spoilers = checkup.spoilers.iter().cycle().take(60).cloned().collect();
+    for (at, spoiler) in checkup.spoilers.iter_mut().enumerate() {
+        spoiler.what = format!("spoiler {at}");
+    }
+    for (at, lacking) in checkup.capabilities.iter_mut().enumerate() {
+        lacking.name = format!("capability {at}");
+    }
+    read_report(&run, &PLAIN);
+}
+
+/// A bench of each kind, with the name of its text.
+fn benches() -> [(&'static str, Run); 6] {
+    [
+        ("pin", support::pin::bench(support::pin::pins())),
+        ("walk", support::walk::bench(support::walk::walks())),
+        ("jump", support::jump::bench(support::jump::jumps())),
+        ("ladder", support::ladder::bench(support::ladder::ladder())),
+        ("first_touch", support::first_touch::bench(support::first_touch::touches())),
+        ("file", support::file::bench(support::file::readings())),
+    ]
+}
+
+#[test]
+fn a_bench_fits_a_screen() {
+    for (name, run) in benches() {
+        support::check(&format!("brief-{name}.txt"), &read_report(&run, &PLAIN));
+        read_report(&run, &Style { width: 160, ..PLAIN });
+    }
+    let [(_, pins), ..] = benches();
+    let text = render(&pins, &PLAIN);
     assert!(!text.contains("median of 3") && !text.contains("machine: "), "{text}");
     assert!(render_whole(&pins, &PLAIN).contains("median of 3"));
-    check(&support::walk::bench(support::walk::walks()), &PLAIN);
-    check(&support::jump::bench(support::jump::jumps()), &PLAIN);
-    check(&support::ladder::bench(support::ladder::ladder()), &PLAIN);
-    check(&support::first_touch::bench(support::first_touch::touches()), &PLAIN);
-    check(&support::file::bench(support::file::readings()), &PLAIN);
+}
+
+#[test]
+fn bad_reports_of_benches_are_found() {
+    let [_, (_, walks), ..] = benches();
+    let good = render(&walks, &PLAIN);
+    let found = |run: &Run, text: &str, what: &str| {
+        let found = defects(text, run, 80);
+        assert!(found.iter().any(|one| one.contains(what)), "{what}: {found:#?} in\n{text}");
+    };
+    let refuted = good.replacen("  claims confirmed  ", "  claims refuted    ", 1);
+    found(&walks, &refuted, "Refuted, saved as Confirmed: level 1");
+    found(&walks, &good.replacen("10% less", "30% less", 1), "30% less is in no row");
+    let changed = |change: &dyn Fn(&mut pagewise_model::bench::tlb::Walks)| {
+        let mut walked = support::walk::walks();
+        change(&mut walked);
+        support::walk::bench(walked)
+    };
+    let once = changed(&|walks| walks.points.iter_mut().for_each(|one| one.samples.truncate(1)));
+    found(&once, &good, "10% less from one repeat");
+    let bare = changed(&|walks| {
+        walks.judgement.as_mut().unwrap().advice = vec!["Use larger pages.".to_owned()];
+    });
+    found(&bare, &good, "advice without a figure: Use larger pages.");
+    let wrong = changed(&|walks| {
+        let claim = &mut walks.judgement.as_mut().unwrap().claims[0];
+        claim.evidence = Evidence::counted([false]);
+    });
+    found(&wrong, &good, "against its evidence");
 }
 
 #[test]
@@ -84,7 +136,7 @@ fn saved_runs_fit_a_screen() {
             if file.extension().is_none_or(|end| end != "json") {
                 continue;
             }
-            check(&Run::from_json(&std::fs::read(file).unwrap()).unwrap(), &PLAIN);
+            read_report(&Run::from_json(&std::fs::read(file).unwrap()).unwrap(), &PLAIN);
             seen += 1;
         }
     }
@@ -105,6 +157,7 @@ fn bad_reports_are_found() {
     found("keep heap-huge: 48% less", "keep heap-huge: 44% less", "48% less elsewhere");
     found(row, "heap-huge    41% less  46..50%", "48% less elsewhere");
     found(row, "heap-huge    48% less  -1.0..9.0%", "keep although -1.0..9.0%");
+    found("+12.0 MiB  keep", "+12.0 MiB  cannot tell", "cannot tell although 46..50%");
     found("malloc-keep  no runs         ", "malloc-keep  98% more  open   ", "without a measured");
     found("up to 6.0%", "up to 140%", "a bound of 140%");
     found("up to 6.0%", "up to 6.0%  address translation 9.0%", "address translation: {");
@@ -137,7 +190,7 @@ fn many_arms_and_many_notes_fit_as_well() {
     (run.outcome, run.receipt) = (Some(Outcome::NoGain { above_share: 0.02 }), None);
     run.warnings =
         (0..40).map(|at| (0..24).map(|word| format!("note{at}.{word} ")).collect()).collect();
-    let text = check(&run, &PLAIN);
+    let text = read_report(&run, &PLAIN);
     assert!(text.contains("34 more: arm-") && text.contains("notes are left out here"), "{text}");
 }
 
@@ -147,9 +200,27 @@ fn where_nothing_was_tried_the_remedies_stand() {
     (run.experiment, run.receipt, run.outcome) = (None, None, Some(Outcome::AdviceOnly));
     let many = (0..40).map(|at| candidate(&format!("other-{at}"), "it does not fit", false));
     run.candidates.extend(many);
-    let text = check(&run, &PLAIN);
+    let text = read_report(&run, &PLAIN);
     assert!(text.contains("\n  fits   heap-huge    up to "), "{text}");
-    assert!(text.contains("it does not fit\n") && text.contains(" more\n"), "{text}");
+    let reasons = text.lines().skip_while(|line| !line.starts_with("  not "));
+    let reasons = reasons.take_while(|line| !line.starts_with("  noise"));
+    assert_eq!(reasons.count(), 4, "three and the names of the others: {text}");
+    assert!(text.contains("39 more: other-1, other-2"), "{text}");
+}
+
+#[test]
+fn what_one_arm_shows_is_not_proven_among_several() {
+    let mut run = proven();
+    let arm = |at: usize, low| {
+        let found = effect(0.9, low, 0.98);
+        verdict(&format!("arm-{at}"), Word::CannotTell, "why", Some(found))
+    };
+    run.experiment = Some(experiment((0..7).map(|at| arm(at, 0.8)).collect()));
+    (run.outcome, run.receipt) =
+        (Some(Outcome::CannotTell { why: "no arm is clear".into() }), None);
+    let text = read_report(&run, &PLAIN);
+    assert!(text.starts_with("not proven among 7 arms: arm-0 has 10% less time"), "{text}");
+    assert!(text.contains("  not proven\n") && !text.contains("cannot tell"), "{text}");
 }
 
 #[test]
@@ -159,12 +230,12 @@ fn one_run_is_no_figure() {
     run.experiment = Some(experiment(vec![verdict("place", Word::CannotTell, "why", Some(once))]));
     (run.outcome, run.receipt) =
         (Some(Outcome::CannotTell { why: "no arm is clear".into() }), None);
-    let text = check(&run, &PLAIN);
+    let text = read_report(&run, &PLAIN);
     assert!(text.contains("place  open    too few runs") && !text.contains("50%"), "{text}");
     // Nor is there one where the interval is open, however many runs there were.
     let open = Effect { runs: 9, ..effect(1.042, 0.01, 90.0) };
     run.experiment = Some(experiment(vec![verdict("place", Word::CannotTell, "why", Some(open))]));
-    let text = check(&run, &PLAIN);
+    let text = read_report(&run, &PLAIN);
     assert!(text.contains("place  open ") && !text.contains("4.2% more"), "{text}");
 }
 
@@ -192,7 +263,7 @@ proptest! {
         let mut run = proven();
         run.experiment = Some(experiment(arms.collect()));
         (run.outcome, run.receipt) = (Some(Outcome::NothingKept), None);
-        check(&run, &Style { width, ..PLAIN });
+        read_report(&run, &Style { width, ..PLAIN });
     }
 }
 

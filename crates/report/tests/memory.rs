@@ -13,9 +13,10 @@ use pagewise_model::memory_account::{
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::usage::MemoryUse;
 use pagewise_model::{Bytes, Fact, Nanos};
-use pagewise_report::{csv, headline, html, markdown, memory_section, render};
+use pagewise_report::{csv, headline, html, markdown, memory_section, render, render_whole};
 use support::{
     HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, check, compare_two, proven,
+    read_report,
 };
 
 fn part(kind: Kind, name: &str, evidence: Evidence, mebibytes: u64) -> Part {
@@ -163,8 +164,9 @@ fn run(account: MemoryAccount) -> Run {
 #[test]
 fn an_account_as_text() {
     let run = run(account());
-    let text = render(&run, &PLAIN);
+    let text = render_whole(&run, &PLAIN);
     check("memory.txt", &text);
+    check("brief-memory.txt", &read_report(&run, &PLAIN));
     assert!(headline(&run).contains("98% of it by name"), "{}", headline(&run));
     assert!(text.contains(&memory_section(&account()).text(&PLAIN)));
 }

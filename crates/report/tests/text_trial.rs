@@ -8,8 +8,8 @@ use pagewise_model::look::WalkCounts;
 use pagewise_model::run::{Outcome, Run};
 use pagewise_model::text_trial::{FileInArms, LeftFile, ON, TextTrial};
 use pagewise_model::{Bytes, Fact};
-use pagewise_report::{headline, render, text_trial_section};
-use support::{HOSTILE, PLAIN, assert_harmless, bench_of, proven};
+use pagewise_report::{headline, render_whole, text_trial_section};
+use support::{HOSTILE, PLAIN, assert_harmless, bench_of, check, proven, read_report};
 
 fn trial() -> TextTrial {
     TextTrial {
@@ -43,7 +43,8 @@ fn run() -> Run {
 
 #[test]
 fn each_file_is_shown_in_both_arms() {
-    let text = render(&run(), &PLAIN);
+    check("brief-text.txt", &read_report(&run(), &PLAIN));
+    let text = render_whole(&run(), &PLAIN);
     for part in ["30.0 MiB", "0 B", "24.0 MiB", "80%", "unchanged: /lib/libm.so", "not counted"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }

@@ -242,8 +242,12 @@ pub(crate) struct Run {
 #[command(after_help = "\
 Examples:
   pagewise doctor
+  pagewise doctor --verbose
   pagewise doctor --prices --json > machine.json")]
 pub(crate) struct Doctor {
+    /// Print all that works here and all facts of the machine as well
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) verbose: bool,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

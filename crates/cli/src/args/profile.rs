@@ -35,7 +35,8 @@ A bucket has two names, WHAT was done and WHY. --graph takes either or both:
         fault, exec, fork, exit, map-call, interrupt, unknown, or a system call
 
 --memory names each part of the proportional set size: blocks of malloc in use
-and freed, stacks, files, heaps of languages; and what remedies could give back.
+and freed, stacks, files, heaps of languages; who first touched the memory, by
+function and line of source; and what remedies could give back.
 The program is traced and stands still while its memory is read. With -p nothing
 is stopped; --for clears the marks of use (clear_refs in proc(5)) and waits.
 

@@ -1,6 +1,6 @@
 //! `pagewise doctor`
 
-use super::experiment::identity;
+use super::experiment::{identity, report};
 use crate::args::Doctor;
 use crate::failure::Failure;
 use crate::terminal;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     let text = if args.json {
         run.to_json() + "\n"
     } else {
-        pagewise_report::render(&run, &terminal::style())
+        report(&run, args.verbose, &terminal::style())
     };
     terminal::print(&text)?;
     args.page.write(|| pagewise_report::html(&run))?;

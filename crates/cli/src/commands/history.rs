@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs that are listed without `--all`.
-const SHOWN: usize = 20;
+const SHOWN: usize = 15;
 
 /// Lists saved runs, oldest first, or how the time of their programs changed.
 pub(super) fn run(args: &History) -> Result<ExitCode, Failure> {

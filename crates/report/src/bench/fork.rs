@@ -1,5 +1,6 @@
 //! What fork costs, for people: one document, CSV, and curves.
 
+use crate::bench::Short;
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series};
 use crate::claims;
 use crate::csv::{known, samples};
@@ -10,6 +11,8 @@ use crate::table::{Align, Cell, Table};
 use pagewise_model::bench::PageKind;
 use pagewise_model::bench::fork::{Forks, Judgement, Point, Price, Sample};
 use pagewise_model::{Bytes, Fact, Measured, Nanos};
+
+const PRICES: &str = "what a fork costs the parent";
 
 /// All that is shown of forks; `caption` says where they were measured.
 pub(crate) fn document(forks: &Forks, caption: &str) -> Document {
@@ -24,6 +27,20 @@ pub(crate) fn document(forks: &Forks, caption: &str) -> Document {
         page.section(claims::advice(&judgement.advice));
     }
     page
+}
+
+/// What one screen shows of forks: the prices.
+pub(crate) fn short(forks: &Forks, _: usize) -> Short<'_> {
+    let judgement = forks.judgement.as_ref();
+    Short {
+        title: PRICES.to_owned(),
+        table: judgement.map_or_else(|| Table::new(&[]), price_table),
+        advice: judgement.map_or(&[], |judgement| &judgement.advice),
+        claims: &[],
+        figures: forks.points.iter().filter_map(Point::fork_ns).collect(),
+        refusals: forks.points.iter().filter_map(|point| point.refused.as_deref()).collect(),
+        lacking: claims::pages(&forks.unavailable).map(|one| one.label).collect(),
+    }
 }
 
 /// The verdict in one sentence.
@@ -78,14 +95,24 @@ pub(crate) fn csv(forks: &Forks) -> String {
 
 fn prices(forks: &Forks, judgement: &Judgement) -> Document {
     let mut page = Document::default();
-    page.heading("what a fork costs the parent");
-    page.method(&protocol(forks), 2);
+    page.heading(PRICES);
+    page.para(&protocol(forks), 2, Tone::Faint);
+    page.table(price_table(judgement));
+    if let Some(ratio) = judgement.ratios.first() {
+        let size = whole_size(ratio.size_bytes);
+        page.para(&format!("ratios at {size}, with their 95% intervals"), 2, Tone::Faint);
+    }
+    page
+}
+
+/// The price on each kind of page.
+fn price_table(judgement: &Judgement) -> Table {
     let mut table = Table::new(&[
         ("pages", Align::Left),
         ("ms a GiB", Align::Decimal),
         ("of base", Align::Left),
         ("us a call", Align::Decimal),
-        ("then us a write", Align::Decimal),
+        ("us a write", Align::Decimal),
         ("of base", Align::Left),
     ]);
     for price in &judgement.prices {
@@ -103,12 +130,7 @@ fn prices(forks: &Forks, judgement: &Judgement) -> Document {
             writes.into(),
         ]);
     }
-    page.table(table);
-    if let Some(ratio) = judgement.ratios.first() {
-        let size = whole_size(ratio.size_bytes);
-        page.para(&format!("ratios at {size}, with their 95% intervals"), 2, Tone::Faint);
-    }
-    page
+    table
 }
 
 /// A figure in a larger unit, or a dash with the reason.

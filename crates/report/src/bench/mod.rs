@@ -12,6 +12,9 @@ pub mod tlb;
 
 use crate::chart::Picture;
 use crate::page::Document;
+use crate::table::Table;
+use pagewise_model::Measured;
+use pagewise_model::bench::Claim;
 use pagewise_model::body::{Bench, Body};
 use pagewise_model::machine::Machine;
 use pagewise_model::run::Run;
@@ -35,6 +38,55 @@ pub(crate) fn headline(bench: &Bench) -> String {
         Bench::Forks(forks) => fork::headline(forks),
         Bench::Jumps(jumps) => code::headline(jumps),
     }
+}
+
+/// What one screen shows of a bench.
+pub(crate) struct Short<'a> {
+    /// What the figures of the table are.
+    pub(crate) title: String,
+    /// The rows that bear the advice out.
+    pub(crate) table: Table,
+    pub(crate) advice: &'a [String],
+    pub(crate) claims: &'a [Claim],
+    /// The figures, each over its repeats.
+    pub(crate) figures: Vec<Measured>,
+    /// Why figures are missing, or are of fewer repeats than requested.
+    pub(crate) refusals: Vec<&'a str>,
+    /// What is not available here.
+    pub(crate) lacking: Vec<String>,
+}
+
+/// What one screen shows of it, in about as many rows of its table.
+pub(crate) fn short(bench: &Bench, rows: usize) -> Short<'_> {
+    match bench {
+        Bench::Ladder(it) => pipe::short(it, rows),
+        Bench::Walks(it) => tlb::short(it, rows),
+        Bench::FirstTouch(it) => memory::short(it, rows),
+        Bench::Readings(it) => file::short(it, rows),
+        Bench::Pins(it) => pin::short(it, rows),
+        Bench::Forks(it) => fork::short(it, rows),
+        Bench::Jumps(it) => code::short(it, rows),
+    }
+}
+
+/// So many of them, evenly spread from the first to the last, with `best` among them. They ascend.
+fn spread<T: Copy + Ord>(all: &[T], most: usize, best: Option<T>) -> Vec<T> {
+    let last = all.len().saturating_sub(1);
+    let even = |most: usize| -> Vec<T> {
+        let steps = most.min(all.len()).saturating_sub(1).max(1);
+        let mut shown: Vec<T> =
+            (0..=steps).filter_map(|at| all.get(at * last / steps)).copied().collect();
+        shown.dedup();
+        shown
+    };
+    let mut shown = even(most);
+    if let Some(best) = best.filter(|best| !shown.contains(best)) {
+        shown = even(most.saturating_sub(1));
+        shown.push(best);
+        shown.sort_unstable();
+        shown.dedup();
+    }
+    shown
 }
 
 /// All that is shown of it; `caption` says where it was measured.
@@ -95,4 +147,20 @@ pub(crate) fn caption(run: &Run) -> String {
 #[must_use]
 pub fn svg(run: &Run) -> Option<String> {
     Some(picture(in_run(run)?, &caption(run)).wide)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn rows_are_spread_and_hold_the_best() {
+        let all: Vec<u32> = (0..30).collect();
+        assert_eq!(spread(&all, 4, None), [0, 9, 19, 29]);
+        assert_eq!(spread(&all, 4, Some(12)), [0, 12, 14, 29]);
+        assert_eq!(spread(&all, 60, Some(12)), all);
+        assert_eq!(spread(&all, 1, Some(29)), [0, 29]);
+        assert_eq!(spread(&all[..1], 3, Some(0)), [0]);
+        assert!(spread::<u32>(&[], 3, None).is_empty());
+    }
 }

@@ -1,6 +1,6 @@
 //! What recorded faults put on one screen: what was touched, who touched it, what remedies could save.
 
-use super::{Brief, Kind, beside, rows_of, tune_line};
+use super::{Brief, Kind, MOST_ROWS, beside, rows_of, tune_line};
 use crate::faults::{
     caller_rows, doubts, function_rows, last_part, place_name, share, site_brief, timed_wall,
     touched,
@@ -19,7 +19,7 @@ const MOST_SAVINGS: usize = 3;
 /// Cells that figures beside a name take.
 const FIGURES: usize = 28;
 
-pub(super) const KIND: Kind = Kind { parts, next, notes };
+pub(super) const KIND: Kind = Kind { parts, next, notes, most_rows: MOST_ROWS };
 
 fn found(run: &Run) -> Option<&FaultReport> {
     match &run.body {

@@ -1,11 +1,13 @@
 //! Reports on one screen: the answer, what it rests on, how to keep or find a gain, what disturbed the runs, what comes
 //! next. All else is in the whole report and on its page. Each kind of run supplies its parts; what they share is here.
 
+mod bench;
+mod doctor;
 mod faults;
+mod memory;
 mod profile;
 mod session;
 
-use crate::bench;
 use crate::headline::headline_section;
 use crate::number::{counted, percent};
 use crate::page::Document;
@@ -14,7 +16,6 @@ use crate::shell::{command_line, quote, start_line};
 use crate::style::{Style, Tone};
 use crate::table::{Align, Table};
 use crate::text::{cut_end, escape_for, shorten};
-use pagewise_model::body::Bench;
 use pagewise_model::diagnosis::{Basis, Cost, CostKind};
 use pagewise_model::run::{Run, RunKind};
 
@@ -22,7 +23,7 @@ use pagewise_model::run::{Run, RunKind};
 const MOST_LINES: usize = 25;
 /// Cells of the labels in front of the parts.
 const LABEL: usize = 9;
-/// Rows of a part at most.
+/// Rows of a part of most kinds, at most.
 const MOST_ROWS: usize = 6;
 /// Costs named at most.
 const MOST_COSTS: usize = 3;
@@ -37,13 +38,16 @@ struct Kind {
     next: fn(&Run) -> Option<String>,
     /// What else the reader has to know, the most important first.
     notes: fn(&Run) -> Vec<String>,
+    most_rows: usize,
 }
 
 /// The kind of a run that has such a report; all others are short by themselves.
-const fn kind(run: &Run) -> Option<&'static Kind> {
+fn kind(run: &Run) -> Option<&'static Kind> {
     match run.kind {
-        _ if run.memory.is_some() => None,
-        RunKind::Tune | RunKind::Ab => Some(&session::KIND),
+        _ if run.memory.is_some() => Some(&memory::KIND),
+        RunKind::Bench if crate::bench::in_run(run).is_some() => Some(&bench::KIND),
+        RunKind::Tune | RunKind::Ab | RunKind::Bench => Some(&session::KIND),
+        RunKind::Doctor => Some(&doctor::KIND),
         RunKind::Profile => Some(&profile::KIND),
         RunKind::Faults => Some(&faults::KIND),
         _ => None,
@@ -53,34 +57,20 @@ const fn kind(run: &Run) -> Option<&'static Kind> {
 /// The report on one screen, with as many rows as there is room for beside all notes, or beside some where they are
 /// many; none of a run that is short by itself.
 pub(crate) fn brief(run: &Run, style: &Style) -> Option<String> {
-    if let Some(bench) = bench::in_run(run) {
-        return Some(tables(bench, run, style));
-    }
     let kind = kind(run)?;
     let all: Vec<(String, u64)> =
-        (1..=MOST_ROWS).rev().map(|rows| with_rows(kind, run, style, rows)).collect();
+        (1..=kind.most_rows).rev().map(|rows| with_rows(kind, run, style, rows)).collect();
     let fits = |report: &str| report.lines().count() <= MOST_LINES;
     let whole = all.iter().find(|(report, left_out)| fits(report) && *left_out == 0);
     let found = whole.or_else(|| all.iter().find(|(report, _)| fits(report)));
     found.or(all.last()).map(|(report, _)| report.clone())
 }
 
-/// The tables of a bench, which are as long as they are, without how they came about.
-fn tables(bench: &Bench, run: &Run, style: &Style) -> String {
-    let mut page = headline_section(run);
-    page.section(bench::document(bench, &bench::caption(run)).without_method());
-    let mut report = Brief { style, out: page.text(style) + "\n" };
-    for warning in &run.warnings {
-        report.sentence("note", warning);
-    }
-    report.more(run);
-    report.out
-}
-
 /// The report with this number of rows, and how many notes it leaves out.
 fn with_rows(kind: &Kind, run: &Run, style: &Style, rows: usize) -> (String, u64) {
     let mut report = Brief { style, out: headline_section(run).text(style) };
-    if run.kind != RunKind::Ab && !run.command.is_empty() {
+    let is_named = !matches!(run.kind, RunKind::Ab | RunKind::Bench);
+    if is_named && !run.command.is_empty() {
         report.out.push_str(&single(&start_line(run), style));
         report.out.push('\n');
     }
@@ -197,6 +187,15 @@ fn cost_rows<'a>(costs: impl Iterator<Item = &'a Cost>, style: &Style) -> String
         return format!("no page cost above {}\n", percent(LEAST_SHARE));
     }
     rows
+}
+
+/// What does not have a line of its own, on one; nothing of nothing.
+fn rest_line(names: Vec<String>, style: &Style) -> String {
+    if names.is_empty() {
+        return String::new();
+    }
+    let text = format!("{} more: {}", names.len(), names.join(", "));
+    cut_end(&escape_for(&text, style.unicode), style.columns(), style.unicode) + "\n"
 }
 
 /// The session that tries remedies on the program of `run`.

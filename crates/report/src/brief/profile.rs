@@ -3,10 +3,11 @@
 //!
 //! One figure for each cost: where samples were taken, theirs; counts and prices stand in the whole report.
 
-use super::{Brief, Kind, LEAST_SHARE, beside, cost_rows, rows_of, tune_line};
+use super::{Brief, Kind, LEAST_SHARE, MOST_ROWS, beside, cost_rows, rows_of, tune_line};
 use crate::number::{count, percent};
 use crate::profile::{doubts, followed, has_page_work, page_share, share, sums};
 use crate::style::Style;
+use crate::symbol;
 use crate::table::{Cell, Table};
 use crate::text::{escape_for, shorten};
 use pagewise_model::body::Body;
@@ -25,7 +26,7 @@ const MOST_OF_IT: f64 = 0.75;
 /// Cells that stand beside the name of a site.
 const KINDS: usize = 42;
 
-pub(super) const KIND: Kind = Kind { parts, next, notes };
+pub(super) const KIND: Kind = Kind { parts, next, notes, most_rows: MOST_ROWS };
 
 fn found(run: &Run) -> Option<&Profile> {
     match &run.body {
@@ -151,7 +152,11 @@ fn site_text(name: &str) -> String {
     match file_of(name) {
         Some("no file") => "code in no file".to_owned(),
         Some(file) if name.starts_with('(') => format!("{file}, function not known"),
-        _ => name.to_owned(),
+        Some(file) => match name.strip_suffix(&format!(" ({file})")) {
+            Some(function) => format!("{} ({file})", symbol::readable(function)),
+            None => name.to_owned(),
+        },
+        None => symbol::readable(name).into_owned(),
     }
 }
 

@@ -1,17 +1,21 @@
 //! What a session puts on one screen: why, what was tried, how to keep a gain, how the runs went.
 
-use super::{Brief, Kind, MOST_ROWS, beside, cost_rows};
+use super::{Brief, Kind, MOST_ROWS, beside, cost_rows, rest_line};
 use crate::experiment::{columns, control_row, short_arm, short_word, verdict_row};
 use crate::number::{counted, percent};
 use crate::service;
 use crate::style::Style;
 use crate::table::Table;
 use crate::text::{cut_end, escape_for};
+use crate::text_trial;
+use pagewise_model::body::Body;
 use pagewise_model::measured::mean;
 use pagewise_model::plan::Candidate;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Block, Experiment, Point, Quantity, Verdict, Word};
 
+/// Remedies that do not fit whose reasons are told, at most.
+const MOST_UNFIT: usize = 3;
 /// From this width on memory has a column of its own.
 const ROOMY: usize = 56;
 /// From this share of the time on others are named who had the CPUs.
@@ -19,7 +23,8 @@ const LEAST_DISTURBANCE: f64 = 0.05;
 /// Runs that say how much a program varies by itself.
 const LEAST_RUNS: usize = 4;
 
-pub(super) const KIND: Kind = Kind { parts, next: crate::receipt::continue_line, notes };
+pub(super) const KIND: Kind =
+    Kind { parts, next: crate::receipt::continue_line, notes, most_rows: MOST_ROWS };
 
 fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
     let inner = report.inner();
@@ -30,10 +35,18 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
     report.add("tried", &tried(run, &inner, rows));
     if run.experiment.is_none() {
         report.add("fits", &remedies(run, &inner, true, MOST_ROWS));
-        report.add("not", &remedies(run, &inner, false, 2 * rows));
+        report.add("not", &remedies(run, &inner, false, MOST_UNFIT.min(rows)));
+    }
+    if let Some(Body::TextTrial(trial)) = &run.body {
+        report.sentence("text", &text_trial::summary(trial));
     }
     keep(report, run);
     report.sentence("noise", &noise(run));
+}
+
+/// Whether commands were compared, and no remedies tried.
+const fn is_ab(run: &Run) -> bool {
+    matches!(run.kind, RunKind::Ab | RunKind::Bench)
 }
 
 fn notes(run: &Run) -> Vec<String> {
@@ -75,38 +88,27 @@ fn tried(run: &Run, style: &Style, most_arms: usize) -> String {
         Some(service) => service::brief_table(service, experiment, &verdicts),
         None => arms(run, experiment, &verdicts, style.columns() >= ROOMY),
     };
-    let mut lines = beside(table, style);
-    if !more.is_empty() {
-        let words: Vec<String> = more
-            .iter()
-            .map(|one| {
-                let (word, _) =
-                    short_word(one, experiment.design.quantity, run.kind == RunKind::Ab);
-                format!("{} {word}", short_arm(&one.arm))
-            })
-            .collect();
-        let text = format!("{} more: {}", more.len(), words.join(", "));
-        lines.push_str(
-            &(cut_end(&escape_for(&text, style.unicode), style.columns(), style.unicode) + "\n"),
-        );
-    }
-    lines
+    let word = |one: &&Verdict| {
+        let (word, _) = short_word(one, experiment.design.quantity, is_ab(run));
+        format!("{} {word}", short_arm(&one.arm))
+    };
+    beside(table, style) + &rest_line(more.iter().map(word).collect(), style)
 }
 
-/// Remedies that fit, with what they could save, or those that do not, each with its reason as far as there is room.
+/// Remedies that fit, with what they could save, or those that do not, each with its reason: those first that could
+/// save most, as far as there is room, and the names of the others.
 fn remedies(run: &Run, style: &Style, fit: bool, most: usize) -> String {
-    let all: Vec<&Candidate> = run.candidates.iter().filter(|one| one.fits() == fit).collect();
+    let mut all: Vec<&Candidate> = run.candidates.iter().filter(|one| one.fits() == fit).collect();
+    all.sort_by(|a, b| b.ceiling_share.total_cmp(&a.ceiling_share));
     let row = |one: &&Candidate| {
         let most = percent(one.ceiling_share.min(1.0));
         let share = if fit { format!("up to {most}: ") } else { String::new() };
         let text = format!("{:<13}{share}{}", one.remedy, one.why);
         cut_end(&escape_for(&text, style.unicode), style.columns(), style.unicode) + "\n"
     };
-    let mut rows: String = all.iter().take(most).map(row).collect();
-    if all.len() > most {
-        rows.push_str(&format!("{} more\n", all.len() - most));
-    }
-    rows
+    let rest = all.split_off(all.len().min(most));
+    let rows: String = all.iter().map(row).collect();
+    rows + &rest_line(rest.iter().map(|one| one.remedy.clone()).collect(), style)
 }
 
 /// Where an arm stands among others.
@@ -127,7 +129,7 @@ fn arms(run: &Run, experiment: &Experiment, verdicts: &[&Verdict], is_roomy: boo
     let quantity = experiment.design.quantity;
     let beside = if quantity == Quantity::Memory { Quantity::Time } else { Quantity::Memory };
     let shown = if is_roomy { &[beside][..] } else { &[] };
-    let is_ab = run.kind == RunKind::Ab;
+    let is_ab = is_ab(run);
     let mut columns = columns(experiment, shown);
     // All runs together are in the line on noise.
     let runs = columns.len() - 2;

@@ -14,8 +14,9 @@ use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use details::add_details;
 pub(crate) use lists::csv;
-use pagewise_model::Bytes;
 use pagewise_model::memory_account::{Evidence, Kind, MemoryAccount, Moment, Part, Watched};
+use pagewise_model::{Bytes, Fact};
+pub(crate) use sites::{others, whole};
 use std::collections::BTreeMap;
 
 /// Names of a kind that are listed under it.
@@ -115,7 +116,7 @@ fn kinds(account: &MemoryAccount) -> Document {
 }
 
 /// The names of a kind, the largest first.
-fn names(account: &MemoryAccount, kind: Kind) -> String {
+pub(crate) fn names(account: &MemoryAccount, kind: Kind) -> String {
     let of_kind = account.parts().filter(|part| part.kind == kind && !part.name.is_empty());
     let mut all = sums(of_kind, |part| part.name.as_str());
     let more = all.split_off(all.len().min(MOST_NAMES));
@@ -185,10 +186,6 @@ fn add_malloc(account: &MemoryAccount, page: &mut Document) {
         if malloc.live_blocks > 0 {
             page.item("malloc", &text);
         }
-        for why in &malloc.not_walked {
-            let text = format!("a heap of {} ({}): {why}", process.name, process.pid);
-            page.item_tone("not walked", &text, Tone::Warn);
-        }
     }
 }
 
@@ -232,19 +229,31 @@ fn add_notes(account: &MemoryAccount, page: &mut Document) {
     if let Some(watched) = &account.watched {
         page.item("peak", &watched_text(watched, account));
     }
-    for process in account.processes.iter().filter(|process| process.unread.is_some()) {
-        let why = process.unread.as_deref().unwrap_or_default();
-        let text = format!("the memory of {} ({}): {why}", process.name, process.pid);
-        page.item_tone("not read", &text, Tone::Warn);
-    }
-    if account.unseen_processes > 0 {
-        let processes = counted(account.unseen_processes, "process", "processes");
-        let text = format!("{processes} could not be observed");
-        page.item_tone("not seen", &text, Tone::Warn);
+    for doubt in doubts(account) {
+        page.item_tone("not seen", &doubt, Tone::Warn);
     }
 }
 
-fn watched_text(watched: &Watched, account: &MemoryAccount) -> String {
+/// What the account lacks.
+pub(crate) fn doubts(account: &MemoryAccount) -> Vec<String> {
+    let mut found = Vec::new();
+    for process in &account.processes {
+        let who = format!("{} ({})", process.name, process.pid);
+        let heaps = process.malloc.iter().flat_map(|malloc| &malloc.not_walked);
+        found.extend(heaps.map(|why| format!("a heap of {who}: {why}")));
+        found.extend(process.unread.iter().map(|why| format!("the memory of {who}: {why}")));
+    }
+    if account.unseen_processes > 0 {
+        let processes = counted(account.unseen_processes, "process", "processes");
+        found.push(format!("{processes} could not be observed"));
+    }
+    if let Some(Fact::Missing(why)) = &account.sites {
+        found.push(format!("who first touched it is not known: {why}"));
+    }
+    found
+}
+
+pub(crate) fn watched_text(watched: &Watched, account: &MemoryAccount) -> String {
     let held = account.processes.iter().fold(Bytes(0), |sum, process| sum + process.rss_bytes);
     let looks = counted(watched.looks, "moment", "moments");
     let accounts = counted(watched.accounts, "account", "accounts");

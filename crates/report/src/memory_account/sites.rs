@@ -19,10 +19,8 @@ const MOST_SITES: usize = 5;
 pub(super) fn sites(sites: Option<&Fact<MemorySites>>) -> Document {
     let mut page = Document::default();
     match sites {
-        None => return page,
-        Some(Fact::Missing(why)) => {
-            page.item_tone("first touches", &format!("not known: {why}"), Tone::Warn);
-        }
+        // The notes say why.
+        None | Some(Fact::Missing(_)) => return page,
         Some(Fact::Known(sites)) => {
             page.heading("who first touched it");
             let (shown, rest) = sites.sites.split_at(sites.sites.len().min(MOST_SITES));
@@ -40,7 +38,7 @@ pub(super) fn sites(sites: Option<&Fact<MemorySites>>) -> Document {
     page
 }
 
-fn whole(sites: &MemorySites) -> Bytes {
+pub(crate) fn whole(sites: &MemorySites) -> Bytes {
     sites.seen_bytes + sites.unseen_bytes
 }
 
@@ -56,7 +54,7 @@ fn table(sites: &[MemorySite], whole: Bytes) -> Table {
 }
 
 /// What is not in the table.
-fn others(sites: &MemorySites, shown: &[MemorySite], more: usize) -> String {
+pub(crate) fn others(sites: &MemorySites, shown: &[MemorySite], more: usize) -> String {
     let listed = shown.iter().fold(0, |sum, one| sum + one.bytes.0);
     let rest = Bytes(sites.seen_bytes.0.saturating_sub(listed));
     let mut parts = Vec::new();

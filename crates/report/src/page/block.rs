@@ -13,8 +13,6 @@ pub(super) enum Block {
     Blank,
     Heading(String),
     Para(Paragraph),
-    /// How figures were obtained, or where: the brief report is without it.
-    Method(Paragraph),
     Bullet {
         text: String,
         tone: Tone,
@@ -61,7 +59,6 @@ impl Block {
         let text = match self {
             Self::Blank | Self::Fitted(_) => 0,
             Self::Para(Paragraph { text, .. })
-            | Self::Method(Paragraph { text, .. })
             | Self::Heading(text)
             | Self::Bullet { text, .. }
             | Self::Single { text, .. }

@@ -93,7 +93,11 @@ pub(crate) fn readings() -> Readings {
             Evidence::counted([false]),
             "here 0.9 times",
         )],
-        advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],
+        advice: vec![
+            "Do this: 10% less (9..11%).".into(),
+            "Do that in 5.0 ns.".into(),
+            "The rest: not measured.".into(),
+        ],
     });
     all
 }

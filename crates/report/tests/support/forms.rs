@@ -54,7 +54,14 @@ impl Forms {
     /// What to do stands last.
     pub(crate) fn assert_ends_with_advice(&self) {
         let end: Vec<&str> = self.section.lines().rev().take(3).collect();
-        assert_eq!(end, ["  - Leave the rest.", "  - Do that.", "  - Do this."]);
+        assert_eq!(
+            end,
+            [
+                "  - The rest: not measured.",
+                "  - Do that in 5.0 ns.",
+                "  - Do this: 10% less (9..11%)."
+            ]
+        );
     }
 
     /// Of a run that knows nothing.

@@ -166,7 +166,9 @@ fn judgement() -> Judgement {
         accounts: vec![before, after],
         steps: vec![step],
         advice: Vec::new(),
-        sentences: ["Do this.", "Do that.", "Leave the rest."].map(Into::into).into(),
+        sentences: ["Do this: 10% less (9..11%).", "Do that in 5.0 ns.", "The rest: not measured."]
+            .map(Into::into)
+            .into(),
     }
 }
 

@@ -478,3 +478,11 @@ pub(crate) fn compare_two(
     let runs = [a.clone(), b.clone()];
     pagewise_report::compare(&runs, &constructed::comparison(&runs, change))
 }
+
+/// The report on a terminal, of which a reader may rely on all.
+pub(crate) fn read_report(run: &Run, style: &Style) -> String {
+    let text = pagewise_report::render(run, style);
+    let found = reading::defects(&text, run, style.width.max(40));
+    assert!(found.is_empty(), "{found:#?} in\n{text}");
+    text
+}

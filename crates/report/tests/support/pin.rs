@@ -89,7 +89,9 @@ fn judgement() -> Judgement {
             Evidence::counted([true]),
             "34% of the call, pieces of 64.0 KiB",
         )],
-        advice: ["Do this.", "Do that.", "Leave the rest."].map(str::to_owned).to_vec(),
+        advice: ["Do this: 10% less (9..11%).", "Do that in 5.0 ns.", "The rest: not measured."]
+            .map(str::to_owned)
+            .to_vec(),
     }
 }
 

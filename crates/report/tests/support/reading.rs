@@ -2,11 +2,14 @@
 //!
 //! Shared by the tests and by the example `check_report`, which `bench/accept/21-reports` runs on fresh sessions.
 
+use pagewise_model::bench::{Answer, Claim, Evidence};
+use pagewise_model::body::Body;
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::trial::{Effect, Verdict};
 use pagewise_report::number::{change, interval};
 use pagewise_report::short_arm;
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Lines of a screen.
@@ -43,11 +46,17 @@ pub(crate) fn defects(text: &str, run: &Run, width: usize) -> Vec<String> {
     let lines = parts(text);
     let headline = headline(text);
     let mut found = form(text, run, width);
-    found.extend(repeated(text, run));
+    found.extend(repeated(text));
     found.extend(bounds(text));
     found.extend(arms(&lines, &headline, run));
     found.extend(costs(text));
     found.extend(advice(&lines, &headline, run));
+    if let Some(Body::Bench(bench)) = &run.body {
+        let saved = serde_json::to_value(bench).unwrap_or_default();
+        found.extend(claims(&lines, &saved));
+        found.extend(unfounded(text, &saved));
+        found.extend(not_borne_out(&lines, &headline));
+    }
     found
 }
 
@@ -78,7 +87,9 @@ fn parts(text: &str) -> Vec<Line<'_>> {
 fn form(text: &str, run: &Run, width: usize) -> Vec<String> {
     let mut found = Vec::new();
     let lines = text.lines().count();
-    if run.kind != RunKind::Bench && lines > MOST_LINES {
+    // A line for each file and mapping that was asked for.
+    let is_list = matches!(run.kind, RunKind::Cache | RunKind::Text);
+    if !is_list && lines > MOST_LINES {
         found.push(format!("{lines} lines"));
     }
     let is_copied = |line: &str| line.contains("pagewise ") || line.contains("export ");
@@ -93,14 +104,12 @@ fn form(text: &str, run: &Run, width: usize) -> Vec<String> {
 }
 
 /// Words in the same order twice.
-fn repeated(text: &str, run: &Run) -> Option<String> {
+fn repeated(text: &str) -> Option<String> {
     let is_prose = |line: &&str| !line.contains("pagewise ");
     let words: Vec<&str> = text.lines().filter(is_prose).flat_map(str::split_whitespace).collect();
     let mut seen = BTreeSet::new();
     let is_prose = |words: &&[&str]| words.iter().all(|word| word.contains(char::is_alphabetic));
-    // Titles of the tables of a bench differ at their ends.
-    let repeated = if run.kind == RunKind::Bench { 2 * REPEATED } else { REPEATED };
-    let twice = words.windows(repeated).filter(is_prose).find(|words| !seen.insert(words.to_vec()));
+    let twice = words.windows(REPEATED).filter(is_prose).find(|words| !seen.insert(words.to_vec()));
     twice.map(|words| format!("said twice: {}", words.join(" ")))
 }
 
@@ -144,6 +153,7 @@ fn arms(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
         let all = rows.iter().copied().chain(said.map(|(_, rest)| rest));
         found.extend(all.filter_map(|text| contradiction(text, verdict)));
         found.extend(rows.iter().filter_map(|row| claim_against_interval(row, &verdict.arm)));
+        found.extend(rows.iter().filter_map(|row| doubt_against_interval(row, &verdict.arm)));
     }
     found
 }
@@ -162,16 +172,27 @@ fn contradiction(text: &str, verdict: &Verdict) -> Option<String> {
     (!is_cut && !text.contains(&range)).then(|| format!("{}: {shown} without {range}", verdict.arm))
 }
 
+/// The ends of the interval of a row.
+fn ends(row: &str) -> Option<(f64, f64)> {
+    let range = row.split_whitespace().find(|cell| cell.contains("..") && cell.ends_with('%'))?;
+    let (low, high) = range.trim_end_matches('%').split_once("..")?;
+    Some((low.parse().ok()?, high.parse().ok()?))
+}
+
+/// Nothing is said to be open beside an interval that holds a difference.
+fn doubt_against_interval(row: &str, arm: &str) -> Option<String> {
+    let (low, high) = ends(row).filter(|_| row.trim_end().ends_with("cannot tell"))?;
+    (low > 0.0 || high < 0.0).then(|| format!("{arm}: cannot tell although {low}..{high}%"))
+}
+
 /// A word that claims a difference, beside an interval that holds none.
 fn claim_against_interval(row: &str, arm: &str) -> Option<String> {
     let word = ["keep", "faster", "slower", "larger"].into_iter().find(|word| {
         row.trim_end().strip_suffix(word).is_some_and(|rest| rest.ends_with(' '))
             && !row.contains("likely")
     })?;
-    let range = row.split_whitespace().find(|cell| cell.contains("..") && cell.ends_with('%'))?;
-    let (low, high) = range.trim_end_matches('%').split_once("..")?;
-    let (low, high): (f64, f64) = (low.parse().ok()?, high.parse().ok()?);
-    (low <= 0.0 && high >= 0.0).then(|| format!("{arm}: {word} although {range}"))
+    let (low, high) = ends(row)?;
+    (low <= 0.0 && high >= 0.0).then(|| format!("{arm}: {word} although {low:.1}..{high:.1}%"))
 }
 
 /// Each cost has one figure.
@@ -220,4 +241,84 @@ fn advice(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
         }
     }
     found
+}
+
+/// All values under this name in what was saved.
+fn under<'a>(saved: &'a Value, name: &str, found: &mut Vec<&'a Value>) {
+    match saved {
+        Value::Object(fields) => {
+            found.extend(fields.get(name));
+            fields.values().for_each(|value| under(value, name, found));
+        }
+        Value::Array(all) => all.iter().for_each(|value| under(value, name, found)),
+        _ => {}
+    }
+}
+
+/// What the lists of this name hold, one after the other.
+fn items<'a>(saved: &'a Value, name: &str) -> Vec<&'a Value> {
+    let mut found = Vec::new();
+    under(saved, name, &mut found);
+    found.into_iter().filter_map(Value::as_array).flatten().collect()
+}
+
+/// The answer to each claim is what its evidence says, and the word in the report is that answer.
+fn claims(lines: &[Line<'_>], saved: &Value) -> Vec<String> {
+    const WORDS: [(&str, Answer); 3] = [
+        ("confirmed", Answer::Confirmed),
+        ("refuted", Answer::Refuted),
+        ("cannot tell", Answer::CannotTell),
+    ];
+    let all = items(saved, "claims").into_iter();
+    let all: Vec<Claim> = all.filter_map(|one| serde_json::from_value(one.clone()).ok()).collect();
+    let is_known = |claim: &&Claim| claim.evidence != Evidence::Nothing;
+    let against = all.iter().filter(is_known).filter(|one| one.answer != one.evidence.answer());
+    let mut found: Vec<String> = against
+        .map(|one| format!("{:?} against its evidence: {}", one.answer, one.claim))
+        .collect();
+    for line in lines.iter().filter(|line| line.part == "claims") {
+        let answered = WORDS
+            .iter()
+            .find_map(|(word, answer)| Some((answer, line.text.strip_prefix(word)?.trim_start())));
+        let Some((answer, text)) = answered else { continue };
+        let is_meant = |one: &&Claim| text.starts_with(&one.claim) || one.claim.starts_with(text);
+        match all.iter().find(is_meant) {
+            Some(one) if one.answer == *answer => {}
+            Some(one) => {
+                found.push(format!("{answer:?}, saved as {:?}: {}", one.answer, one.claim))
+            }
+            None => found.push(format!("no such claim: {text}")),
+        }
+    }
+    found
+}
+
+/// A change from one repeat, or advice without a figure.
+fn unfounded(text: &str, saved: &Value) -> Vec<String> {
+    const NONE: [&str; 4] = ["not measured", "No verdict", "No price", "not known"];
+    let mut samples = Vec::new();
+    under(saved, "samples", &mut samples);
+    let most = samples.iter().filter_map(|list| list.as_array()).map(Vec::len).max();
+    let mut found = Vec::new();
+    if let Some(change) = first_change(text).filter(|_| most.is_some_and(|most| most < 2)) {
+        found.push(format!("{change} from one repeat"));
+    }
+    let said = ["advice", "sentences"].into_iter().flat_map(|name| items(saved, name));
+    let said = said.filter_map(Value::as_str);
+    let is_bare = |text: &&str| {
+        !text.contains(|c: char| c.is_ascii_digit()) && !NONE.iter().any(|none| text.contains(none))
+    };
+    found.extend(said.filter(is_bare).map(|text| format!("advice without a figure: {text}")));
+    found
+}
+
+/// A change in the headline that is in no row of the table.
+fn not_borne_out(lines: &[Line<'_>], headline: &str) -> Option<String> {
+    let shown = first_change(headline)?;
+    let share = percent(&shown)? / 100.0;
+    let wanted = if shown.ends_with("less") { 1.0 - share } else { 1.0 + share };
+    let rows = lines.iter().filter(|line| line.part == "from");
+    let ratios = rows.flat_map(|line| line.text.split_whitespace());
+    let mut ratios = ratios.filter_map(|cell| cell.parse::<f64>().ok());
+    (!ratios.any(|ratio| (ratio - wanted).abs() < 0.006)).then(|| format!("{shown} is in no row"))
 }

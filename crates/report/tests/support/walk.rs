@@ -97,7 +97,11 @@ fn judgement() -> Judgement {
             ),
         ],
         huge_translation_share: Fact::Known(0.1),
-        advice: vec!["Do this.".into(), "Do that.".into(), "Leave the rest.".into()],
+        advice: vec![
+            "Do this: 10% less (9..11%).".into(),
+            "Do that in 5.0 ns.".into(),
+            "The rest: not measured.".into(),
+        ],
     }
 }
 

@@ -1,13 +1,14 @@
 //! Jumps through code for people: one document, CSV, and curves.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`document`], and as terminal text [`section`]: code of growing size in each order on each kind of page, what is not to be had, the knees
+//! - [`document`], and as terminal text [`section`]: code of growing size in each order on each kind of page, what is not available, the knees
 //!   beside the processor's claims, misses where they were counted, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: the curves, with the reach of TLBs marked.
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
+use crate::bench::{Short, spread};
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series, SizeMark};
 use crate::claims;
 use crate::csv::{known, samples};
@@ -52,6 +53,22 @@ pub(crate) fn document(jumps: &Jumps, caption: &str) -> Document {
     page
 }
 
+/// What one screen shows of the jumps: unpredictable ones by the size of the code.
+pub(crate) fn short(jumps: &Jumps, rows: usize) -> Short<'_> {
+    let judgement = jumps.judgement.as_ref();
+    let best = best_gain(jumps).map(|ratio| ratio.set_bytes.0 / jumps.dense().0.max(1));
+    let shown = spread(&numbers(jumps, Order::Changing), rows, best);
+    Short {
+        title: format!("ns for each jump: {}", describe(Order::Changing)),
+        table: table(jumps, Order::Changing, |number| shown.contains(&number)),
+        advice: judgement.map_or(&[], |judgement| &judgement.advice),
+        claims: judgement.map_or(&[], |judgement| &judgement.claims),
+        figures: jumps.points.iter().filter_map(Point::jump_ns).collect(),
+        refusals: jumps.points.iter().filter_map(|point| point.refused.as_deref()).collect(),
+        lacking: claims::pages(&jumps.unavailable).map(|one| one.label).collect(),
+    }
+}
+
 /// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
 /// point without samples has one line with the reason.
 #[must_use]
@@ -94,9 +111,7 @@ pub(crate) fn headline(jumps: &Jumps) -> String {
     let at = |(point, ns): &(&Point, f64)| {
         format!("{} ns in {} of code", three_digits(*ns), whole_size(point.set_bytes()))
     };
-    let ratios = jumps.judgement.iter().flat_map(|judgement| &judgement.ratios);
-    let proven = ratios.filter(|r| r.order == Order::Changing && is_gain(r));
-    let huge = proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio)).map_or_else(
+    let huge = best_gain(jumps).map_or_else(
         || "no proof that huge pages make it faster".to_owned(),
         |r| {
             let (less, size) = (percent(1.0 - r.ratio), whole_size(r.set_bytes));
@@ -106,8 +121,12 @@ pub(crate) fn headline(jumps: &Jumps) -> String {
     format!("an unpredictable jump takes {} and {}; {huge}", at(first), at(last))
 }
 
-fn is_gain(ratio: &Ratio) -> bool {
-    ratio.interval.known().is_some_and(|(_, high)| *high < 1.0)
+/// The largest proven gain of larger pages in unpredictable jumps.
+fn best_gain(jumps: &Jumps) -> Option<&Ratio> {
+    let ratios = jumps.judgement.iter().flat_map(|judgement| &judgement.ratios);
+    let is_gain = |r: &&Ratio| r.interval.known().is_some_and(|(_, high)| *high < 1.0);
+    let proven = ratios.filter(|r| r.order == Order::Changing).filter(is_gain);
+    proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
 /// How the mappings were made, in words.
@@ -153,7 +172,7 @@ fn by_size(jumps: &Jumps, order: Order) -> Document {
     }
     page.heading(&format!("ns for each jump: {}", describe(order)));
     if order == Order::Changing {
-        page.method(&protocol(jumps), 2);
+        page.para(&protocol(jumps), 2, Tone::Faint);
     }
     page.table(table);
     for (why, count) in refused(jumps, order) {
@@ -196,7 +215,7 @@ fn best_ratio(jumps: &Jumps, order: Order, size: Bytes) -> Option<&Ratio> {
     here.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
-/// Why a ratio may be another in the next run; nothing where it is not.
+/// Why a ratio may be another in the next run; nothing if it is steady.
 const fn unsteady(ratio: &Ratio) -> &'static str {
     match ratio.steadiness {
         Steadiness::Steady => "",

@@ -46,9 +46,10 @@ pub(super) fn section(readings: &Readings) -> Document {
         }
     }
     page.table(table);
-    page.method(
+    page.para(
         "ms/GiB: undisturbed time of cached cells, the least CPU time of each slice over the processes; the shares refer to it. sum: the part of the time that they make up; beside: how far the median lies above it, because of other programs. entry: calls and opening; lookup: the rest of a call in order; reach: the extra cost of a block at random, in a mapping its whole cost apart from its bytes; copy: by kernel or program, in place the sum; faults: with populating and fresh memory",
         2,
+        Tone::Faint,
     );
     page
 }

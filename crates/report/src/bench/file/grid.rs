@@ -39,25 +39,31 @@ pub(super) fn grids(readings: &Readings) -> Vec<Grid> {
     all
 }
 
+/// How files are read, with its name and a short one.
+pub(super) const RACES: [(Residency, Order, &str, &str); 4] = [
+    (Residency::Warm, Order::Sequential, "warm, in order", "in order"),
+    (Residency::Warm, Order::Random, "warm, at random", "at random"),
+    (Residency::Cold, Order::Sequential, "cold, in order", "cold"),
+    (Residency::Cold, Order::Random, "cold, at random", "cold random"),
+];
+
 /// Every way over the blocks, for each residency and order.
 pub(super) fn races(readings: &Readings) -> Vec<Grid> {
-    let kinds = [
-        (Residency::Warm, Order::Sequential),
-        (Residency::Warm, Order::Random),
-        (Residency::Cold, Order::Sequential),
-        (Residency::Cold, Order::Random),
-    ];
-    let race = |(residency, order): (Residency, Order)| {
-        let is_of = |cell: &Cell| cell.residency == residency && cell.order == order;
-        let spans = parts(readings, Part::Blocks, &is_of, |cell| cell.span_bytes);
-        let span = spans.last().copied().unwrap_or_default();
-        let order = if order == Order::Sequential { "in order" } else { "at random" };
-        let title = format!("{}, {order}: {} once", residency.into_str(), whole_size(span));
-        let column = |cell: &Cell| cell.block_bytes;
-        let grid = by_arm(readings, Part::Blocks, &is_of, column, whole_size);
-        Grid { title, columns_are: "block", is_race: true, ..grid }
-    };
-    kinds.into_iter().map(race).filter(|grid| !grid.rows.is_empty()).collect()
+    let all = RACES.into_iter().map(|(residency, order, name, _)| {
+        let grid = race(readings, residency, order);
+        Grid { title: format!("{name}{}", grid.title), ..grid }
+    });
+    all.filter(|grid| !grid.rows.is_empty()).collect()
+}
+
+/// The same for one of them.
+pub(super) fn race(readings: &Readings, residency: Residency, order: Order) -> Grid {
+    let is_of = |cell: &Cell| cell.residency == residency && cell.order == order;
+    let spans = parts(readings, Part::Blocks, &is_of, |cell| cell.span_bytes);
+    let title = format!(": {} once", whole_size(spans.last().copied().unwrap_or_default()));
+    let column = |cell: &Cell| cell.block_bytes;
+    let grid = by_arm(readings, Part::Blocks, &is_of, column, whole_size);
+    Grid { title, columns_are: "block", is_race: true, ..grid }
 }
 
 fn threads(readings: &Readings) -> Grid {

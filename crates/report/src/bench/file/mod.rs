@@ -2,20 +2,21 @@
 //!
 //! Entries, all pure functions of the saved form:
 //! - [`document`], and as terminal text [`section`]: every way over the blocks for each residency and order, passes, buffers and threads,
-//!   where the time goes, what becomes of the published study, and last the three sentences;
+//!   where the time goes, which findings of the published study hold, and last the three sentences;
 //! - [`csv`]: every process, for other tools;
 //! - [`svg`]: the ways over the blocks as a table of colours.
 //!
 //! Rates count set-up and tear-down, but for those of single passes. A cell that did other work than it
 //! was asked for shows no rate, and says what it did.
 
+use crate::bench::Short;
 use crate::bench::file::grid::{Entry, Grid, races};
 use crate::chart::{Heat, Panel, Picture};
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, three_digits, whole_size};
 use crate::page::Document;
-use crate::style::Style;
+use crate::style::{Style, Tone};
 use pagewise_model::bench::file::{Arm, Cell, Part, Point, Readings, Residency, Sample};
 use pagewise_model::bench::tlb::Order;
 use pagewise_model::{Bytes, Nanos};
@@ -38,7 +39,7 @@ pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(readings, caption));
     for sentence in protocol(readings) {
-        page.method(&sentence, 2);
+        page.para(&sentence, 2, Tone::Faint);
     }
     for grid in races(readings) {
         page.section(table::grid(&grid));
@@ -54,6 +55,25 @@ pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
         page.section(claims::advice(&judgement.advice));
     }
     page
+}
+
+/// What one screen shows of the readings: the fastest ways with the block of the headline, and read().
+pub(crate) fn short(readings: &Readings, rows: usize) -> Short<'_> {
+    let judgement = readings.judgement.as_ref();
+    let block = fastest(readings).map_or_else(Bytes::default, |(_, cell)| cell.block_bytes);
+    let all = || readings.points.iter();
+    Short {
+        title: format!(
+            "GiB/s once through the file, cached or cold, in blocks of {}",
+            whole_size(block)
+        ),
+        table: table::fastest(readings, block, rows),
+        advice: judgement.map_or(&[], |judgement| &judgement.advice),
+        claims: judgement.map_or(&[], |judgement| &judgement.claims),
+        figures: all().filter_map(Point::rate_gib_per_s).collect(),
+        refusals: all().filter_map(|point| point.refused.as_deref()).collect(),
+        lacking: Vec::new(),
+    }
 }
 
 /// Every process as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured.
@@ -115,7 +135,7 @@ fn numbers(sample: &Sample) -> Vec<String> {
 }
 
 /// Cells without a figure whose way has one elsewhere, and those with fewer repeats than requested; nothing where
-/// there are none. A way that has no figure at all is not to be had here.
+/// there are none. A way that has no figure at all is not available here.
 fn incomplete(readings: &Readings) -> Option<String> {
     let points = &readings.points;
     let is_read = |arm| points.iter().any(|p| p.cell.arm == arm && !p.samples.is_empty());
@@ -131,25 +151,32 @@ fn incomplete(readings: &Readings) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The verdict on all readings in one sentence, which begins with what is missing.
-pub(crate) fn headline(readings: &Readings) -> String {
+/// The rate of a point that did what it was asked for, with its cell.
+fn rated(readings: &Readings, (at, point): (usize, &Point)) -> Option<(f64, Cell)> {
     let judgement = readings.judgement.as_ref();
-    let is_whole = |at: usize| judgement.is_none_or(|judgement| judgement.refusal(at).is_none());
-    let rated = |(at, point): (usize, &Point)| {
-        let rate = point.rate_gib_per_s().filter(|_| is_whole(at))?;
-        Some((rate.median, point.cell))
-    };
+    let is_whole = judgement.is_none_or(|judgement| judgement.refusal(at).is_none());
+    let rate = point.rate_gib_per_s().filter(|_| is_whole)?;
+    Some((rate.median, point.cell))
+}
+
+/// The fastest reading.
+fn fastest(readings: &Readings) -> Option<(f64, Cell)> {
     // What most programs do goes first.
     let rank = |cell: &Cell| (cell.residency == Residency::Warm, cell.order == Order::Sequential);
     let by =
         |a: &(f64, Cell), b: &(f64, Cell)| rank(&a.1).cmp(&rank(&b.1)).then(a.0.total_cmp(&b.0));
+    readings.part(Part::Blocks).filter_map(|one| rated(readings, one)).max_by(by)
+}
+
+/// The verdict on all readings in one sentence, which begins with what is missing.
+pub(crate) fn headline(readings: &Readings) -> String {
     let first =
         incomplete(readings).map_or_else(String::new, |text| format!("incomplete ({text}): "));
-    let Some((rate, cell)) = readings.part(Part::Blocks).filter_map(rated).max_by(by) else {
+    let Some((rate, cell)) = fastest(readings) else {
         return format!("{first}no way to read the file has a figure");
     };
     let read = readings.find(&cell.by(Arm::Read));
-    let than = match read.and_then(rated) {
+    let than = match read.and_then(|read| rated(readings, read)) {
         Some((read, _)) if read < rate => format!(", read() {} GiB/s", three_digits(read)),
         None if cell.arm != Arm::Read => ", read() was not measured there".to_owned(),
         _ => String::new(),

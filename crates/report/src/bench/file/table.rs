@@ -1,11 +1,12 @@
 //! Grids as tables of text, where the time of each way goes, and what was refused.
 
-use super::grid::{Entry, Grid, usual_block};
+use super::grid::{Entry, Grid, RACES, race, usual_block};
 use crate::number::{count, percent, range_text, three_digits, whole_size};
 use crate::page::Document;
 use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
-use pagewise_model::bench::file::{Part, Point, Readings, Residency};
+use pagewise_model::Bytes;
+use pagewise_model::bench::file::{Arm, Part, Point, Readings, Residency};
 use pagewise_model::bench::tlb::Order;
 
 /// Columns that a grid may have.
@@ -28,6 +29,43 @@ pub(super) fn grid(grid: &Grid) -> Document {
     page.table(table);
     page.append(reasons(grid));
     page
+}
+
+/// The fastest ways in blocks of one size, by the first race that was run, with read() among them.
+pub(super) fn fastest(readings: &Readings, block: Bytes, rows: usize) -> Table {
+    let mut columns = vec![("", Align::Left)];
+    let mut grids = Vec::new();
+    for (residency, order, _, title) in RACES {
+        let grid = race(readings, residency, order);
+        if let Some(at) = grid.columns.iter().position(|column| *column == whole_size(block)) {
+            columns.push((title, Align::Decimal));
+            grids.push((grid, at));
+        }
+    }
+    let entry = |(grid, at): &(Grid, usize), name: &str| {
+        let row = grid.rows.iter().find(|(other, _)| other == name);
+        row.and_then(|(_, entries)| entries.get(*at).cloned()).unwrap_or(Entry::Empty)
+    };
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in grids.iter().flat_map(|(grid, _)| &grid.rows) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let rate = |name: &str| match grids.first().map(|first| entry(first, name)) {
+        Some(Entry::Rate(rate)) => rate.median,
+        _ => 0.0,
+    };
+    let is_read = |name: &str| name == Arm::Read.into_str();
+    names.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    let others = names.iter().filter(|name| !is_read(name)).take(rows.saturating_sub(1).max(2));
+    let shown: Vec<&str> = others.copied().collect();
+    let mut table = Table::new(&columns);
+    for name in names.iter().filter(|name| is_read(name) || shown.contains(name)) {
+        let cells = grids.iter().map(|grid| cell(&entry(grid, name), None));
+        table.row([Cell::from(*name)].into_iter().chain(cells).collect());
+    }
+    table
 }
 
 /// The highest rate of a grid whose ways are compared.

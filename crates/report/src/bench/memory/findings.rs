@@ -37,7 +37,7 @@ pub(super) fn all(touches: &FirstTouch) -> Vec<(&'static str, String)> {
     all
 }
 
-/// Whether others had the CPU: a thread that touches memory waits for nobody else.
+/// Whether others had the CPU: a thread that touches memory waits for no other.
 fn disturbed(touches: &FirstTouch) -> Option<String> {
     let point = touches.plain(Way::OnDemand)?;
     let share = point.cpu_page_ns()? / point.page_ns(Part::Whole)?.median;

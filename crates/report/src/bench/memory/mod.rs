@@ -2,12 +2,13 @@
 //!
 //! Entries, all pure functions of the saved form:
 //! - [`document`], and as terminal text [`section`]: what each way costs for each page used, what the kernel counted, threads, what else was
-//!   found, what is not to be had, claims, and last the three sentences;
+//!   found, what is not available, claims, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: every way as a bar.
 //!
 //! All times are nanoseconds for each base page used. What was refused says so under its table.
 
+use crate::bench::Short;
 use crate::chart::{Bars, Group, Picture, Range, Row, Segment, Stack, Stacks};
 use crate::claims::{self, Lacking};
 use crate::csv::{known, samples};
@@ -43,6 +44,21 @@ pub(crate) fn document(touches: &FirstTouch, caption: &str) -> Document {
         page.section(claims::advice(&judgement.advice));
     }
     page
+}
+
+/// What one screen shows of first touches: the best ways of each kind beside what each is set against.
+pub(crate) fn short(touches: &FirstTouch, rows: usize) -> Short<'_> {
+    let judgement = touches.judgement.as_ref();
+    let all = || touches.points.iter();
+    Short {
+        title: format!("{}; ratios to the row without one above", table::title(touches)),
+        table: table::best(touches, rows),
+        advice: judgement.map_or(&[], |judgement| &judgement.advice),
+        claims: judgement.map_or(&[], |judgement| &judgement.claims),
+        figures: all().filter_map(|point| point.page_ns(Part::Whole)).collect(),
+        refusals: all().filter_map(|point| point.refused.as_deref()).collect(),
+        lacking: lacking(touches).into_iter().map(|one| one.label).collect(),
+    }
 }
 
 /// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field does not apply or
@@ -114,14 +130,18 @@ fn groups(touches: &FirstTouch) -> Vec<(&'static str, Vec<&Point>)> {
     groups.into_iter().filter(|(_, points)| !points.is_empty()).collect()
 }
 
-/// The ratio of a point to its baseline, as text; nothing where there is none.
-fn ratio(touches: &FirstTouch, point: &Point) -> String {
+/// The ratio of a point to its baseline.
+fn ratio<'a>(touches: &'a FirstTouch, point: &Point) -> Option<&'a Ratio> {
     let mut ratios = touches.judgement.iter().flat_map(|judgement| &judgement.ratios);
-    let ratio = ratios.find(|r| point.is(r.way, r.every_pages, r.threads));
-    ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
+    ratios.find(|r| point.is(r.way, r.every_pages, r.threads))
 }
 
-/// Ways that are not to be had; those with one reason and one remedy together.
+/// The same as text; nothing of a baseline.
+fn ratio_of(touches: &FirstTouch, point: &Point) -> String {
+    ratio(touches, point).map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
+}
+
+/// Ways that are not available; those with one reason and one remedy together.
 fn lacking(touches: &FirstTouch) -> Vec<Lacking<'_>> {
     let mut all: Vec<Lacking<'_>> = Vec::new();
     for Unavailable { way, why, next } in &touches.unavailable {

@@ -1,6 +1,6 @@
 //! Tables: what each way costs, what threads make of it, and what the kernel counted.
 
-use super::{groups, protocol, ratio};
+use super::{groups, protocol, ratio, ratio_of};
 use crate::claims;
 use crate::number::{count, counted, range_text, three_digits};
 use crate::page::Document;
@@ -13,14 +13,47 @@ use pagewise_model::{Bytes, Fact, PageSize};
 /// Times of every way by one thread.
 pub(super) fn times(touches: &FirstTouch) -> Document {
     let mut page = Document::default();
-    let base = touches.base_page_bytes;
-    page.heading(&format!("ns for each used {base}, from set-up to release: one thread"));
-    page.method(&protocol(touches), 2);
+    page.heading(&title(touches));
+    page.para(&protocol(touches), 2, Tone::Faint);
     for (title, points) in groups(touches) {
         page.section(times_table(title, touches, points));
     }
     page.append(short(touches));
     page
+}
+
+/// What the times are.
+pub(super) fn title(touches: &FirstTouch) -> String {
+    format!("ns for each used {}, from set-up to release: one thread", touches.base_page_bytes)
+}
+
+/// About as many ways, as many of each group: its baseline and those that take the least beside it.
+pub(super) fn best(touches: &FirstTouch, rows: usize) -> Table {
+    let mut table = Table::new(&[
+        ("way", Align::Name),
+        ("ns", Align::Decimal),
+        ("spread", Align::Left),
+        ("ratio", Align::Left),
+    ]);
+    let groups = groups(touches);
+    let most = rows.div_ceil(groups.len().max(1)).max(2);
+    for (_, points) in groups {
+        let merit = |point: &&Point| match ratio(touches, point) {
+            _ if point.is(point.way.baseline(), 1, 1) => 0.0,
+            found => found.map_or(f64::INFINITY, |ratio| ratio.ratio),
+        };
+        let timed = points.into_iter().filter(|point| !point.samples.is_empty());
+        let mut timed: Vec<&Point> = timed.collect();
+        timed.sort_by(|a, b| merit(a).total_cmp(&merit(b)));
+        for point in timed.into_iter().take(most) {
+            let whole = point.page_ns(Part::Whole);
+            let spread = whole.as_ref().map_or_else(String::new, range_text);
+            let ns = Cell::figure(whole.as_ref(), "not touched");
+            let spread = Cell::new(spread, Tone::Faint);
+            table.row(vec![point.label().into(), ns, spread, ratio_of(touches, point).into()]);
+        }
+    }
+    table
 }
 
 /// The parts of the time of each point, with their ranges.
@@ -60,7 +93,7 @@ fn time_row(touches: &FirstTouch, point: &Point) -> Vec<Cell> {
     let spread = point.page_ns(Part::Whole).map_or_else(String::new, |ns| range_text(&ns));
     let mut row = vec![Cell::from(point.label()).hover(point.way.about())];
     row.extend(parts.map(time));
-    row.extend([Cell::new(spread, Tone::Faint), ratio(touches, point).into()]);
+    row.extend([Cell::new(spread, Tone::Faint), ratio_of(touches, point).into()]);
     row
 }
 

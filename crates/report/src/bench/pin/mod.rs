@@ -2,10 +2,11 @@
 //!
 //! Entries, all pure functions of the saved form:
 //! - [`document`], and as terminal text [`section`]: prices for each page and call by way and kind of page, calls by size, shares of a transfer,
-//!   published figures, what is not to be had, and last the three sentences;
+//!   published figures, what is not available, and last the three sentences;
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: what a call costs for each page, over its size.
 
+use crate::bench::Short;
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series};
 use crate::claims::{self, Lacking};
 use crate::csv::{known, samples};
@@ -46,6 +47,20 @@ pub(crate) fn document(pins: &Pins, caption: &str) -> Document {
         page.section(claims::advice(&judgement.advice));
     }
     page
+}
+
+/// What one screen shows of pinning: the prices.
+pub(crate) fn short(pins: &Pins, rows: usize) -> Short<'_> {
+    let judgement = pins.judgement.as_ref();
+    Short {
+        title: title(pins),
+        table: judgement.map_or_else(|| Table::new(&[]), |judgement| price_table(judgement, rows)),
+        advice: judgement.map_or(&[], |judgement| &judgement.advice),
+        claims: judgement.map_or(&[], |judgement| &judgement.claims),
+        figures: pins.points.iter().filter_map(Point::whole_ns).collect(),
+        refusals: pins.points.iter().filter_map(|point| point.refused.as_deref()).collect(),
+        lacking: lacking(pins).map(|one| one.label).collect(),
+    }
 }
 
 /// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
@@ -121,11 +136,31 @@ fn meaning(way: Way) -> String {
     }
 }
 
+/// What the prices are.
+fn title(pins: &Pins) -> String {
+    format!("ns to pin and release, for each {} and for each call", pins.base_page_bytes)
+}
+
 fn prices(pins: &Pins, judgement: &Judgement) -> Document {
     let mut page = Document::default();
-    let unit = pins.base_page_bytes;
-    page.heading(&format!("ns to pin and release, for each {unit} and for each call"));
-    page.method(&protocol(pins), 2);
+    page.heading(&title(pins));
+    page.para(&protocol(pins), 2, Tone::Faint);
+    page.table(price_table(judgement, judgement.prices.len()));
+    for price in &judgement.prices {
+        if let Some(why) = price.page_ns.reason() {
+            let who = format!("{} on {}", price.way.into_str(), price.pages.name());
+            page.para(&format!("{who}: {why}"), 2, Tone::Faint);
+        }
+    }
+    for way in Way::ALL.into_iter().filter(|way| judgement.prices.iter().any(|p| p.way == *way)) {
+        let text = format!("{}: {}, {}", way.into_str(), way.name(), meaning(way));
+        page.para(&text, 2, Tone::Faint);
+    }
+    page
+}
+
+/// The first `rows` prices.
+fn price_table(judgement: &Judgement, rows: usize) -> Table {
     let mut table = Table::new(&[
         ("way", Align::Left),
         ("pages", Align::Left),
@@ -135,7 +170,7 @@ fn prices(pins: &Pins, judgement: &Judgement) -> Document {
         ("a call", Align::Decimal),
         ("spread", Align::Left),
     ]);
-    for price in &judgement.prices {
+    for price in judgement.prices.iter().take(rows) {
         let [page_ns, page_range] = Cell::with_range(&price.page_ns);
         let [call_ns, call_range] = Cell::with_range(&price.call_ns);
         table.row(vec![
@@ -148,20 +183,10 @@ fn prices(pins: &Pins, judgement: &Judgement) -> Document {
             call_range,
         ]);
     }
-    page.table(table);
-    for price in &judgement.prices {
-        if let Some(why) = price.page_ns.reason() {
-            let who = format!("{} on {}", price.way.into_str(), price.pages.name());
-            page.para(&format!("{who}: {why}"), 2, Tone::Faint);
-        }
-    }
-    for way in Way::ALL.into_iter().filter(|way| judgement.prices.iter().any(|p| p.way == *way)) {
-        page.method(&format!("{}: {}, {}", way.into_str(), way.name(), meaning(way)), 2);
-    }
-    page
+    table
 }
 
-/// What a price is of that on base pages, as text; nothing where there is no ratio.
+/// What a price is of that on base pages, as text; nothing without a ratio.
 fn ratio(judgement: &Judgement, price: &Price) -> String {
     let ratio = judgement.ratios.iter().find(|r| (r.way, r.pages) == (price.way, price.pages));
     ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
@@ -264,7 +289,7 @@ fn shares(shares: &[Share]) -> Document {
     page
 }
 
-/// Ways and pages that are not to be had.
+/// Ways and pages that are not available.
 fn lacking(pins: &Pins) -> impl Iterator<Item = Lacking<'_>> {
     let ways = pins.missing_ways.iter().map(|MissingWay { way, why, next }| Lacking {
         label: way.into_str().to_owned(),

@@ -27,7 +27,7 @@ pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
         page.heading("why: change of the time of both ends for each GiB, by reference");
         let text =
             "counts of the repeats times prices measured before; the rest is shown as unexplained";
-        page.method(text, 2);
+        page.para(text, 2, Tone::Faint);
     }
     for step in shown {
         page.append(one(ladder, judgement, step));

@@ -1,13 +1,13 @@
 //! A ladder of pipe techniques for people: one document, CSV, and a chart.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`document`], and as terminal text [`section`]: the table (three rows and more for each rung: what becomes of the bytes decides
+//! - [`document`], and as terminal text [`section`]: the table (three rows and more for each rung: what is done with the bytes decides
 //!   what a figure means), yardsticks, claims, explanation, advice;
 //! - [`csv`]: every repeat, for other tools;
 //! - [`svg`]: the ladder as bars or points with the range of the repeats, or a sweep as a table of
 //!   colours.
 //!
-//! Untouched rows are always headed *by reference*: nobody looked at those bytes. A touched figure
+//! Untouched rows are always headed *by reference*: the reader did not look at those bytes. A touched figure
 //! above what one core can read is marked as implausible. What was refused keeps its row with the
 //! reason.
 
@@ -18,6 +18,7 @@ mod table;
 
 pub use picture::svg;
 
+use crate::bench::Short;
 use crate::claims;
 use crate::csv::{known, samples};
 use crate::number::{counted, range_text, three_digits, whole_size};
@@ -51,6 +52,20 @@ pub(crate) fn document(ladder: &Ladder, caption: &str) -> Document {
         }
     }
     page
+}
+
+/// What one screen shows of the ladder: the fastest ways beside the first.
+pub(crate) fn short(ladder: &Ladder, rows: usize) -> Short<'_> {
+    let points = || ladder.points.iter();
+    Short {
+        title: "GiB/s by reference, and where the reader looks at each byte".to_owned(),
+        table: table::fastest(ladder, rows),
+        advice: ladder.judgement.as_ref().map_or(&[], |judgement| &judgement.sentences),
+        claims: &ladder.claims,
+        figures: points().filter_map(Point::rate).collect(),
+        refusals: points().filter_map(|point| point.refused.as_deref()).collect(),
+        lacking: Vec::new(),
+    }
 }
 
 /// How the points were taken.
@@ -154,7 +169,7 @@ fn title(ladder: &Ladder) -> String {
     format!("{what}: median of {repeats} in shuffled order, smallest to largest")
 }
 
-/// A short name of what becomes of the bytes; the heading of its rows.
+/// A short name of what is done with the bytes; the heading of its rows.
 const fn consumption_label(consumption: Consumption) -> &'static str {
     match consumption {
         Consumption::Untouched => "by reference",

@@ -29,6 +29,54 @@ pub(super) fn table(ladder: &Ladder) -> Document {
     table.into()
 }
 
+/// The first way, and the fastest of the others, each with the sizes at which it is fastest.
+pub(super) fn fastest(ladder: &Ladder, rows: usize) -> Table {
+    let rate = |points: &&[Point]| {
+        points.iter().filter_map(Point::rate).map(|rate| rate.median).fold(0.0, f64::max)
+    };
+    // The best sizes of each name, in their order.
+    let mut best: Vec<&[Point]> = Vec::new();
+    for points in rungs(ladder) {
+        let same = best.iter().position(|other| other[0].rung.name == points[0].rung.name);
+        match same {
+            Some(at) if rate(&best[at]) < rate(&points) => best[at] = points,
+            Some(_) => {}
+            None => best.push(points),
+        }
+    }
+    let mut others: Vec<&[Point]> = best.iter().skip(1).copied().collect();
+    others.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    others.truncate(rows.saturating_sub(1).max(1));
+    let is_shown = |points: &[Point]| others.iter().any(|other| std::ptr::eq(*other, points));
+    let mut table = Table::new(&[
+        ("way", Align::Left),
+        ("passed", Align::Decimal),
+        ("read", Align::Decimal),
+        ("safe", Align::Left),
+        ("how", Align::Text),
+    ]);
+    for (at, points) in best.into_iter().enumerate() {
+        if at > 0 && !is_shown(points) {
+            continue;
+        }
+        let figure = |consumption| {
+            let point = points.iter().find(|point| point.consumption == consumption);
+            let why = point.and_then(|point| point.refused.as_deref()).unwrap_or("not measured");
+            Cell::figure(point.and_then(Point::rate).as_ref(), why)
+        };
+        let first = &points[0];
+        let how = if ladder.sweep { settings(first) } else { first.rung.technique() };
+        table.row(vec![
+            first.rung.name.as_str().into(),
+            figure(Consumption::Untouched),
+            figure(Consumption::Touched),
+            if points.iter().all(|point| point.safe) { "yes" } else { "no" }.into(),
+            how.into(),
+        ]);
+    }
+    table
+}
+
 fn heading(point: &Point) -> Vec<Paragraph> {
     vec![
         Paragraph::new(&point.rung.name, 1, Tone::Strong),

@@ -8,6 +8,7 @@
 //!
 //! A ratio that may be another in the next run says why. What was refused says so under its table.
 
+use crate::bench::{Short, spread};
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series, SizeMark};
 use crate::claims;
 use crate::csv::{known, samples};
@@ -58,6 +59,26 @@ pub(crate) fn document(walks: &Walks, caption: &str) -> Document {
     page
 }
 
+/// What one screen shows of the walks: the usual list by the size of its set.
+pub(crate) fn short(walks: &Walks, rows: usize) -> Short<'_> {
+    let judgement = walks.judgement.as_ref();
+    let usual = usual(walks);
+    let sets = |path| {
+        let best = best_gain(walks, path).map(|ratio| ratio.set_bytes);
+        table::sizes(walks, path, &spread(&table::sets(walks, path), rows, best))
+    };
+    Short {
+        title: usual
+            .map_or_else(String::new, |path| format!("ns for each load, {}", describe(path))),
+        table: usual.map_or_else(|| Table::new(&[]), sets),
+        advice: judgement.map_or(&[], |judgement| &judgement.advice),
+        claims: judgement.map_or(&[], |judgement| &judgement.claims),
+        figures: walks.points.iter().filter_map(Point::load_ns).collect(),
+        refusals: walks.points.iter().filter_map(|point| point.refused.as_deref()).collect(),
+        lacking: claims::pages(&walks.unavailable).map(|one| one.label).collect(),
+    }
+}
+
 /// Every mapping as CSV (RFC 4180), one line each. Names end in the unit; an empty field does not apply or
 /// was not measured. A point without samples has one line with the reason.
 #[must_use]
@@ -104,10 +125,7 @@ pub(crate) fn headline(walks: &Walks) -> String {
     let at = |(point, ns): &(&Point, Measured)| {
         format!("{} ns in {}", three_digits(ns.median), whole_size(point.set_bytes()))
     };
-    let gain = walks.judgement.iter().flat_map(|j| &j.ratios).filter(|r| r.path == path);
-    let proven = gain.filter(|r| r.interval.known().is_some_and(|(_, high)| *high < 1.0));
-    let best = proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
-    let huge = best.map_or_else(
+    let huge = best_gain(walks, path).map_or_else(
         || "no proof that huge pages make it faster".to_owned(),
         |r| {
             format!(
@@ -118,6 +136,13 @@ pub(crate) fn headline(walks: &Walks) -> String {
         },
     );
     format!("a dependent random load takes {} and {}; {huge}", at(first), at(last))
+}
+
+/// The largest proven gain of larger pages in a list.
+fn best_gain(walks: &Walks, path: Path) -> Option<&Ratio> {
+    let here = walks.judgement.iter().flat_map(|j| &j.ratios).filter(|r| r.path == path);
+    let proven = here.filter(|r| r.interval.known().is_some_and(|(_, high)| *high < 1.0));
+    proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
 /// The list that shows most: random, a line to an element, or what is nearest to that.
@@ -139,7 +164,7 @@ fn describe(path: Path) -> String {
     }
 }
 
-/// Why a ratio may be another in the next run; nothing where it is not.
+/// Why a ratio may be another in the next run; nothing if it is steady.
 const fn unsteady(ratio: &Ratio) -> &'static str {
     match ratio.steadiness {
         Steadiness::Steady => "",

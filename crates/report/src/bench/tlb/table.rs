@@ -22,13 +22,20 @@ const SETS: [(Bytes, &str); 5] = [
 pub(super) fn list(walks: &Walks, path: Path) -> Document {
     let mut page = Document::default();
     page.heading(&format!("ns for each load, {}", describe(path)));
-    page.method(&protocol(walks), 2);
+    page.para(&protocol(walks), 2, Tone::Faint);
+    page.table(sizes(walks, path, &sets(walks, path)));
+    page.append(refused(walks, path));
+    page
+}
+
+/// The same at these sizes.
+pub(super) fn sizes(walks: &Walks, path: Path, sets: &[Bytes]) -> Table {
     let kinds = kinds(walks, path);
     let mut columns = vec![("set", Align::Right)];
     columns.extend(kinds.iter().map(|kind| (kind.into_str(), Align::Decimal)));
     columns.extend([("of base", Align::Left), ("", Align::Left)]);
     let mut table = Table::new(&columns);
-    for set in sets(walks, path) {
+    for &set in sets {
         let elements = set.0 / path.pitch().0;
         let mut row = vec![Cell::from(whole_size(set))];
         row.extend(kinds.iter().map(|kind| time(walks.find(path, *kind, elements))));
@@ -37,9 +44,7 @@ pub(super) fn list(walks: &Walks, path: Path) -> Document {
         row.push(Cell::new(ratio.map_or("", unsteady), Tone::Warn));
         table.row(row);
     }
-    page.table(table);
-    page.append(refused(walks, path));
-    page
+    table
 }
 
 /// The kinds of pages on which a list was asked for.
@@ -49,7 +54,7 @@ fn kinds(walks: &Walks, path: Path) -> Vec<PageKind> {
 }
 
 /// The sets of a list on any kind of page.
-fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
+pub(super) fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
     let of = walks.points.iter().filter(|p| p.path == path);
     let mut sets: Vec<Bytes> = of.map(Point::set_bytes).collect();
     sets.sort_unstable();
@@ -85,7 +90,7 @@ fn refused(walks: &Walks, path: Path) -> Document {
     page
 }
 
-/// Every list on every kind of page at five sizes; nothing where there is only one list.
+/// Every list on every kind of page at five sizes; nothing if there is only one list.
 pub(super) fn overview(walks: &Walks) -> Document {
     let lists = walks.lists();
     if lists.len() < 2 {

@@ -1,0 +1,49 @@
+//! What a checkup puts on one screen: what disturbs measurements, what is missing and what would unlock it.
+
+use super::{Brief, Kind, rest_line};
+use crate::number::counted;
+use crate::paragraph::hang;
+use crate::style::{Style, Tone};
+use pagewise_model::body::Body;
+use pagewise_model::capability::{Answer, Capability, Checkup};
+use pagewise_model::run::Run;
+
+pub(super) const KIND: Kind = Kind { parts, next: |_| None, notes: |_| Vec::new(), most_rows: 12 };
+
+fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
+    let Some(Body::Checkup(checkup)) = &run.body else { return };
+    let inner = report.inner();
+    report.sentence("here", &checkup.machine.line());
+    report.add("noise", &spoilers(checkup, &inner, rows));
+    let lacks = |one: &&Capability| one.answer != Answer::Yes;
+    let lacking: Vec<&Capability> = checkup.capabilities.iter().filter(lacks).collect();
+    report.add("lacks", &missing(&lacking, &inner, rows));
+    let (works, facts) = (checkup.capabilities.len() - lacking.len(), checkup.traits.len());
+    let facts = counted(facts as u64, "fact", "facts");
+    let text = format!("{works} that work, {facts} of the machine: pagewise doctor --verbose");
+    report.sentence("more", &text);
+}
+
+/// What disturbs measurements.
+fn spoilers(checkup: &Checkup, style: &Style, rows: usize) -> String {
+    lines(checkup.spoilers.iter().map(|one| one.what.clone()).collect(), style, rows)
+}
+
+/// What does not work here, with what would unlock it, or else why.
+fn missing(lacking: &[&Capability], style: &Style, rows: usize) -> String {
+    let text = |one: &&Capability| {
+        let why = match &one.answer {
+            Answer::Yes => "",
+            Answer::No(why) | Answer::Unknown(why) => why,
+        };
+        format!("{}: {}", one.name, one.unlock.as_deref().unwrap_or(why))
+    };
+    lines(lacking.iter().map(text).collect(), style, rows)
+}
+
+/// The first of them.
+fn lines(mut all: Vec<String>, style: &Style, most: usize) -> String {
+    let more = all.split_off(all.len().min(most));
+    let shown = all.iter().map(|text| hang(style, "", 0, text, Tone::Plain));
+    shown.collect::<String>() + &rest_line(more, style)
+}
