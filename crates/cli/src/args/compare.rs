@@ -52,7 +52,7 @@ pub(crate) struct History {
     /// List only runs of the program with this file name
     #[arg(long, value_name = "NAME")]
     pub(crate) program: Option<String>,
-    /// List all runs [default: the newest 20]
+    /// List all runs [default: the newest 15]
     #[arg(long)]
     pub(crate) all: bool,
     /// Show how the time of each program changed, by machine
