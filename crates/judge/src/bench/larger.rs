@@ -91,7 +91,7 @@ mod tests {
         let said = |found: &[(f64, f64)]| {
             let interval = |&(ratio, off): &(f64, f64)| Fact::Known((ratio - off, ratio + off));
             let intervals: Vec<Fact<(f64, f64)>> = found.iter().map(interval).collect();
-            let size = |(at, interval)| Size {
+            let size = |(at, interval): (usize, _)| Size {
                 bytes: Bytes::mib(1 << at),
                 pages: PageKind::Thp,
                 ratio: found[at].0,
