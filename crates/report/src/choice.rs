@@ -18,12 +18,17 @@ pub(crate) fn headline(choice: &Choice) -> String {
 /// File and prices, the ways, the reasons.
 #[must_use]
 pub fn choice_section(choice: &Choice) -> Document {
+    choice_lines(choice, choice.forecasts.len())
+}
+
+/// The same with the fastest ways alone.
+pub(crate) fn choice_lines(choice: &Choice, most_ways: usize) -> Document {
     let mut page = Document::default();
     page.single(&choice.path, 0, Tone::Strong);
     page.para(&lies(&choice.state), 2, Tone::Plain);
     page.para(&wanted(&choice.demand), 2, Tone::Plain);
     page.para(&prices(choice), 2, Tone::Faint);
-    page.section(ways(choice));
+    page.section(ways(choice, most_ways));
     let mut why = Document::default();
     for sentence in choice.reasons.iter().skip(1) {
         why.bullet(sentence, Tone::Plain);
@@ -89,8 +94,8 @@ fn long(time: Nanos) -> String {
     }
 }
 
-/// Every way, fastest first.
-fn ways(choice: &Choice) -> Document {
+/// The fastest ways, the best first.
+fn ways(choice: &Choice, most: usize) -> Document {
     let Some(best) = choice.best() else { return Document::default() };
     let (number, is_measured) = (Align::Decimal, !choice.trials.is_empty());
     let mut columns = vec![("way", Align::Left), ("ms", number)];
@@ -106,7 +111,7 @@ fn ways(choice: &Choice) -> Document {
     }
     columns.push(("close", number));
     let mut table = Table::new(&columns);
-    for forecast in &choice.forecasts {
+    for forecast in choice.forecasts.iter().take(most) {
         let parts = &forecast.parts;
         let mut row = vec![Cell::from(forecast.arm.into_str()), ms(forecast.total_ns)];
         if is_measured {

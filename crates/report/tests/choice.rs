@@ -12,8 +12,8 @@ use pagewise_model::choice::{Choice, Demand, FileState, FolioPart, Forecast, Tim
 use pagewise_model::run::{Run, RunKind};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_report::text::cells;
-use pagewise_report::{Style, headline, render};
-use support::{HOSTILE, PLAIN, assert_harmless, check};
+use pagewise_report::{Style, headline, render, render_whole};
+use support::{HOSTILE, PLAIN, assert_harmless, check, read_report};
 
 fn forecast(arm: Arm, ms: [f64; 5]) -> Forecast {
     let [set_up_ns, first_ns, blocks_ns, bytes_ns, tear_down_ns] = ms.map(|ms| ms * 1e6);
@@ -70,6 +70,16 @@ fn a_choice_with_what_each_way_pays() {
     check("choice.txt", &render(&run, &PLAIN));
     assert!(headline(&run).ends_with("the next best 70% more"), "{}", headline(&run));
     assert_eq!(Run::from_json(run.to_json().as_bytes()).unwrap(), run);
+}
+
+#[test]
+fn all_ways_there_are_fit_a_screen() {
+    let mut many = choice();
+    many.forecasts = many.forecasts.iter().cycle().take(Arm::ALL.len()).cloned().collect();
+    let text = read_report(&run(many.clone()), &PLAIN);
+    assert!(text.contains("ways that take longer: --verbose"), "{text}");
+    let whole = render_whole(&run(many), &PLAIN);
+    assert!(whole.lines().count() > text.lines().count(), "{whole}");
 }
 
 #[test]

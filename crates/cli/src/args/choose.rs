@@ -61,6 +61,9 @@ pub(crate) struct Choose {
     /// Seed of the random order of measurements
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Print all ways, however slow
+    #[arg(long, short, conflicts_with = "json")]
+    pub(crate) verbose: bool,
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,8 +2,8 @@
 
 use super::bench::file::{no_file, open, read_all};
 use super::bench::{Control, once_each};
-use super::cache::{looked, show};
-use super::experiment::{identity, lock};
+use super::cache::looked;
+use super::experiment::{identity, lock, report};
 use super::signals::INTERRUPTED;
 use crate::args::Choose;
 use crate::failure::{Failure, UNFIT};
@@ -76,7 +76,11 @@ pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     choice.reasons = reasons(&choice);
     let is_any = choice.best().is_some();
     let run = Run { warnings, ..looked(RunKind::Choose, Body::Choice(choice), start) };
-    show(&run, args.json)?;
+    let text = match args.json {
+        true => run.to_json() + "\n",
+        false => report(&run, args.verbose, &terminal::style()),
+    };
+    terminal::print(&text)?;
     args.page.write(|| pagewise_report::html(&run))?;
     Ok(ExitCode::from(if is_any && !is_refused { 0 } else { UNFIT }))
 }

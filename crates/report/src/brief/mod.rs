@@ -2,6 +2,7 @@
 //! next. All else is in the whole report and on its page. Each kind of run supplies its parts; what they share is here.
 
 mod bench;
+mod choice;
 mod doctor;
 mod faults;
 mod memory;
@@ -48,6 +49,7 @@ fn kind(run: &Run) -> Option<&'static Kind> {
         RunKind::Bench if crate::bench::in_run(run).is_some() => Some(&bench::KIND),
         RunKind::Tune | RunKind::Ab | RunKind::Bench => Some(&session::KIND),
         RunKind::Doctor => Some(&doctor::KIND),
+        RunKind::Choose => Some(&choice::KIND),
         RunKind::Profile => Some(&profile::KIND),
         RunKind::Faults => Some(&faults::KIND),
         _ => None,
