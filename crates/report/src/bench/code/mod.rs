@@ -57,7 +57,10 @@ pub(crate) fn document(jumps: &Jumps, caption: &str) -> Document {
 pub(crate) fn short(jumps: &Jumps, rows: usize) -> Short<'_> {
     let judgement = jumps.judgement.as_ref();
     let best = best_gain(jumps).map(|ratio| ratio.set_bytes.0 / jumps.dense().0.max(1));
-    let shown = spread(&numbers(jumps, Order::Changing), rows, best);
+    let mut sizes = numbers(jumps, Order::Changing);
+    let on_base = |number| jumps.find(Order::Changing, PageKind::Base, jumps.dense(), number);
+    sizes.retain(|number| on_base(*number).is_some_and(|point| !point.samples.is_empty()));
+    let shown = spread(&sizes, rows, best);
     Short {
         title: format!("ns for each jump: {}", describe(Order::Changing)),
         table: table(jumps, Order::Changing, |number| shown.contains(&number)),

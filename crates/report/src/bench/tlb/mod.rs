@@ -65,7 +65,10 @@ pub(crate) fn short(walks: &Walks, rows: usize) -> Short<'_> {
     let usual = usual(walks);
     let sets = |path| {
         let best = best_gain(walks, path).map(|ratio| ratio.set_bytes);
-        table::sizes(walks, path, &spread(&table::sets(walks, path), rows, best))
+        let on_base = walks.curve(path, PageKind::Base).into_iter();
+        let timed = on_base.filter(|point| !point.samples.is_empty());
+        let sets: Vec<Bytes> = timed.map(Point::set_bytes).collect();
+        table::sizes(walks, path, &spread(&sets, rows, best))
     };
     Short {
         title: usual

@@ -54,7 +54,7 @@ fn kinds(walks: &Walks, path: Path) -> Vec<PageKind> {
 }
 
 /// The sets of a list on any kind of page.
-pub(super) fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
+fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
     let of = walks.points.iter().filter(|p| p.path == path);
     let mut sets: Vec<Bytes> = of.map(Point::set_bytes).collect();
     sets.sort_unstable();
