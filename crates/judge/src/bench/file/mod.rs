@@ -138,7 +138,7 @@ impl Found<'_> {
             let (better, other) =
                 if mapped.rate > copied.rate { (mapped, copied) } else { (copied, mapped) };
             let gain = better.rate / other.rate;
-            let than = format!("{} {:.1}", other.cell.arm.name(), other.rate);
+            let than = format!("{} {:.1}", other.cell.arm.into_str(), other.rate);
             if gain < 1.0 + SAME {
                 return format!("calls and mappings are as fast ({:.1} GiB/s)", better.rate);
             }
@@ -166,7 +166,7 @@ impl Found<'_> {
     fn cold(&self) -> String {
         let any = |order| self.best(order, Residency::Cold, |_| true);
         let clause = |best: Rated, order: &str| {
-            format!("{order} {} ({:.2} GiB/s)", best.cell.arm.name(), best.rate)
+            format!("{order} {} ({:.2} GiB/s)", best.cell.arm.into_str(), best.rate)
         };
         let found = [(any(Order::Sequential), "in order"), (any(Order::Random), "at random")];
         let clauses: Vec<String> =
