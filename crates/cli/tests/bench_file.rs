@@ -51,7 +51,7 @@ fn readings_are_measured_kept_and_drawn() {
     assert_eq!(std::fs::read_to_string(&csv).unwrap().lines().count(), 1 + 33);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
     let shown = place.pagewise(&["show", &run.id]).output().unwrap();
-    assert!(said(&shown.stdout).contains("advice for this machine"), "{}", said(&shown.stdout));
+    assert!(said(&shown.stdout).contains("\n  do     "), "{}", said(&shown.stdout));
     let words = ["--block=513", "--chart", &html];
     assert_eq!(bench(&place, &words).output().unwrap().status.code(), Some(2));
 }

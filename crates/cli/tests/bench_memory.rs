@@ -35,7 +35,7 @@ fn touches_are_measured_kept_and_drawn() {
     assert_eq!(touches.judgement.unwrap().advice.len(), 3);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
     let shown = place.pagewise(&["show", &run.id]).output().unwrap();
-    assert!(said(&shown.stdout).contains("advice for this machine"), "{}", said(&shown.stdout));
+    assert!(said(&shown.stdout).contains("\n  do     "), "{}", said(&shown.stdout));
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn pins_are_measured_kept_and_drawn() {
     assert_eq!(pins.judgement.unwrap().advice.len(), 3);
     assert!(std::fs::read_to_string(&html).unwrap().contains("</html>"));
     let shown = place.pagewise(&["show", &run.id]).output().unwrap();
-    assert!(said(&shown.stdout).contains("advice for this machine"), "{}", said(&shown.stdout));
+    assert!(said(&shown.stdout).contains("\n  do     "), "{}", said(&shown.stdout));
     let refused = place.pagewise(&["bench", "pin", "--size", "3K"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", said(&refused.stderr));
 }

@@ -51,7 +51,7 @@ fn jumps_are_measured_kept_and_drawn() {
     assert_eq!(jumps.judgement.unwrap().advice.len(), 3);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
     let shown = place.pagewise(&["show", &run.id]).output().unwrap();
-    assert!(said(&shown.stdout).contains("advice for this machine"), "{}", said(&shown.stdout));
+    assert!(said(&shown.stdout).contains("\n  do     "), "{}", said(&shown.stdout));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn walks_are_measured_kept_and_drawn() {
     assert_eq!(walks.judgement.unwrap().advice.len(), 3);
     assert!(std::fs::read_to_string(&svg).unwrap().contains("</svg>"));
     let shown = place.pagewise(&["show", &run.id]).output().unwrap();
-    assert!(said(&shown.stdout).contains("advice for this machine"), "{}", said(&shown.stdout));
+    assert!(said(&shown.stdout).contains("\n  do     "), "{}", said(&shown.stdout));
     let words = ["--npad=5", "--chart", &html];
     assert_eq!(bench(&place, &words).output().unwrap().status.code(), Some(2));
 }

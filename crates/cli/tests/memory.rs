@@ -263,7 +263,7 @@ fn the_report_is_text_and_the_status_is_the_programs() {
     let done = asked.args(["profile", "--memory", "--", "sh", "-c", "exit 3"]).output().unwrap();
     assert_eq!(done.status.code(), Some(3));
     let shown = said(&done.stderr);
-    assert!(shown.contains("what its memory is") && shown.contains("code"), "{shown}");
+    assert!(shown.contains("\n  what   ") && shown.contains("code"), "{shown}");
     let none = asked_of(dir.path(), i32::MAX);
     assert_eq!(none.status.code(), Some(2));
 }
