@@ -115,7 +115,7 @@ pub(crate) fn asked(spec: Spec) -> Request {
         spec,
         system: None,
         quote: |word| String::from_utf8_lossy(word).into_owned(),
-        here: pagewise_remedy::receipt::Here::default(),
+        here: Here::default(),
         id: String::new(),
     }
 }
