@@ -6,8 +6,9 @@
 //! (docs/decisions/008). *likely* is evidence of [`super::LIKELY`] against a gain of 1% at most, with the counter,
 //! and an interval without *no gain* in it.
 //! *slower* is the mirror image of keep without the counter. *no gain above N* is evidence of 20 against a
-//! gain of N; it is also the word on a smaller gain that the host could explain. Where times are corrected by what memory cost meanwhile, a gain has to show in plain times,
-//! too, to be kept. What is left is *cannot tell*, with the interval.
+//! gain of N; it is also the word on a smaller gain that the host could explain. Where times are corrected by
+//! what memory cost meanwhile, a gain has to show in plain times, too, to be kept. What is left is
+//! *cannot tell*, with the interval.
 
 use super::{Claim, LEAST_GAIN, NORMAL_SHARE, PROVEN, Race, WORTH};
 use crate::mechanism::Mechanism;
