@@ -1,7 +1,8 @@
 //! Whether the runs of a program stayed within its budgets.
 //!
-//! A figure is the median of the runs, so that one disturbed run fails no build. Where records of faults were
-//! lost, what was recorded is a lower bound: a budget that it breaks is broken, others cannot be judged.
+//! A figure is the median of the runs, so one disturbed run fails no build. If records of faults were lost,
+//! the recorded count is a lower bound. A budget below that bound is broken; any other budget cannot be
+//! judged.
 
 use pagewise_model::check::{Budgeted, CheckItem, CheckLimits, Figure, Kept};
 use pagewise_model::fault::FaultReport;
@@ -9,7 +10,7 @@ use pagewise_model::trial::{Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 
-/// The median of whole numbers, of two in the middle the smaller; none without any.
+/// The median of whole numbers. Of two middle values the smaller; `None` without values.
 fn median(mut of: Vec<u64>) -> Option<u64> {
     of.sort_unstable();
     of.get(of.len().checked_sub(1)? / 2).copied()
@@ -17,10 +18,10 @@ fn median(mut of: Vec<u64>) -> Option<u64> {
 
 /// A figure of a recorded run.
 type Recorded = fn(&FaultReport) -> u64;
-/// A figure that the kernel accounted; absent where it did not.
+/// A figure from the kernel's accounting. `None` if the kernel did not account it.
 type Used = fn(&Usage) -> Option<u64>;
 
-/// A number in the unit of what it counts.
+/// `number` in the unit of `what`.
 const fn figure(what: Budgeted, number: u64) -> Figure {
     match what {
         Budgeted::FaultTime => Figure::Nanos(Nanos(number)),
@@ -39,7 +40,7 @@ fn item(what: Budgeted, most: Option<u64>, found: Option<u64>, is_sure: bool) ->
     })
 }
 
-/// Sets the runs against what is allowed, in the order of the file's keys.
+/// Compares the runs with the limits, in the order of the file's keys.
 #[must_use]
 pub fn judge(limits: &CheckLimits, runs: &[FaultReport]) -> Vec<CheckItem> {
     let faults = &limits.faults;
@@ -77,8 +78,8 @@ fn kept(found: Option<u64>, most: u64, is_sure: bool) -> Kept {
     }
 }
 
-/// Whether a ratio with this interval stays within the loss `limit`, a share: it does not where the whole interval
-/// lies beyond, and does where none of it does.
+/// Whether a ratio with this interval stays within the loss `limit`, a share. Broken if the whole interval
+/// lies beyond the limit, passed if none of it does.
 #[must_use]
 pub fn within(low: f64, high: f64, limit: f64) -> Kept {
     let most = 1.0 + limit;
@@ -91,7 +92,7 @@ pub fn within(low: f64, high: f64, limit: f64) -> Kept {
     }
 }
 
-/// Whether an arm stays within this loss: one that was rejected does not.
+/// Whether an arm stays within this loss. A rejected arm does not.
 #[must_use]
 pub fn loss(verdict: &Verdict, limit: f64) -> Kept {
     match &verdict.effect {
@@ -101,7 +102,7 @@ pub fn loss(verdict: &Verdict, limit: f64) -> Kept {
     }
 }
 
-/// The time beside the baseline, which may be longer by the share `limit`.
+/// The time compared with the baseline. It may be longer by the share `limit`.
 #[must_use]
 pub fn time(verdict: Option<&Verdict>, limit: f64) -> CheckItem {
     let most = 1.0 + limit;

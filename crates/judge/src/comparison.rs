@@ -1,7 +1,8 @@
-//! Saved runs against the first of them.
+//! Compares saved runs with the first of them.
 //!
-//! What counts is the time of plain runs; of services the CPU time per request of plain servers. A run on another
-//! machine has a change too, since the reader may want it, but no word on a limit: the machine may be what changed.
+//! The compared quantity is the time of plain runs; for services the CPU time per request of plain servers. A
+//! run on another machine also gets a change, for information. It gets no answer on a limit, because the
+//! machine may be the cause.
 
 use crate::check::within;
 use crate::race::between_sessions;
@@ -36,7 +37,7 @@ pub fn compare(runs: &[Run], limit_share: Option<f64>) -> Comparison {
     Comparison { schema: COMPARISON_SCHEMA, limit_share, machines, runs: compared }
 }
 
-/// How what counts changed from `first` to `second`. None where there are too few runs.
+/// The change of the compared quantity from `first` to `second`. `None` with too few runs.
 #[must_use]
 pub fn time_change(first: &Run, second: &Run) -> Option<Ratio> {
     let times = |run: &Run| run.plain_runs().iter().map(|usage| usage.wall_ns).collect::<Vec<_>>();
@@ -56,7 +57,7 @@ pub fn against(change: &Ratio, limit_share: f64) -> LimitWord {
     }
 }
 
-/// The number of the machine of `run`, which is added where it is new.
+/// The number of the machine of `run`. A new machine is added.
 fn place(machines: &mut Vec<ComparedMachine>, run: &Run) -> u32 {
     let is_same = |other: &ComparedMachine| match (&other.machine, &run.machine) {
         (Some(a), Some(b)) => a.differences(b).is_empty(),

@@ -1,16 +1,18 @@
-//! Pools what many hosts found, by a random-effects model on the logarithm of the ratio.
+//! Pools the results of many hosts, by a random-effects model on the logarithm of the ratio.
 //!
-//! Each session gives an estimate and an interval. It pools twice, because sessions on one host say nothing about
-//! other hosts. First, the sessions of one host (same name, command, arm and quantity) give one estimate of that host:
-//! their mean by inverse variance (a fixed effect). Where they differ by more than their noise, its deviation grows by
-//! the ratio of Birge (1932), which is at least 1. Then the hosts are pooled. They differ in earnest (processor, kernel,
-//! settings), so their deviation is estimated beside the noise of each (DerSimonian and Laird 1986). The interval of
-//! the mean is widened for that estimate (Hartung and Knapp 2001; never narrower than without).
+//! Each session gives an estimate and an interval. Results are pooled twice, because sessions on one host
+//! give no information about other hosts. First, the sessions of one host (same name, command, arm and
+//! quantity) give one estimate for that host: their mean by inverse variance (a fixed effect). If they differ
+//! by more than their noise, its deviation grows by the ratio of Birge (1932), which is at least 1. Then the
+//! hosts are pooled. Hosts really differ (processor, kernel, settings), so the deviation between hosts is
+//! estimated in addition to the noise of each (DerSimonian and Laird 1986). The interval of the mean is
+//! widened for that estimate (Hartung and Knapp 2001; never narrower than without).
 //!
-//! A class is the hosts that have a property alike. Classes differ where the pooled means do at 1% (chi squared),
-//! corrected for the number of properties. An interval that is open says nothing and is not pooled; a host with no
-//! other is counted. Intervals of sessions hold whenever these stop, so they are wider than those of a fixed number of
-//! runs: the pooled one errs on that side. A session without a host's name counts as a host of its own.
+//! A class is the set of hosts with the same value of a property. Classes differ if their pooled means differ
+//! at 1% (chi squared), corrected for the number of properties. An open interval carries no information and
+//! is not pooled. A host with only open intervals is counted. Intervals of sessions hold whenever the session
+//! stops, so they are wider than those of a fixed number of runs. The pooled interval errs on that side. A
+//! session without a host name counts as a separate host.
 
 use pagewise_model::fleet::{Class, ClassKey, FleetArm, FleetWord, HostArm, LINES_SCHEMA, Pooled};
 use pagewise_model::run::Run;
@@ -20,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Half the width of a 95% interval in deviations.
 const NORMAL: f64 = 1.959_964;
-/// A bound further off than this factor is open.
+/// A bound farther from 1 than this factor is open.
 const OPEN: f64 = 10.0;
 /// A gain below this ratio is worth keeping.
 const WORTH: f64 = 0.99;
@@ -39,7 +41,7 @@ fn value(key: ClassKey, arm: &HostArm) -> &str {
     }
 }
 
-/// Logarithm of the ratio and its deviation; none where the interval is open.
+/// Logarithm of the ratio and its deviation. `None` if the interval is open.
 fn study(arm: &HostArm) -> Option<(f64, f64)> {
     let is_closed = arm.low > 1.0 / OPEN && arm.high < OPEN && arm.low < arm.high;
     let deviation = (arm.high.ln() - arm.low.ln()) / (2.0 * NORMAL);
@@ -51,11 +53,11 @@ struct Mean {
     mean: f64,
     /// Sum of the weights.
     weight: f64,
-    /// Weighted squares of the deviations from the mean.
+    /// Sum of the weighted squared deviations from the mean.
     squares: f64,
 }
 
-/// Weights the studies by their own variance and one that they share.
+/// Weights each study by the inverse of its own variance plus the `shared` variance.
 fn weigh(studies: &[(f64, f64)], shared: f64) -> Mean {
     let weighted = || studies.iter().map(|(y, s)| (y, 1.0 / (s * s + shared)));
     let weight: f64 = weighted().map(|(_, w)| w).sum();
@@ -71,7 +73,7 @@ fn of_host(sessions: &[(f64, f64)]) -> (f64, f64) {
     (mean, ((squares / free).max(1.0) / weight).sqrt())
 }
 
-/// The mean of the hosts with an interval; none without any.
+/// The mean of the hosts with an interval. `None` without such hosts.
 fn pool(arms: &[&HostArm]) -> Option<Pooled> {
     let mut by_host: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for arm in arms {
@@ -130,7 +132,7 @@ const fn word(pooled: Option<&Pooled>) -> FleetWord {
     }
 }
 
-/// The classes by one key, where they differ.
+/// The classes by one property. Empty if they do not differ.
 fn classes(key: ClassKey, arms: &[&HostArm]) -> Vec<Class> {
     let mut groups: BTreeMap<&str, Vec<&HostArm>> = BTreeMap::new();
     for arm in arms.iter().filter(|arm| study(arm).is_some()) {
@@ -170,8 +172,8 @@ fn differ(classes: &[(&str, Pooled)]) -> bool {
     ChiSquared::new(free).is_ok_and(|chi| chi.sf(q) < limit)
 }
 
-/// The arms of a session on one host. `host` names it where the file does; else the run stands for it, or the start
-/// of a run that was not saved.
+/// The arms of a session on one host. `host` is the name from the file, if it has one. Otherwise the id of
+/// the run is used, or the start time of a run that was not saved.
 #[must_use]
 pub fn lines(run: &Run, host: Option<&str>) -> Vec<HostArm> {
     let Some((experiment, machine)) = run.experiment.as_ref().zip(run.machine.as_ref()) else {
@@ -248,7 +250,8 @@ pub fn merge(lines: &[HostArm]) -> Vec<FleetArm> {
         .collect()
 }
 
-/// Classes of different words come before the mean; so does a host on which it must not be used.
+/// The overall answer. Classes with different answers take precedence over the mean. So does a host on which
+/// the arm must not be used.
 fn overall(pooled: Option<&Pooled>, classes: &[Class], is_rejected_somewhere: bool) -> FleetWord {
     let has = |word| classes.iter().any(|class| class.word == word);
     match word(pooled) {

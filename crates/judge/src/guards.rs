@@ -1,8 +1,8 @@
-//! Bounds that an arm may not pass, whatever it gains: each has a race of its own.
+//! Bounds that an arm must not exceed, whatever it gains. Each bound has its own race.
 //!
-//! A guard is broken where the estimate has passed the bound and a loss is proven besides. An arm
-//! whose estimate has passed a bound without that proof is not kept either. Memory counts from
-//! [`LEAST_MEMORY`] on: a small program that takes one huge page more has not become a large one.
+//! A guard is broken if the estimate exceeds the bound and a loss is proven as well. An arm whose estimate
+//! exceeds a bound without that proof is not kept either. Memory counts from [`LEAST_MEMORY`] on: a small
+//! program that takes one more huge page has not become a large one.
 
 use crate::race::{BlockTimes, Claim, Noise, PROVEN, Race};
 use pagewise_model::Bytes;
@@ -43,7 +43,7 @@ pub fn spell(guard: Guard) -> String {
     name.map_or("errors=0".to_owned(), |name| format!("{name}<+{percent}%"))
 }
 
-/// The guards of a program that names none, where this decides.
+/// The default guards of a program, if this quantity decides.
 #[must_use]
 pub fn usual(quantity: Quantity) -> Vec<Guard> {
     let guard = |quantity, limit_share| Guard { quantity: Some(quantity), limit_share };
@@ -79,14 +79,14 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// Before any run of so many arms.
+    /// The state before any run, for this number of arms.
     #[must_use]
     pub fn new(guards: &[Guard], arms: usize) -> Self {
         let all = guards.iter().map(|guard| (*guard, Race::new(arms))).collect();
         Self { all, breaking: PROVEN }
     }
 
-    /// The same where a guard breaks at other evidence than [`PROVEN`].
+    /// The same guards, which break at `evidence` instead of [`PROVEN`].
     #[must_use]
     pub fn broken_at(self, evidence: f64) -> Self {
         Self { breaking: evidence, ..self }
@@ -105,7 +105,7 @@ impl Guards {
         }
     }
 
-    /// Takes a block in, by what it shows of a quantity.
+    /// Adds a block. `times` returns what the block shows of a quantity.
     pub fn add(&mut self, times: impl Fn(Quantity) -> Option<BlockTimes>) {
         for (guard, race) in &mut self.all {
             if let Some(times) = guard.quantity.and_then(&times) {
@@ -114,7 +114,7 @@ impl Guards {
         }
     }
 
-    /// Whether the races alone say that a guard of an arm is broken. Without intervals, which take time.
+    /// Whether the races alone show a broken guard of an arm. Skips the intervals, which are slow to compute.
     #[must_use]
     pub fn may_be_broken(&self, arm: usize) -> bool {
         self.all.iter().any(|(guard, race)| is_passed(*guard, race, arm) && self.is_loss(race, arm))
@@ -124,7 +124,7 @@ impl Guards {
         race.evidence(arm, Claim::GainAtLeast(0.0)) >= self.breaking
     }
 
-    /// The guard of an arm whose bound lies within the standard error of what was found: more runs may yet
+    /// The guard of an arm whose bound lies within the standard error of the estimate. More runs may still
     /// break it.
     #[must_use]
     pub fn open(&self, arm: usize, beside: Beside) -> Option<Guard> {
@@ -164,7 +164,7 @@ fn is_passed(guard: Guard, race: &Race, arm: usize) -> bool {
     race.standing(arm).is_some_and(|at| at.ratio > 1.0 + guard.limit_share)
 }
 
-/// Why an arm is not to be run again: a guard of it is broken.
+/// Why an arm must not run again: one of its guards is broken. `None` otherwise.
 #[must_use]
 pub fn broken(guarded: &[Guarded]) -> Option<String> {
     let broken = guarded.iter().find(|one| one.is_broken)?;
@@ -199,7 +199,7 @@ pub fn apply(verdict: Verdict, guarded: &[Guarded]) -> Verdict {
     }
 }
 
-/// What was found, with a guard that speaks against it.
+/// The finding, with the guard that contradicts it.
 #[must_use]
 pub fn doubt(found: &str, guard: Guard) -> String {
     format!("{found}, but guard {} may be broken: there are too few runs to tell", spell(guard))

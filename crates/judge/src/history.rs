@@ -1,9 +1,10 @@
 //! Saved runs of a program over time: how its time changed, and which proven gains were lost.
 //!
-//! A trend joins the sessions of one command, with the same input and standard output in the same place, on one machine:
-//! the same processors, memory and host; kernel and settings may have changed. A gain counts as lost where `recheck`
-//! says so, or where a later session of that kind rules out, by the same quantity, what an earlier one had proven of the
-//! same arm. Of `recheck` and sessions the newest that settles it counts.
+//! A trend joins the sessions of one command on one machine, with the same input and the same destination of
+//! standard output. The same machine means the same processors, memory and host; kernel and settings may have
+//! changed. A gain counts as lost in two cases. Either `recheck` says so, or a later session of that kind
+//! rules out, by the same quantity, what an earlier one had proven for the same arm. Of `recheck` and the
+//! sessions, the newest one that settles it counts.
 
 use crate::comparison::time_change;
 use crate::recheck::{self, gain, standing};
@@ -56,7 +57,7 @@ fn is_alike(a: &Run, b: &Run) -> bool {
     let machines = a.machine.as_ref().zip(b.machine.as_ref());
     a.command == b.command
         && a.input == b.input
-        // Some programs do no work where nobody reads it.
+        // Some programs do no work if their output is not read.
         && a.stdout() == b.stdout()
         && load(a) == load(b)
         && machines.is_some_and(|(a, b)| is_same_hardware(a, b))
@@ -65,7 +66,7 @@ fn is_alike(a: &Run, b: &Run) -> bool {
 fn is_same_hardware(a: &Machine, b: &Machine) -> bool {
     let of = |machine: &Machine| {
         let Machine { arch, cpu_model, cpus, memory_bytes, hypervisor, .. } = machine.clone();
-        // Firmware and kernel keep some memory to themselves, and not always as much.
+        // Firmware and kernel reserve some memory, and the amount varies.
         (arch, cpu_model, cpus.len(), memory_bytes.0 >> 30, hypervisor)
     };
     of(a) == of(b)
@@ -122,7 +123,7 @@ pub fn lost_gains(runs: &[Run], rechecks: &[Recheck]) -> Vec<Recheck> {
     lost
 }
 
-/// The newest session that settles, after `run`, what it found of this arm.
+/// The newest session after `run` that settles this arm's result.
 fn newest_word<'a>(runs: &'a [Run], run: &Run, arm: &str) -> Option<(&'a Run, &'a Verdict)> {
     let later = runs.iter().rev().take_while(|later| later.id != run.id);
     let alike = later.filter(|later| is_alike(run, later) && is_measured_alike(run, later));
@@ -141,7 +142,7 @@ fn is_after(recheck: &Recheck, session: &Run) -> bool {
     recheck.at_unix_ns > session.started_unix_ns || recheck.new_run.as_ref() == Some(&session.id)
 }
 
-/// The verdicts on arms whose setting is recorded alike.
+/// The verdicts on arms whose setting is recorded the same way.
 fn verdicts(run: &Run) -> impl Iterator<Item = (&str, &Verdict)> {
     let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
     verdicts.map(|verdict| (verdict.arm.as_str(), verdict))
@@ -280,7 +281,7 @@ mod tests {
         let ruled_out = [then.clone(), now];
         assert_eq!(lost_gains(&ruled_out, &[again(20, Standing::Holds)]), lost);
         assert_eq!(lost_gains(&ruled_out, &[again(40, Standing::Holds)]), []);
-        // What was proven again since has not vanished; one that was not settled since has.
+        // A gain that was proven again has not vanished. A gain that was not settled since has.
         let proven = [then.clone(), session("c", 30, "keep")];
         let early = [again(20, Standing::Vanished)];
         assert_eq!(lost_gains(&proven, &early), []);
@@ -288,7 +289,7 @@ mod tests {
         assert_eq!(lost_gains(&proven, &late), late);
         let open = [then, session("c", 30, "cannot_tell")];
         assert_eq!(lost_gains(&open, &early), early);
-        // Its run may be gone.
+        // The run may have been deleted.
         assert_eq!(lost_gains(&[], &early), early);
     }
 

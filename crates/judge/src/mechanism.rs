@@ -1,16 +1,16 @@
-//! Did the remedy take hold? The kernel's own counter of its mechanism, read in every run of the arm
-//! and of the control. Pure; units are those of the counter (pages, pipes, faults).
+//! Did the remedy take hold? Reads the kernel's own counter of its mechanism in every run of the arm and of
+//! the control. Pure; units are those of the counter (pages, pipes, faults).
 //!
-//! Not seen: whether the counter moved for the reason that the remedy gives. That the effect is
-//! there, and is the remedy's, is for the comparison of times to show.
+//! Not seen: whether the counter moved because of the remedy. The comparison of times must show that the
+//! effect exists and comes from the remedy.
 
-/// Share of its runs in which an arm must have taken hold. Not all: glibc 2.36 takes its own
-/// `hugetlb` tunable in four of five starts (docs/decisions/008).
+/// Share of its runs in which an arm must have taken hold. Less than 1, because glibc 2.36 applies its own
+/// `hugetlb` tunable in only four of five starts (docs/decisions/008).
 pub const HELD_SHARE: f64 = 2.0 / 3.0;
 /// How far the arm's counter must exceed the control's.
 const COUNTER_FACTOR: u64 = 10;
-/// Readings of the control above all but so many are taken for other programs' doing: some counters
-/// are the whole machine's, and one visitor during one run must not decide.
+/// This share of the control's highest readings is attributed to other programs. Some counters cover the
+/// whole machine, and one other program during one run must not decide.
 const VISITED_SHARE: f64 = 0.1;
 
 /// What the kernel's counter of the arm's mechanism read.

@@ -1,4 +1,4 @@
-//! What has become of a gain that was proven once.
+//! Whether a gain that was proven once still holds.
 
 use pagewise_model::recheck::{Gain, Standing};
 use pagewise_model::run::Run;
@@ -17,7 +17,8 @@ pub fn gain(verdict: Option<&Verdict>) -> Option<Gain> {
     Some(Gain { ratio: effect.ratio, low: effect.ratio_low, high: effect.ratio_high })
 }
 
-/// What the new verdict says of the old gain. One that is likely again is neither proven nor ruled out.
+/// What the new verdict says about the old gain. A gain that is only likely now is neither proven nor ruled
+/// out.
 #[must_use]
 pub fn standing(now: Option<&Verdict>) -> Standing {
     match now.map(|verdict| verdict.word) {

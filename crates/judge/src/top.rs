@@ -3,7 +3,7 @@
 use pagewise_model::Bytes;
 use pagewise_model::top::TopProcess;
 
-/// Page tables beyond this share of the resident set are worth a word.
+/// Page tables beyond this share of the resident set give a hint.
 const TABLES_SHARE: f64 = 0.05;
 /// Less than this of page tables is not.
 const LEAST_TABLES: Bytes = Bytes::mib(32);
@@ -16,7 +16,7 @@ const FAULTS_SHARE: f64 = 0.03;
 /// Waits for the disk per second.
 const MAJOR: f64 = 10.0;
 
-/// What its figures suggest; none where pages cost it little.
+/// What the figures suggest. `None` if page work costs the process little.
 #[must_use]
 pub fn hint(row: &TopProcess) -> Option<&'static str> {
     let tables = row.table_bytes.zip(row.resident_bytes);

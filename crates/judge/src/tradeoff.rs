@@ -1,11 +1,11 @@
-//! What each arm of an experiment needs of time and of memory, side by side.
+//! Time and memory of each arm of an experiment, side by side.
 //!
-//! One of the two decides a session; the other is bounded by a guard. Somebody who pays for both wants to see
-//! all arms at once: which of them nobody beats in both, and how much memory an arm takes for the time that
-//! it saves. Figures are medians over the runs that count, memory as [`Usage::peak_memory`] has it.
+//! One of the two decides a session; a guard bounds the other. A user who pays for both wants to see all arms
+//! together: which arms no other arm beats in both, and how much memory an arm takes for the time that it
+//! saves. Figures are medians over the runs that count. Memory is [`Usage::peak_memory`].
 //!
-//! Differences below [`SAME`] count as none. What is not judged here: whether a difference is proven. The
-//! verdict says so for what decides, the guard for what does not.
+//! Differences below [`SAME`] count as none. Not judged here: whether a difference is proven. The verdict
+//! says so for the deciding quantity, the guard for the other.
 
 use pagewise_model::trial::{Experiment, TimeAndMemory};
 use pagewise_model::usage::{Usage, typical};
@@ -20,7 +20,7 @@ pub fn side_by_side(experiment: &Experiment) -> Vec<TimeAndMemory> {
     let figures = |arm: &str, at_once: bool| {
         let points = experiment.points_in(arm, at_once);
         let runs: Vec<Usage> = points.map(|point| point.usage.clone()).collect();
-        // Runs at once share a CPU: only their CPU time is their own.
+        // Runs at once share a CPU, so only their CPU time is meaningful.
         let time = |usage: &Usage| if at_once { usage.cpu_ns().0 } else { usage.wall_ns.0 };
         Some((typical(&runs, time)?, typical(&runs, |usage| usage.peak_memory().0)?))
     };

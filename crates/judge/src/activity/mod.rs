@@ -1,27 +1,28 @@
-//! Sorts kernel stacks: what was the kernel doing at this sample, and for whom?
+//! Sorts kernel stacks: what was the kernel doing at this sample, and why?
 //!
-//! A stack is a list of symbol names, leaf first. The leaf alone often says nothing (a spin lock,
-//! `rep movs` in a helper, the page allocator), so the *stack* is judged. *What* is known by
-//! 1. a frame that rules all others, such as going to sleep for I/O;
-//! 2. the phase nearest to the leaf: what is allocated, locked or copied within reclaim is reclaim;
-//! 3. the first frame after helpers, which only carry out what their caller wants, by the leaf rules;
-//! 4. the nearest frame that a caller rule knows: a fault inside a copy is a fault;
-//! 5. a rule of last resort, such as the way into a call.
+//! A stack is a list of symbol names, leaf first. The leaf alone is often ambiguous (a spin lock, `rep movs`
+//! in a helper, the page allocator), so the whole *stack* is judged. *What* is decided by the first of these
+//! that matches:
+//! 1. a frame that overrides all others, such as going to sleep for I/O;
+//! 2. the phase nearest to the leaf: allocation, locking and copying within reclaim are reclaim;
+//! 3. the first frame after the helpers, by the leaf rules (helpers only carry out what their caller wants);
+//! 4. the nearest frame that a caller rule names: a fault inside a copy is a fault;
+//! 5. a rule of last resort, such as the entry into a call.
 //!
-//! *Why* is the nearest frame that tells it: a fault on a file within a read from a pipe is a file
-//! fault. Where none does, weak rules are asked, then the name of the system call (`__x64_sys_futex`).
+//! *Why* is decided by the nearest frame that has a rule for it: a fault on a file within a read from a pipe
+//! is a file fault. If no frame has one, weak rules apply, then the name of the system call
+//! (`__x64_sys_futex`).
 //!
-//! Rules are data (`rules.txt`); each names the kernels it is for, one lists the names of several
-//! generations, and [`dead_rules`] tells which can recognise nothing on a kernel: a test holds them
-//! against symbol lists, so that a renamed symbol fails there and is not a bucket that is silently 0.
-//! Compiler suffixes (`.constprop.0`, `.isra.0`, `.part.0`, `.cold`) and the allocation-profiling suffix
-//! `_noprof` are stripped first.
+//! Rules are data (`rules.txt`). Each rule names the kernels it applies to and may list the names of several
+//! kernel generations. [`dead_rules`] lists the rules that cannot match on a kernel. A test checks them
+//! against symbol lists, so a renamed symbol fails that test instead of silently emptying a bucket. Compiler
+//! suffixes (`.constprop.0`, `.isra.0`, `.part.0`, `.cold`) and the allocation-profiling suffix `_noprof` are
+//! stripped first.
 //!
-//! [`Activity`] is the coarser view that diagnoses and ladders compare prices with, and follows from
-//! the two.
+//! [`Activity`] is the coarser view that diagnoses and ladders compare prices with. It follows from the two.
 //!
-//! Not seen: functions inlined into their callers, and work with interrupts off, which a timer
-//! sample bills to the place where they are enabled again (`finish_task_switch`, spin unlock).
+//! Not seen: functions inlined into their callers. Work done with interrupts off is also not seen in place: a
+//! timer sample bills it to the function that enables them again (`finish_task_switch`, spin unlock).
 
 use pagewise_model::diagnosis::{Activity, CostKind};
 use pagewise_model::look::{KernelStack, Samples, UNKNOWN_SYMBOL};
@@ -32,7 +33,7 @@ use std::collections::{BTreeMap, HashSet};
 
 mod rules;
 
-/// The kernel samples by activity; those whose stacks are not listed are unknown.
+/// The kernel samples by activity. Samples whose stacks are not listed count as unknown.
 #[must_use]
 pub fn sort(samples: &Samples) -> BTreeMap<Activity, u64> {
     let mut sorted: BTreeMap<Activity, u64> = BTreeMap::new();
@@ -57,7 +58,7 @@ pub fn classify(stack: &[&str]) -> Activity {
     rule_of(what, &why, stack)
 }
 
-/// What was done in one kernel stack, and what for: symbol names, leaf first.
+/// What the kernel did in one stack, and why. `stack` holds symbol names, leaf first.
 #[must_use]
 pub fn judge(stack: &[&str]) -> (What, Why) {
     let frames: Vec<&str> = stack.iter().map(|name| strip_suffixes(name)).collect();
@@ -93,8 +94,8 @@ fn called(symbol: &str) -> Option<Why> {
     Some(Why::Call(name.to_owned().into()))
 }
 
-/// Rules for this release none of whose names exist among `symbols`: what they stand for cannot be
-/// recognised on that kernel under this name (or it does not have the feature).
+/// Rules for this release that name no symbol in `symbols`. Such a rule cannot match on that kernel: the
+/// symbol has another name there, or the kernel lacks the feature.
 #[must_use]
 pub fn dead_rules(symbols: &HashSet<&str>, release: Release) -> Vec<&'static Rule> {
     let stripped: HashSet<&str> = symbols.iter().map(|s| strip_suffixes(s)).collect();
@@ -117,11 +118,10 @@ fn is_nameless(stack: &[&str]) -> bool {
 
 // From what and why to the coarser activity that prices are compared with.
 //
-// Copies, zeroing, reclaim and wake-ups are what they are, whomever they serve. Faults, mapping
-// calls, pipes, files and the making of processes are each one activity with all that is done for
-// them.
+// Copies, zeroing, reclaim and wake-ups keep their own activity, whatever they were for. Faults, mapping
+// calls, pipes, files and process creation each form one activity that includes all work done for them.
 
-/// The activity of `stack`, of which this is known.
+/// The activity of `stack`, given its what and why.
 fn rule_of(what: What, why: &Why, stack: &[&str]) -> Activity {
     match what {
         What::Unclassified if is_nameless(stack) => Activity::Unknown,
@@ -139,7 +139,7 @@ pub(crate) const MAPPING_COSTS: &[CostKind] = &[
     CostKind::MapUnmap,
 ];
 
-/// Samples in the pinning of pages for a transfer, which the prices of faults do not hold.
+/// Samples of pages being pinned for a transfer. The prices of faults do not include this.
 pub(crate) fn pinned(samples: &Samples) -> u64 {
     let is_pinning = |stack: &&KernelStack| {
         let names: Vec<&str> = stack.symbols.iter().map(String::as_str).collect();
@@ -148,7 +148,7 @@ pub(crate) fn pinned(samples: &Samples) -> u64 {
     samples.stacks.iter().filter(is_pinning).map(|stack| stack.count).sum()
 }
 
-/// Faults, mapping and unmapping, zeroing: what the prices of faults and mapping calls hold together.
+/// Whether the prices of faults and mapping calls cover this work: faults, mapping, unmapping, zeroing.
 pub(crate) fn is_mapping_work(what: What, why: &Why) -> bool {
     what != What::Pinning
         && matches!(known(what, why), Activity::Fault | Activity::MapUnmap | Activity::Zeroing)

@@ -1,7 +1,7 @@
-//! The table of rules: which kernel symbols mean what, over kernels 5.4 to 6.18, x86-64 and aarch64.
+//! The table of rules: which kernel symbols mean what, for kernels 5.4 to 6.18 on x86-64 and aarch64.
 //!
-//! It is data, a text of its own (`rules.txt`, whose head says its form), read once. What is not of that
-//! form is passed over; a test holds the table against it.
+//! The rules are data in a separate text (`rules.txt`, whose head describes the format), read once. Lines in
+//! another format are skipped. A test checks the text against the format.
 
 use pagewise_model::profile::{What, Why};
 use std::collections::{HashMap, HashSet};
@@ -14,17 +14,17 @@ const TEXT: &str = include_str!("rules.txt");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum Place {
-    /// Carries out what the caller wants: passed over at the leaf end of the stack.
+    /// Carries out what the caller wants. Skipped at the leaf end of the stack.
     Helper,
     /// Only at the leaf, after helpers.
     Leaf,
-    /// Anywhere; of several the one nearest to the leaf decides.
+    /// Matches anywhere in the stack. If several match, the one nearest to the leaf decides.
     Caller,
     /// Anywhere, and before leaves and callers: all that is done within it is part of it.
     Phase,
     /// Anywhere, and before all others.
     Ruling,
-    /// Anywhere, when nothing else matched.
+    /// Matches anywhere, if nothing else matched.
     #[strum(serialize = "last")]
     LastResort,
 }
@@ -80,10 +80,10 @@ impl std::fmt::Display for Kernels {
     }
 }
 
-/// One rule: any of `symbols` at `place` tells what is done, or why.
+/// One rule: if any of `symbols` is found at `place`, it decides what was done, or why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What it recognises, for people.
+    /// What the rule recognises, in plain text.
     pub name: &'static str,
     /// Releases whose functions it names.
     pub kernels: Kernels,
@@ -92,9 +92,9 @@ pub struct Rule {
     /// What is done.
     pub what: Option<What>,
     pub why: Option<Why>,
-    /// It tells the why only where no other rule does.
+    /// Decides the why only if no other rule does.
     pub is_weak: bool,
-    /// Symbol names without suffixes; one that ends in `*` stands for all with that beginning.
+    /// Symbol names without suffixes. A name that ends in `*` matches every name with that prefix.
     pub symbols: Vec<&'static str>,
 }
 
@@ -183,8 +183,8 @@ impl Table {
         }
     }
 
-    /// The rule that answers for `symbol`, given without suffixes: one that names it whole before one
-    /// that names its beginning, the earlier before the later.
+    /// The rule for `symbol`, given without suffixes. An exact name wins over a prefix, an earlier rule over
+    /// a later one.
     pub(super) fn find(&self, question: Question, symbol: &str) -> Option<&Rule> {
         let whole = || self.whole.get(&(question, symbol)).copied();
         let by_beginning = || {
@@ -194,7 +194,7 @@ impl Table {
         whole().or_else(by_beginning).and_then(|at| self.rules.get(at))
     }
 
-    /// The rules for `release` none of whose symbols is among `symbols`, given without suffixes.
+    /// The rules for `release` that name none of `symbols`, given without suffixes.
     pub(super) fn dead(&self, symbols: &HashSet<&str>, release: Release) -> Vec<&Rule> {
         let is_alive = |rule: &Rule| {
             let is_there = |pattern: &&str| !pattern.ends_with('*') && symbols.contains(*pattern);

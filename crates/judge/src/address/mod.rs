@@ -1,8 +1,8 @@
-//! What was read of an address, understood: the levels that the processor walks, the state and size of
-//! the page, its frame and folio, the mapping and the pages around.
+//! Interprets what was read of an address: the levels that the processor walks, the state and size of the
+//! page, its frame and folio, the mapping and the pages around it.
 //!
-//! Pure; sizes and offsets are bytes. The size of a page is never guessed: it is what `PAGEMAP_SCAN` or
-//! the counters of the mapping prove, or missing.
+//! Pure. Sizes and offsets are in bytes. The page size is never guessed: either `PAGEMAP_SCAN` or the
+//! counters of the mapping prove it, or it is missing.
 
 use pagewise_model::address::{
     Address, Around, Entry, FlagWindow, Folio, Frame, FrameSeen, Half, Layout, Level, Mapping,
@@ -125,8 +125,8 @@ const fn state(entry: Entry) -> State {
     }
 }
 
-/// The size of a page that is present: a reserved pool's own; else as `PAGEMAP_SCAN` found it; else by
-/// the counters of its mapping, where they leave no choice.
+/// The size of a present page. A reserved pool has a fixed size. Otherwise `PAGEMAP_SCAN` decides, or the
+/// counters of the mapping if only one size fits them.
 fn size(layout: &Layout, seen: &Seen) -> Fact<PageSize> {
     let base = layout.base_page_bytes;
     let pool = |r: &Residence| r.kernel_page_bytes.filter(|page| *page > base);
@@ -218,8 +218,8 @@ mod tests;
 // The folio of a frame, by the marks that its frames carry: the first one is a head, all others are
 // tails, and a frame with neither is a folio by itself.
 
-/// The folio that frame `number` is in, if all of it lies in `window`. A folio that ends where the window
-/// ends counts as whole: folios lie at multiples of their size, and so do windows.
+/// The folio that contains frame `number`, if all of it lies in `window`. A folio that ends at the end of the
+/// window counts as whole: folios and windows both lie at multiples of their size.
 fn folio(window: &FlagWindow, number: u64, base: PageSize) -> Fact<Folio> {
     let beyond = || Fact::missing("the folio begins before the frames that were read");
     let inside = number.checked_sub(window.first).and_then(|nth| usize::try_from(nth).ok());
@@ -248,8 +248,8 @@ fn folio(window: &FlagWindow, number: u64, base: PageSize) -> Fact<Folio> {
     })
 }
 
-// The levels of the page table: a table fills one base page with entries of 8 bytes, so each level
-// takes as many bits of the address as number the entries of a table, and the top level what is left.
+// The levels of the page table. A table fills one base page with entries of 8 bytes. So each level uses
+// log2(entries per table) bits of the address, and the top level uses the remaining bits.
 
 /// The name of a level, by how many are below and above it.
 const fn name(below: u32, above: u32) -> &'static str {
@@ -273,7 +273,7 @@ pub fn half(layout: &Layout, address: u64) -> Half {
     }
 }
 
-/// The way of `address` through the levels, to a page of `size` where one is known; the top level first.
+/// The levels on the way to `address`, top level first. Ends at a page of `size` if the size is known.
 #[must_use]
 pub fn levels(layout: &Layout, address: u64, size: Option<PageSize>) -> Vec<Level> {
     let (shift, width) = (layout.page_bits(), layout.table_bits().max(1));

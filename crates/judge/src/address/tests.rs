@@ -6,7 +6,7 @@ const PAGE: u64 = PageSize::BASE_4K.bytes();
 const HUGE: u64 = PageSize::PMD_2M.bytes();
 const X86: Layout = Layout { base_page_bytes: PageSize::BASE_4K, address_bits: 48, user_bits: 47 };
 const FIVE: Layout = Layout { address_bits: 57, user_bits: 56, ..X86 };
-/// arm64 with pages of 64 KiB: three levels, and the kernel's half has bits of its own.
+/// arm64 with 64 KiB pages: three levels. The kernel's half has its own bits.
 const ARM: Layout = Layout { base_page_bytes: PageSize::BASE_64K, address_bits: 48, user_bits: 48 };
 const START: u64 = 0x7f00_0020_0000;
 
@@ -66,7 +66,7 @@ fn a_walk_ends_where_the_page_is() {
     assert_eq!(ARM.huge_page().map(PageSize::bytes), Some(512 << 20));
 }
 
-/// A mapping of eight pages at [`START`], of which the first is `entry`.
+/// A mapping of eight pages at [`START`]. The first page has the entry `entry`.
 fn seen(entry: Entry) -> Seen {
     let mut entries = vec![Entry(0); 512];
     entries[0] = entry;
@@ -143,7 +143,7 @@ fn sizes_are_proven_or_missing() {
     let levels = understand(&X86, &present).levels;
     assert_eq!(levels[2].role, Role::Page);
     assert_eq!(page_of(&present).offset_bytes, Bytes(0x123));
-    // A kernel without the ioctl: the counters of the mapping decide where they can.
+    // A kernel without the ioctl: the counters of the mapping decide if they can.
     present.scanned = Fact::missing("no such call");
     assert_eq!(size(&present), Fact::Known(PageSize::BASE_4K));
     let with_huge = |huge, resident| {

@@ -1,15 +1,15 @@
-//! What to advise of several ways: one is proven to be worth it, none is, or that is open or was not measured.
-//! Missing proof is no advice.
+//! Which of several ways to advise. One is proven worth it, none is, the answer is open, or nothing was
+//! measured. Without proof there is no advice.
 
 use pagewise_model::bench::{Answer, Evidence, Figure};
 
-/// The best of several ways, by figures that are claimed to lie where a way is worth it.
+/// The best of several ways. Each figure comes with the claim that the way is worth it.
 pub(crate) enum Best<T> {
     /// It is proven to be worth it.
     Proven(T, Figure),
-    /// None is proven to be, but this one may be.
+    /// No way is proven to be worth it, but this one may be.
     Open(T, Figure),
-    /// So many ways were measured, and none is worth it.
+    /// This number of ways was measured, and none is worth it.
     No(usize),
     Unmeasured,
 }
@@ -47,7 +47,7 @@ impl<T> Best<T> {
     }
 }
 
-/// `; about 12 repeats would settle it (now 6)`; nothing of what is settled.
+/// `; about 12 repeats would settle it (now 6)`. Empty if the figure is settled.
 pub(crate) fn to_settle(figure: &Figure) -> String {
     let needed = Evidence::figure(figure.clone()).to_settle();
     needed.map_or_else(String::new, |needed| format!("; {needed}"))

@@ -1,7 +1,7 @@
 //! What every claim of every bench must satisfy, whatever was measured.
 //!
-//! The benches' own tests make random figures and hand all their claims to [`check`], which says the rule again
-//! in its own words.
+//! The tests of each bench make random figures and pass all claims to [`check`], which states the rule a
+//! second time, independently.
 
 use crate::stats::Rng;
 use pagewise_model::bench::{Answer, Claim, Evidence, Figure};
@@ -17,8 +17,8 @@ pub(crate) fn factor(rng: &mut Rng, spread: f64) -> f64 {
     (spread * rng.normal()).exp()
 }
 
-/// A claim has no word but *cannot tell* while an interval holds a border of what is claimed, or has no interval;
-/// one that is open says what would settle it.
+/// A claim must say *cannot tell* if it has no interval, or if its interval contains the claimed border. An
+/// open claim must say what would settle it.
 pub(crate) fn check(claims: &[Claim]) -> Result<(), TestCaseError> {
     for claim in claims {
         let word = claim.answer;

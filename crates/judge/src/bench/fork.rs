@@ -1,9 +1,10 @@
-//! What measurements of fork say: its price for each GiB that the parent has touched, what the parent's
-//! writes cost afterwards, and what huge pages make of both.
+//! What measurements of fork show: its price for each GiB that the parent has touched, what the parent's
+//! later writes cost, and how huge pages change both.
 //!
-//! The entry is [`judge`]; pure, so saved measurements are judged again with the same result. Samples of one
-//! repeat were taken in the same round and are paired. A price is a line through the smallest and the largest
-//! size: its rise is the price of memory, what is left of the smallest size that of the call.
+//! The entry is [`judge`]. It is pure, so saved measurements are judged again with the same result. Samples
+//! of one repeat were taken in the same round and are paired. A price is a line through the smallest and the
+//! largest size. Its slope is the price of memory, and the remainder at the smallest size is the price of the
+//! call.
 
 use crate::stats::{is_below, less_text, paired_ratio};
 use pagewise_model::bench::fork::{Forks, Judgement, Point, Price, Ratio, Sample};
@@ -53,7 +54,7 @@ fn why(forks: &Forks, pages: PageKind) -> String {
     refused.unwrap_or_else(|| "not measured".to_owned())
 }
 
-/// What each GiB more takes and what is left for the call, repeat by repeat.
+/// What each further GiB takes, and what remains for the call, for each repeat.
 fn line(small: &Point, large: &Point) -> (Fact<Measured>, Fact<Measured>) {
     let [few, many] =
         [small, large].map(|point| point.size_bytes.0 as f64 / Bytes::gib(1).0 as f64);

@@ -15,7 +15,7 @@ pub(crate) struct Access {
     pub(crate) what: &'static str,
     /// How it gets there.
     pub(crate) how: fn(PageKind) -> &'static str,
-    /// What is to become faster.
+    /// What should become faster.
     pub(crate) all: &'static str,
     /// One of that.
     pub(crate) one: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Size<'a> {
     pub(crate) steadiness: Steadiness,
 }
 
-/// Whether these sizes, each of so many repeats, belong on larger pages.
+/// Whether these sizes, each measured in `repeats` repeats, should be on larger pages.
 pub(crate) fn page_advice(access: &Access, sizes: &[Size<'_>], repeats: u32) -> String {
     let Access { what, how, all, one } = access;
     let figure = |size: &Size<'_>| {
@@ -66,7 +66,7 @@ pub(crate) fn page_advice(access: &Access, sizes: &[Size<'_>], repeats: u32) -> 
     }
 }
 
-/// Why mappings differ, where that is known.
+/// Why mappings differ, if that is known.
 const fn unsteady(steadiness: Steadiness) -> &'static str {
     match steadiness {
         Steadiness::Steady => "",

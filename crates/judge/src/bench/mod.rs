@@ -1,5 +1,4 @@
-//! What the figures of each bench say, by the name of its command: `bench pipe` is [`pipe`], `bench text` is
-//! [`code`].
+//! What the figures of each bench show. [`pipe`] judges `bench pipe`, [`code`] judges `bench text`.
 
 mod best;
 pub mod code;

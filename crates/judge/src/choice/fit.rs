@@ -12,7 +12,8 @@ use pagewise_model::choice::{
 use pagewise_model::measured::median;
 use pagewise_model::{Nanos, PageSize};
 
-/// The shortest time whose error is taken as a share of itself: below it is the clock's and chance's.
+/// Shorter times (in nanoseconds) count as this long when an error is taken as a share: their errors are
+/// clock noise and chance.
 const SHORTEST: f64 = 2000.0;
 
 /// Where and when readings were taken.
@@ -25,7 +26,7 @@ pub struct Occasion {
     pub took_ns: Nanos,
 }
 
-/// The prices that `sittings` show; none where not one way was read to its end on the file of pieces.
+/// The prices from `sittings`. `None` if no way was read to its end on the file of pieces.
 #[must_use]
 pub fn calibrate(files: &[FileReadings], occasion: Occasion) -> Option<Calibration> {
     let taken = Cells::from_files(files);
@@ -49,8 +50,8 @@ pub fn calibrate(files: &[FileReadings], occasion: Occasion) -> Option<Calibrati
     Some(found)
 }
 
-/// A cell whose processes did what they were asked for. Whatever disturbs a process only adds to its time,
-/// so of several the quickest counts, phase by phase.
+/// A cell whose processes did what they were asked for. A disturbance only adds time, so the quickest process
+/// counts, phase by phase.
 #[derive(Clone, Copy)]
 struct One<'a> {
     folios: FolioClass,
@@ -100,8 +101,8 @@ impl<'a> Cells<'a> {
         Self(files.iter().flat_map(whole).collect())
     }
 
-    /// What was not read of the warm cells of those ways that can be read here. Cold ones cannot be had on
-    /// every file system.
+    /// The share of the readable warm cells that was not read. Cold cells are not available on every file
+    /// system.
     fn missed_share(&self, files: &[FileReadings]) -> f64 {
         let all = files.iter().flat_map(|readings_of_file| &readings_of_file.readings.points);
         let points = all.filter(|point| point.cell.residency == Residency::Warm);
@@ -121,7 +122,7 @@ impl<'a> Cells<'a> {
         self.0.iter().filter(|one| which(one)).copied().collect()
     }
 
-    /// What one thread pays on a warm file, for every way, order and kind of folios.
+    /// Prices of one thread on a warm file, for every way, order and kind of folio.
     fn alone(&self, page: PageSize) -> Vec<PriceList> {
         let mut lists = Vec::new();
         for folios in FolioClass::ALL {
@@ -174,7 +175,7 @@ impl<'a> Cells<'a> {
         all
     }
 
-    /// What a cold cell takes beyond what it should take warm.
+    /// The extra time of a cold cell over the time that it should take warm.
     fn device(&self, found: &Calibration) -> Vec<PriceList> {
         let mut lists = Vec::new();
         for &arm in Arm::ALL {
@@ -218,7 +219,7 @@ fn row(one: &One<'_>, terms: &[Term], (took, scale): (f64, f64), page: PageSize)
     Row { amounts: terms.iter().map(amount).collect(), took, scale: scale.max(SHORTEST) }
 }
 
-/// The fit of `rows`; none without any.
+/// The fit of `rows`. `None` without rows.
 fn list(
     (phase, arm): (Phase, Arm),
     (order, folios): (Option<Order>, Option<FolioClass>),
@@ -239,7 +240,7 @@ type End = (Phase, fn(&Sample) -> Nanos);
 const SET_UP: End = (Phase::SetUp, |sample| sample.set_up_ns);
 const TEAR_DOWN: End = (Phase::TearDown, |sample| sample.tear_down_ns);
 
-/// Set-up or tear-down: pages count where a mapping has them, the block where queues have buffers.
+/// Set-up or tear-down. Pages count if a mapping has them, the block if queues have buffers.
 fn fixed(
     arm: Arm,
     folios: FolioClass,
@@ -263,7 +264,7 @@ fn fixed(
 /// What one took, with what an error is a share of.
 type Took = fn(&One<'_>) -> Option<(f64, f64)>;
 
-/// The passes: what the first takes more than the second, and later ones.
+/// The passes: the extra time of the first pass over the second, and the later passes.
 const PASSES: [(Phase, &[Term], Took); 2] = [
     (Phase::First, &Term::FIRST, |one| {
         let (first, second) = (one.pass(0)?, one.pass(1)?);

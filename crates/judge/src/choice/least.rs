@@ -1,15 +1,15 @@
-//! Prices that are never negative and err least, as shares of what was measured.
+//! Prices that are never negative and have the smallest errors, as shares of the measured values.
 //!
-//! Minimised is the sum of absolute errors, each as a share: a process that was disturbed pulls no more
-//! than any other, and short times count as much as long ones. It is found by least squares with weights
-//! that are computed again from the errors (Schlossmacher, 1973); each of these by the active set of Lawson and
-//! Hanson (1974), chapter 23, on the normal equations, which are small here.
+//! The sum of absolute errors is minimised, each as a share. So a disturbed process weighs no more than any
+//! other, and short times weigh the same as long ones. The minimum is found by least squares with weights
+//! that are recomputed from the errors (Schlossmacher, 1973). Each least-squares step uses the active set of
+//! Lawson and Hanson (1974), chapter 23, on the normal equations, which are small here.
 
 /// Rounds of weights.
 const ROUNDS: u32 = 24;
-/// Errors below this share weigh alike.
+/// Errors below this share all weigh the same.
 const FINE: f64 = 0.002;
-/// Below this share of the largest a pivot says nothing.
+/// A pivot below this share of the largest counts as zero.
 const SINGULAR: f64 = 1e-10;
 /// Gradients below this enter nothing.
 const FLAT: f64 = 1e-12;
@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub(super) scale: f64,
 }
 
-/// The price of each of `count` terms; 0 for those of which there was nothing.
+/// The price of each of `count` terms. 0 for a term that never occurred.
 pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
     let rows: Vec<&Row> =
         rows.iter().filter(|row| row.scale > 0.0 && row.took.is_finite()).collect();
@@ -58,7 +58,8 @@ pub(super) fn prices(rows: &[Row], count: usize) -> Vec<f64> {
         .collect()
 }
 
-/// The same with a most for each term: one that would be dearer costs that, and the others are sought again.
+/// The same with an upper bound for each term. A term above its bound is set to it, and the others are solved
+/// again.
 pub(super) fn bounded_prices(mut rows: Vec<Row>, most: &[f64]) -> Vec<f64> {
     let mut bound = vec![false; most.len()];
     loop {
@@ -118,8 +119,8 @@ impl Squares {
         point
     }
 
-    /// Goes to the least squares of the free terms, less those that would become negative on the way; `next`
-    /// was freed last, and is no longer where it is the same as others.
+    /// Moves to the least squares of the free terms, without those that would become negative on the way.
+    /// `next` was freed last. It is dropped again if it is collinear with others.
     fn settle(&self, next: usize, point: &mut Vec<f64>, free: &mut [bool]) {
         loop {
             let Some(target) = self.least(free) else {
@@ -142,7 +143,7 @@ impl Squares {
         steep.max_by(|a, b| slope(*a).total_cmp(&slope(*b)))
     }
 
-    /// The least squares with all terms but the free ones 0; none where that is no single point.
+    /// The least squares with all other terms at 0. `None` if the solution is not unique.
     fn least(&self, free: &[bool]) -> Option<Vec<f64>> {
         let terms: Vec<usize> = (0..free.len()).filter(|term| free[*term]).collect();
         let mut rows: Vec<Vec<f64>> = terms
@@ -178,7 +179,7 @@ impl Squares {
     }
 }
 
-/// Goes from `point` towards `target` until a free term reaches 0, and frees it no longer.
+/// Moves from `point` towards `target` until a free term reaches 0, and takes that term out of the free ones.
 fn retreat(point: &mut [f64], target: &[f64], free: &mut [bool]) {
     let sinking = (0..point.len()).filter(|term| free[*term] && target[*term] <= 0.0);
     let way = |term: usize| point[term] / (point[term] - target[term]).max(f64::MIN_POSITIVE);

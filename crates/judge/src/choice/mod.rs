@@ -21,7 +21,7 @@ mod least;
 #[cfg(test)]
 mod tests;
 
-/// Beyond this share of what it takes a measured time says nothing of a way.
+/// A measured time that is off by more than this share says nothing about a way.
 pub const MOST_OFF: f64 = 0.5;
 
 /// How far times that were measured between two readings of the same cells may be off, as a share: what the cells
@@ -38,8 +38,8 @@ pub fn trial_error(start: &Readings, end: &Readings) -> Option<f64> {
     drift.chain(waited).filter(|share| share.is_finite()).reduce(f64::max)
 }
 
-/// What a process of one thread that reads cached bytes took more than its CPU time, as a share of that, in the
-/// median: others had its CPU. None without such processes.
+/// How much longer than its CPU time a process of one thread that reads cached bytes took, as a share, in the
+/// median: other programs had its CPU. `None` without such processes.
 #[must_use]
 pub fn waited_share(readings: &Readings) -> Option<f64> {
     let busy = readings.points.iter().filter(|point| {
@@ -53,15 +53,15 @@ pub fn waited_share(readings: &Readings) -> Option<f64> {
     median(&shares.collect::<Vec<f64>>())
 }
 
-// Why a way is chosen, in plain sentences: the choice with its margin, what the time goes into beside the
-// best way of the other kind, and what the prediction cannot tell.
+// Why a way is chosen, in plain sentences: the choice with its margin, what the time is spent on compared
+// with the best way of the other kind, and the limits of the prediction.
 
 /// Parts below this share of a time are not named.
 const SMALL: f64 = 0.04;
 /// Rivals that are named.
 const NAMED: usize = 3;
 
-/// The sentences; one that says so where there is nothing to choose from.
+/// The sentences. If there is nothing to choose from, one sentence says so.
 #[must_use]
 pub fn reasons(choice: &Choice) -> Vec<String> {
     let Some(best) = choice.best() else {
@@ -97,7 +97,7 @@ fn capital(arm: Arm) -> String {
     }
 }
 
-/// The chosen way beside the best of the other kind, calls or mappings.
+/// The chosen way compared with the best of the other kind, calls or mappings.
 fn beside(choice: &Choice, best: &Forecast) -> Option<String> {
     let other = choice.forecasts.iter().find(|f| f.arm.is_mapped() != best.arm.is_mapped())?;
     Some(format!(
@@ -108,7 +108,7 @@ fn beside(choice: &Choice, best: &Forecast) -> Option<String> {
     ))
 }
 
-/// What a time goes into, largest first.
+/// The parts of a time, largest first.
 fn spent(parts: &TimeParts) -> String {
     let mut named = [
         (parts.set_up_ns, "to open and map"),
@@ -126,7 +126,7 @@ fn spent(parts: &TimeParts) -> String {
     texts.join(", ")
 }
 
-/// What lies closer to the best than the prediction can tell.
+/// The ways that the prediction cannot separate from the best.
 fn blurred(choice: &Choice) -> Option<String> {
     let rivals: Vec<&str> = choice.rivals().map(|rival| rival.arm.name()).collect();
     let (first, rest) = rivals.split_first()?;
@@ -141,7 +141,7 @@ fn blurred(choice: &Choice) -> Option<String> {
     ))
 }
 
-/// What became of the choice and of the forecasts when every way was measured.
+/// How the choice and the forecasts held once every way was measured.
 fn measured(choice: &Choice, best: &Forecast) -> Option<String> {
     let took = |arm: Arm| {
         let trial = choice.trials.iter().find(|trial| trial.arm == arm)?;

@@ -350,7 +350,7 @@ fn cells_measured_twice_say_how_far_times_may_be_off() {
     for (start, end) in [(&quiet, &slower), (&slower, &quiet)] {
         assert!(trial_error(start, end).is_some_and(|off| (off - 0.8).abs() < 0.01));
     }
-    // Something had the CPU all the time: both are alike, and both waited.
+    // Another program had the CPU all the time: both are equal, and both waited.
     let busy = of(ms(200), ms(102));
     assert!(trial_error(&busy, &busy).is_some_and(|off| off > 0.9));
     assert!(waited_share(&busy).is_some_and(|share| share > 0.9));

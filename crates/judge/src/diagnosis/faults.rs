@@ -81,8 +81,8 @@ pub(super) fn split(
     let page = base_page.bytes() as f64;
     let huge_bytes = sum(|p| p.anon_huge_bytes);
     let cow_bytes = sum(|p| p.file_cow_bytes);
-    // At its peak, not at its end: what a program frees before it ends was no second touch. What it had from
-    // its parent was no touch of its own.
+    // Uses the peak, not the end: memory that a program frees before it ends was not touched a second time.
+    // Memory inherited from the parent was not touched by the process itself.
     let anon_peak = sum(|p| {
         let peak = p.anon_bytes.max(Bytes(p.peak_rss_bytes.0.saturating_sub(p.file_bytes.0)));
         Bytes(peak.0.saturating_sub(p.inherited_bytes.0))
@@ -105,7 +105,7 @@ pub(super) fn split(
     let file = take(sum(|p| p.file_bytes) / page / window);
     let again = take(given_back / page);
     let mut anon = first + again;
-    // Children that only ended, or were gone before they were seen, are no images.
+    // Children that only ended, or ended before they were seen, are not images.
     let has_forked = traced.processes.iter().any(|process| process.forks > 0);
     let shared = if has_forked || traced.processes.len() > 1 { left } else { 0.0 };
     cow += shared;

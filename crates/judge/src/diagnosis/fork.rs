@@ -1,8 +1,8 @@
-//! What fork costs beside the pages that it makes copied: the page tables.
+//! What fork costs in addition to the copied pages: the page tables.
 //!
-//! fork(2) copies an entry of the page table for each private page that the parent has touched, while the parent stands
-//! still. Counted are the anonymous pages that were resident at each fork of the look, less the share that was on huge
-//! pages at the end: one entry stands for 512 of those. vfork and posix_spawn copy none.
+//! fork(2) copies a page-table entry for each private page that the parent has touched, while the parent
+//! waits. Counted are the anonymous pages resident at each fork of the look, less the share that was on huge
+//! pages at the end: there one entry covers 512 pages. vfork and posix_spawn copy none.
 
 use super::{Estimate, counted, micros};
 use pagewise_model::Bytes;

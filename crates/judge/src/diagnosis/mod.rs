@@ -1,16 +1,16 @@
-//! From what the look counted to what page work costs: counts times unit prices, as time and share.
+//! From the counts of the look to the cost of page work: counts times unit prices, as time and share.
 //!
-//! Times are CPU nanoseconds of the median run; shares are of its CPU time, for wake-ups of its wall
-//! time. Every cost carries its counts and prices ("262144 faults x 0.61 us"). Costs that the kernel
-//! charges as system time are bounded by the system time seen: when prices say more, all are
-//! scaled down together and say so. Where faults were timed one by one, those times stand in for
-//! their prices ([`recorded`]). Address translation is measured by counters where they exist, and
-//! otherwise by an upper bound ([`translation`]). Samples, where they exist, are the second opinion
-//! ([`second_opinion`]): they never replace another cost, they contradict it.
+//! Times are CPU nanoseconds of the median run. Shares are of its CPU time, for wake-ups of its wall time.
+//! Every cost carries its counts and prices ("262144 faults x 0.61 us"). The system time seen limits the
+//! costs that the kernel charges as system time. If prices give more, all of them are scaled down together
+//! and the report says so. If faults were timed individually, those times replace their prices
+//! ([`recorded`]). Address translation is measured by counters if they exist, otherwise by an upper bound
+//! ([`translation`]). Samples, if they exist, are a second opinion ([`second_opinion`]). They never replace
+//! another cost; they only contradict it.
 //!
-//! Not seen: waiting for devices, work of kernel threads, user time lost to cold caches after a
-//! fault or a switch. Written bytes count as copied wherever they go; to `/dev/null` they are not,
-//! and there only the bound by system time helps.
+//! Not seen: waiting for devices, work of kernel threads, user time lost to cold caches after a fault or a
+//! switch. Written bytes count as copied wherever they go. Bytes to `/dev/null` are not copied; only the
+//! limit by system time corrects for that.
 
 mod faults;
 mod fork;
@@ -97,7 +97,7 @@ fn not_run() -> Diagnosis {
     }
 }
 
-/// Costs of which nothing is known, not even that they are small.
+/// Costs that are entirely unknown: not even that they are small.
 fn not_seen(look: &Look) -> Vec<String> {
     let has_bytes = look.runs.iter().all(|run| run.read_bytes.is_some());
     (!has_bytes).then(|| "copies".to_owned()).into_iter().collect()
@@ -107,7 +107,7 @@ fn total(estimates: &[Estimate]) -> f64 {
     estimates.iter().map(|e| e.ns).sum()
 }
 
-/// `part` of `whole` within 0..=1; 0 where there is no whole.
+/// `part` of `whole` within 0..=1. 0 if `whole` is 0.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 && part > 0.0 { (part / whole).min(1.0) } else { 0.0 }
 }
@@ -143,7 +143,7 @@ fn costs(estimates: &[Estimate], run: &Typical, samples: &Fact<Sorted>) -> Vec<C
     costs
 }
 
-/// System time that faults took above their price: what the host charged for backing memory.
+/// System time that faults took above their price. The host charged it for backing memory.
 fn host_share(
     run: &Typical,
     fault_ns: f64,

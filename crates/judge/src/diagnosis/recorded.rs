@@ -35,7 +35,7 @@ pub(crate) fn recording_ns(look: &Look) -> f64 {
     shown.map_or(0.0, |faults| faults.recording_ns().0 as f64)
 }
 
-/// The estimates with what was recorded in place of what was priced, and what is to be said of it.
+/// The estimates with recorded times in place of prices, and the sentences about them.
 pub(super) fn replace(
     priced: Vec<Estimate>,
     look: &Look,
@@ -69,7 +69,7 @@ struct Recorded<'a> {
     priced: &'a [Estimate],
     /// What recording adds to a latency, less what a latency lacks of a price; either sign.
     bias_ns: f64,
-    /// Faults that the kernel counted and nobody recorded.
+    /// Faults that the kernel counted but that were not recorded.
     unseen: f64,
     /// What one of them costs, by the mean price of the others.
     unseen_ns: f64,
@@ -100,7 +100,7 @@ impl<'a> Recorded<'a> {
         (tally.time_ns.0 as f64 - tally.faults as f64 * self.bias_ns).max(0.0)
     }
 
-    /// The same with the faults that nobody recorded, which count as anonymous.
+    /// The same with the unrecorded faults, which count as anonymous.
     fn group_ns(&self, kind: CostKind) -> f64 {
         let unseen = if kind == CostKind::AnonFaults { self.unseen * self.unseen_ns } else { 0.0 };
         self.recorded_ns(kind) + unseen

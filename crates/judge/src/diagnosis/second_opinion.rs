@@ -107,7 +107,7 @@ pub(super) fn sampled(kind: CostKind, present: &[CostKind], samples: &Fact<Sorte
     }
 }
 
-/// The allocator's own work in user mode, which only samples show.
+/// The allocator's work in user mode. Only samples show it.
 pub(super) fn malloc(user: &Fact<UserSamples>, user_ns: f64) -> Option<Estimate> {
     let UserSamples { all, malloc } = *user.known()?;
     let part = super::share(malloc as f64, all as f64);
@@ -139,7 +139,7 @@ pub(super) struct Opinion<'a> {
 }
 
 impl Opinion<'_> {
-    /// One sentence for each sum on which costs and samples differ by more than a fifth.
+    /// One sentence for each sum whose costs and samples differ by more than a fifth.
     pub(super) fn disagreements(&self, costs: &[Cost], cpu_ns: f64) -> Vec<String> {
         let Some(samples) = self.samples.known() else { return Vec::new() };
         let compare = |(name, activities, kinds): &(&str, &[Activity], &[CostKind])| {

@@ -1,10 +1,10 @@
 //! Copies, mapping calls and wake-ups.
 //!
-//! The kernel counts bytes through read-like and write-like calls, not where they went. In a tree
-//! with pipes between its processes, what goes through them is written once and read once inside
-//! the tree, so it is at most the smaller of the two sums, and is taken as that, in transfers of the
-//! size of the tree's mean write. All other bytes are file data, in transfers of the size of the
-//! mean call. A voluntary context switch is one wake-up: the program stopped and was woken.
+//! The kernel counts bytes through read-like and write-like calls, not where they went. In a tree with pipes
+//! between its processes, each byte in a pipe is written once and read once inside the tree. So the bytes in
+//! pipes are at most the smaller of the two sums. That sum is used, in transfers of the tree's mean write
+//! size. All other bytes are file data, in transfers of the mean call size. A voluntary context switch is one
+//! wake-up: the program stopped and was woken.
 
 use super::typical::Typical;
 use super::{Estimate, counted, micros};
@@ -41,8 +41,8 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Vec<Estim
     estimates
 }
 
-/// ns per KiB in transfers of `bytes`: on the line between the two priced sizes around it, beyond
-/// the largest (and where the size is unknown) that one's. 0 without prices.
+/// ns per KiB in transfers of `bytes`: interpolated between the two priced sizes around it. Beyond the
+/// largest size, or if the size is unknown, that size's price. 0 without prices.
 fn price_kib(points: &[TransferPoint], bytes: Option<f64>) -> f64 {
     let size = |point: &TransferPoint| point.transfer_bytes.0 as f64;
     let Some(largest) = points.last() else { return 0.0 };
@@ -59,7 +59,7 @@ fn price_kib(points: &[TransferPoint], bytes: Option<f64>) -> f64 {
     (low.transfer_ns.median + way * rise) / bytes * KIB
 }
 
-/// Both ends are held inside the tree, by different processes.
+/// Whether different processes inside the tree have the two ends open.
 fn is_inside(pipe: &PipeSeen) -> bool {
     !pipe.inherited && pipe.writers.iter().any(|w| pipe.readers.iter().any(|r| r != w))
 }
@@ -87,8 +87,8 @@ pub(super) fn wakeups(run: &Typical, prices: &Prices, machine: &Machine) -> Opti
     let count = run.voluntary_switches;
     (count > 0.0 && price > 0.0).then(|| {
         let evidence = format!("{} x {}{which}", counted(count, "wake-up"), micros(price));
-        // Waiting cannot take longer than the run. Only their number is counted: a wake-up that nobody waits for
-        // costs less.
+        // Waiting cannot take longer than the run. Only the number of wake-ups is counted. A wake-up that no
+        // program waits for costs less.
         let ns = (count * price).min(run.wall_ns);
         Estimate { kind: CostKind::Wakeups, ns, basis: Basis::UpperBound, evidence }
     })

@@ -20,7 +20,7 @@ use pagewise_model::diagnosis::{Basis, CostKind};
 use pagewise_model::look::{AccessPattern, Footprint, Look, WalkCounts};
 use pagewise_model::price::{ChasePoint, Prices};
 
-/// Instructions below which nothing is known of where a program goes: then it may go anywhere.
+/// With fewer instructions, the access pattern of a program is unknown. It may then access any page.
 const FEWEST_STEPPED: u64 = 1000;
 /// Memory that the second-level TLB of any machine of the last ten years reaches (1024 base pages
 /// and more), so that no price is needed to call its cost small.
@@ -40,8 +40,7 @@ pub(super) fn estimate(look: &Look, run: &Typical, prices: &Prices) -> Option<Es
     bound(footprint, &Jumps::from_pattern(pattern), set, run, &curve)
 }
 
-/// The bound where the pages it uses were not seen: all of its user time goes into loads that are slower
-/// on base pages.
+/// The bound if the used pages were not seen: all user time goes into loads that are slower on base pages.
 fn by_user_time(set: Bytes, run: &Typical, curve: &Curve) -> Option<Estimate> {
     if set.0 <= ALWAYS_REACHED.0 {
         return None;
@@ -99,7 +98,7 @@ impl Jumps {
     }
 }
 
-/// What the traced look saw of the pages used, if it saw both sides of it.
+/// The pages used and their pattern, if the traced look saw both.
 fn seen(look: &Look) -> Option<(&AccessPattern, &Footprint)> {
     let traced = look.traced.known()?;
     traced.pattern.known().zip(traced.footprint.known())

@@ -14,7 +14,7 @@ pub(super) struct Typical {
     /// 0 where `/proc/PID/io` could not be read: then copies have no evidence.
     pub(super) read_bytes: f64,
     pub(super) written_bytes: f64,
-    /// 0 where they were not counted.
+    /// 0 if reads were not counted.
     pub(super) read_calls: f64,
     pub(super) write_calls: f64,
 }

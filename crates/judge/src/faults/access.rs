@@ -1,23 +1,23 @@
 //! What an instruction was doing to the page it faulted on, and whether the page was absent or protected
 //! ([`cause`]).
 //!
-//! An x86-64 instruction faults on its own bytes or on one of its memory operands. Its own bytes:
-//! the address is that of the instruction, or the page is the instruction's own and was absent, or
-//! the instruction reaches into the page. Of its operands most instructions have one, or all are of
-//! one sort. An operand that is read and written back faults as a write (the processor asks for
-//! both rights at once). For those that read one operand and write another (string moves, push and
-//! call of memory), the registers recorded tell which operand the address lies in. What is left is
-//! `unknown`, and so are faults taken in the kernel.
+//! An x86-64 instruction faults on its own bytes or on a memory operand. It faulted on its own bytes in three
+//! cases: the address is that of the instruction; the page is the instruction's page and was absent; or the
+//! instruction extends into the page. Most instructions have one memory operand, or all their operands are of
+//! one sort. An operand that is read and written back faults as a write, because the processor asks for both
+//! rights together. If an instruction reads one operand and writes another (string moves, push and call of
+//! memory), the recorded registers decide which operand contains the address. All other faults are `unknown`,
+//! including faults taken in the kernel.
 //!
-//! The error code of an x86-64 processor says it without any of this (arch/x86/include/asm/
-//! trap_pf.h): bit 0 the page was there, bit 1 a write, bit 4 an instruction fetch.
+//! The error code of an x86-64 processor gives the answer directly (arch/x86/include/asm/trap_pf.h): bit 0
+//! the page was present, bit 1 a write, bit 4 an instruction fetch.
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, Register, UsedMemory};
 use pagewise_model::fault::event::{Begin, ErrorCode, Registers};
 use pagewise_model::fault::{Access, Cause};
 use pagewise_model::{Bytes, PageSize};
 
-/// A string instruction may stand this far from where it faulted.
+/// A string instruction may be at most this many bytes from where it faulted.
 const STRING_REACH: u64 = 64;
 
 /// An instruction, as far as its faults need it.
@@ -33,7 +33,7 @@ pub(super) struct Instruction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Operand {
     is_write: bool,
-    /// The register it is relative to, where that one is recorded and the only one.
+    /// The base register, if it was recorded and is the only one.
     base: Option<Base>,
     displacement: u64,
     size: u64,
@@ -84,7 +84,7 @@ fn operand(memory: &UsedMemory) -> Option<Operand> {
     Some(Operand { is_write, base, displacement: memory.displacement(), size })
 }
 
-/// What was done and why, as the processor says.
+/// The access and its cause, from the processor's error code.
 pub(super) const fn from_code(code: ErrorCode) -> (Access, Cause) {
     const PRESENT: u64 = 1;
     const WRITE: u64 = 1 << 1;
@@ -124,7 +124,7 @@ pub(super) fn classify(begin: &Begin, instruction: &Instruction, page: PageSize)
     let Some(registers) = begin.registers else { return Access::Unknown };
     let distance = |operand: &Operand| operand.distance(begin.address, registers);
     let hit = operands.iter().filter(|one| distance(one).is_some_and(|d| d < one.size.max(1)));
-    // What cannot be computed is meant when nothing else is.
+    // An operand whose address cannot be computed is the one meant if no other fits.
     let open = operands.iter().filter(|one| distance(one).is_none());
     let near = operands.iter().filter(|one| {
         let off = distance(one).map(|d| d.min(d.wrapping_neg()));
@@ -143,7 +143,7 @@ fn is_fetch(begin: &Begin, instruction: &Instruction, page: PageSize) -> bool {
     address > ip && address - ip < instruction.length
 }
 
-/// What all of some operands do; `None` when they differ or there is none.
+/// What all operands do. `None` if they differ or there are none.
 fn common<'a>(mut operands: impl Iterator<Item = &'a Operand>) -> Option<Access> {
     let is_write = operands.next()?.is_write;
     let same = operands.all(|operand| operand.is_write == is_write);
@@ -151,7 +151,7 @@ fn common<'a>(mut operands: impl Iterator<Item = &'a Operand>) -> Option<Access>
 }
 
 impl Operand {
-    /// From its first byte to `address`; `None` where that cannot be computed.
+    /// Bytes from its first byte to `address`. `None` if that cannot be computed.
     fn distance(&self, address: u64, registers: Registers) -> Option<u64> {
         let base = match self.base? {
             Base::Source => registers.source,
@@ -209,11 +209,11 @@ mod tests {
         assert_eq!(seen(movsb, DATA, at(DATA, 0x9000, 0)), Access::Read);
         assert_eq!(seen(movsb, DATA, at(0x9000, DATA, 0)), Access::Write);
         assert_eq!(seen(movsb, DATA, at(0x9000, 0x9000, 0)), Access::Unknown);
-        // Near each other: the one that stands at the address; past both, neither.
+        // Close to each other: the operand at the address counts. Beyond both, neither does.
         assert_eq!(seen(movsb, DATA, at(DATA, DATA + 8, 0)), Access::Read);
         assert_eq!(seen(movsb, DATA + 8, at(DATA, DATA + 8, 0)), Access::Write);
         assert_eq!(seen(movsb, DATA + 32, at(DATA, DATA + 8, 0)), Access::Unknown);
-        // push qword [rax + 8]: not computed, so it is meant unless the stack is.
+        // push qword [rax + 8]: its address is not computed, so it is meant unless the stack is.
         let push = &[0xff, 0x70, 0x08];
         assert_eq!(seen(push, DATA, at(0, 0, 0x9000)), Access::Read);
         assert_eq!(seen(push, DATA, at(0, 0, DATA + 8)), Access::Write);

@@ -1,8 +1,8 @@
-//! The account: the kernel's own count, and what explains it.
+//! The account: the kernel's count of faults, and what explains it.
 //!
-//! Each term has a source of its own, and what has none stays unexplained. Where calls were
-//! followed, the counters of the threads at each call tell what was taken inside: faults in the
-//! kernel that events may have reported as well are then not added a second time.
+//! Each term has its own source. Faults without a source stay unexplained. If calls were followed, the
+//! counters of the threads at each call say how many faults were taken inside. Faults in the kernel that
+//! events may also have reported are then not added a second time.
 
 use super::Analysis;
 use pagewise_model::Fact;

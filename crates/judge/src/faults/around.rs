@@ -1,19 +1,19 @@
-//! What the kernel maps along with the pages of files that fault (fault-around), and how much of it
-//! nobody touches.
+//! What the kernel maps along with a faulting page of a file (fault-around), and how much of it is never
+//! touched.
 //!
-//! A read or a fetch that finds no page maps those around it that are in the page cache: 64 KiB,
-//! aligned by address, cut to the mapping and to one page table; where the mapping begins within
-//! that, a whole 64 KiB from there (mm/memory.c, `do_fault_around`). Writes map no others, nor do
-//! faults on other memory. Pages that are mapped already stay as they are.
+//! A read or a fetch that finds no page maps the surrounding pages that are in the page cache: 64 KiB,
+//! aligned by address, cut to the mapping and to one page table. If the mapping begins inside that range, the
+//! kernel maps a full 64 KiB from its start (mm/memory.c, `do_fault_around`). Writes map no other pages, nor
+//! do faults on other memory. Pages that are already mapped do not change.
 //!
-//! In a recording that has a fault for each page (`--exact`) every touch is known, and what an
-//! ordinary run maps for them is worked out, fault by fault: what no fault comes to is never touched.
-//! In an ordinary recording the same windows are the kernel's own, but touches in them show only
-//! where they write: what no fault comes to is the most that may never be touched.
+//! A recording with a fault for each page (`--exact`) knows every touch. What an ordinary run maps for them
+//! is computed fault by fault: a page without a fault was never touched. In an ordinary recording the windows
+//! are the kernel's own, but only writes inside them are seen. There the pages without a fault are an upper
+//! bound for what is never touched.
 //!
-//! Taken for granted: windows of 64 KiB (the default; root can change them in debugfs), pages that
-//! are cached and within the file. Not known: what a file system with larger folios maps beyond its
-//! window, and faults of the kernel whose access is not known.
+//! Assumed: windows of 64 KiB (the default; root can change it in debugfs), and pages that are cached and
+//! within the file. Not known: what a file system with larger folios maps beyond its window, and faults of
+//! the kernel whose access is unknown.
 
 use super::mappings::Extent;
 use super::touched::{Before, Touched, WORD_BITS, bits_of, each_within};
@@ -65,9 +65,9 @@ impl Around {
         extent: Extent,
     ) {
         let was_mapped = beside.is_mapped(touch.page);
-        // None is mapped along that was touched already.
+        // A page that was already touched is not mapped along.
         self.touched += u64::from(was_mapped && touch.before != Before::Touched);
-        // A page that is there does not fault on a read: the exact recording alone made it.
+        // A mapped page does not fault on a read: only the exact recording caused this fault.
         if !touch.may_map || (self.is_exact && was_mapped) {
             return;
         }
@@ -164,14 +164,14 @@ mod tests {
         assert_eq!(seen(true, whole.clone(), &sparse), (4, 60, 60));
         let more: Vec<_> = sparse.iter().copied().chain(read(29..32)).collect();
         assert_eq!(seen(true, whole.clone(), &more), (4, 60, 57));
-        // Without exactness the second fault in a window means that its page was not mapped.
+        // Without an exact recording, a second fault in a window means that its page was not mapped.
         assert_eq!(seen(false, whole.clone(), &read([3, 5].into_iter())), (2, 15, 14));
         assert_eq!(seen(true, whole, &read([3, 5].into_iter())), (1, 15, 14));
     }
 
     #[test]
     fn windows_end_with_the_mapping_and_the_page_table() {
-        // A whole window from where the mapping begins; the next one is aligned and overlaps it.
+        // A full window from where the mapping begins. The next one is aligned and overlaps it.
         let from_middle = TABLE + 8..TABLE + 40;
         assert_eq!(seen(true, from_middle.clone(), &read([9].into_iter())), (1, 15, 15));
         assert_eq!(seen(true, from_middle.clone(), &read([9, 23].into_iter())), (1, 15, 14));
@@ -186,7 +186,7 @@ mod tests {
     fn writes_map_nothing_and_touch_what_was_mapped() {
         let whole = TABLE..TABLE + 16;
         assert_eq!(seen(true, whole.clone(), &[(TABLE + 2, false)]), (0, 0, 0));
-        // What has a page of its own already is not mapped along.
+        // A page that is already present is not mapped along.
         assert_eq!(seen(true, whole.clone(), &[(TABLE + 2, false), (TABLE, true)]), (1, 14, 14));
         let again = [(TABLE, true), (TABLE + 2, false), (TABLE + 2, false)];
         assert_eq!(seen(false, whole, &again), (1, 15, 14));

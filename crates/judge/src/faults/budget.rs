@@ -1,5 +1,7 @@
-//! Whether budgets were kept. What was lost can only have made more of everything: a budget that
-//! is broken by what was recorded is broken, one that is not may be.
+//! Whether budgets were kept.
+//!
+//! Lost records can only have made every figure larger. So a budget that the recorded faults break is broken.
+//! A budget that they do not break may still be broken.
 
 use pagewise_model::fault::{Broken, Budgets, FaultReport};
 

@@ -1,10 +1,10 @@
-//! Who is behind a fault: the first function outside standard libraries, the loader and allocators.
+//! Which code caused a fault: the first function outside standard libraries, the loader and allocators.
 //!
-//! `memset` touches pages for somebody. Which code is passed over on the way out: `libraries`.
-//! The faults of an instruction are shared out among its callers as the stacks taken of it; one
-//! outside of them needs no stack. In an interpreter it is the function of the script: the innermost one on the
-//! stack, whatever of the interpreter or of its modules lies between. Where a walk ends before an outer function is found, its end is
-//! the reason reported.
+//! `memset` touches pages on behalf of its caller. `libraries` lists the code to skip on the way out. The
+//! faults of an instruction are divided among its callers in the ratio of its sampled stacks. An instruction
+//! outside of libraries needs no stack. In an interpreter the function of the script counts: the innermost
+//! one on the stack, whatever interpreter or module code lies between. If a walk ends before an outer
+//! function is found, the end of the walk is the reason reported.
 
 use super::groups;
 use super::libraries::works_for_others;
@@ -25,7 +25,7 @@ pub(super) struct Attribution<'a> {
     names: &'a Names,
     /// For each instruction: its stacks and the faults they stand for.
     stacks: Vec<Vec<(u32, u64)>>,
-    /// For each stack: who is behind it, or why nobody is.
+    /// For each stack: which code caused its faults, or why that is unknown.
     behind: Vec<Result<&'a Site, StackEnd>>,
     /// For each stack: the innermost function of a script.
     scripts: Vec<Option<&'a Site>>,
@@ -51,7 +51,8 @@ impl<'a> Attribution<'a> {
         Self { names, stacks, behind, scripts }
     }
 
-    /// Who is behind a fault of the instruction `site` with this stack; the instruction itself where nobody is known.
+    /// The site that caused a fault of the instruction `site` with this stack. The instruction itself if the
+    /// cause is unknown.
     pub(super) fn behind(&self, site: u32, stack: Option<u32>) -> Option<&'a Site> {
         let own = self.names.sites.get(site as usize)?;
         let of = |stack: u32| self.behind.get(stack as usize)?.as_ref().ok().copied();

@@ -1,10 +1,10 @@
-//! Why pages are faulted on again, and who touches those that had gone.
+//! Why pages are faulted on again, and which code touches pages that were dropped.
 //!
-//! A page can be gone because its mapping was replaced (a program that maps and unmaps in a loop
-//! gets the same addresses again) or because it was given back (`MADV_DONTNEED`, a heap that shrinks
-//! and grows), reclaimed or swapped out; the kernel tells of mappings made, not of what is
-//! unmapped or given back. Neither are churn: a write to a page that was read before, two threads
-//! at one page, an access that a signal interrupted.
+//! A page can be dropped in several ways. Its mapping was replaced (a program that maps and unmaps in a loop
+//! gets the same addresses again). It was given back (`MADV_DONTNEED`, a heap that shrinks and grows). Or it
+//! was reclaimed or swapped out. The kernel reports new mappings, not what is unmapped or given back. These
+//! are not churn: a write to a page that was read before, two threads at one page, an access that a signal
+//! interrupted.
 
 use super::callers::{self, Attribution};
 use super::groups::Groups;
@@ -49,7 +49,7 @@ impl Churning {
         }
     }
 
-    /// What they came to. Where nobody is known to be behind an instruction, it stands for itself.
+    /// The totals. An instruction with no known cause stands for itself.
     pub(super) fn conclude(&self, attribution: &Attribution<'_>, sites: &[Site]) -> Churn {
         let mut who: Vec<(&Site, Tally)> = Vec::new();
         for group in self.by_site.ranked() {

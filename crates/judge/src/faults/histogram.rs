@@ -34,7 +34,7 @@ impl Histogram {
         self.max = self.max.max(latency);
     }
 
-    /// The summary; `None` without any.
+    /// The summary. `None` without latencies.
     pub(super) fn latencies(&self) -> Option<Latencies> {
         (self.total > 0).then(|| Latencies {
             faults: self.total,
@@ -46,7 +46,7 @@ impl Histogram {
         })
     }
 
-    /// The smallest value that `share` of all do not exceed, up to the width of its bucket.
+    /// The smallest value that at least this share of latencies do not exceed, up to the width of its bucket.
     fn quantile(&self, share: f64) -> Nanos {
         let rank = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;

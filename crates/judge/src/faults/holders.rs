@@ -1,13 +1,14 @@
-//! Who touched each page of each process, and what of that is held at one moment.
+//! Which code touched each page of each process, and which of these pages are held at one moment.
 //!
-//! The kernel does not tell of pages that are unmapped or given back. So nothing is subtracted: the pages that are
-//! resident at the moment are asked for, and each belongs to the last fault that brought it. A fault on a page that
-//! was there takes it over only if it had been read alone: what was there was the zero page, a page of the
-//! file, or another process's. A page without a fault of its own came with the newest one of its block: a window of a
-//! file, a folio, a huge page.
+//! The kernel does not report pages that are unmapped or given back, so nothing is subtracted. Instead the
+//! resident pages of the moment are read, and each belongs to the last fault that brought it in. A fault on a
+//! present page takes it over only if the page had only been read: it was then the zero page, a page of the
+//! file, or another process's page. A page without its own fault came with the newest fault of its block: a
+//! window of a file, a folio, a huge page.
 //!
-//! A stack that was not taken is that of the last fault of its thread at the same instruction. Not seen: pages that
-//! a call fills without faults (MAP_POPULATE). Cost: some 40 bytes a page touched.
+//! A fault without a recorded stack gets the stack of the last fault of its thread at the same instruction.
+//! Not seen: pages that a call fills without faults (MAP_POPULATE). Cost: about 40 bytes for each touched
+//! page.
 
 use super::timed::Open;
 use pagewise_model::fault::event::Move;
@@ -24,7 +25,7 @@ pub(super) type Who = (u32, Option<u32>);
 struct Touch {
     who: Who,
     at: Nanos,
-    /// Its process; another one than the page's where that was forked.
+    /// The process that touched it. Differs from the page's process if that was forked.
     pid: i32,
     is_read: bool,
 }
@@ -72,7 +73,7 @@ impl Holders {
         let number = |address: u64| address / page.bytes();
         let count = number(moved.size_bytes.0);
         let (from, to) = (number(moved.from_address), number(moved.to_address));
-        // By what is known, not by what was moved: a program may move a reservation of terabytes.
+        // Iterates over known pages, not over the moved range: a program may move a reservation of terabytes.
         let moved = from..from.saturating_add(count);
         let numbers: Vec<u64> = pages.keys().copied().filter(|at| moved.contains(at)).collect();
         let taken: Vec<(u64, Touch)> = numbers

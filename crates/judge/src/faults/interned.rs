@@ -17,7 +17,7 @@ impl<T> Default for Interned<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interned<T> {
-    /// The number of `value`, which is added where it is new.
+    /// The number of `value`. A new value is added.
     pub(super) fn number(&mut self, value: &T) -> u32 {
         if let Some(number) = self.known(value) {
             return number;

@@ -1,6 +1,8 @@
-//! Whose code works for whoever calls it: the C library, the loader, allocators, the standard libraries of C++ and Rust.
+//! Code that works on behalf of its caller: the C library, the loader, allocators, the standard libraries of
+//! C++ and Rust.
 //!
-//! Whole files are known by their names, and single functions by theirs, for programs that hold them.
+//! Whole files are recognised by file name. Single functions are recognised by function name, for programs
+//! that contain them.
 
 use pagewise_model::fault::{Names, Site};
 use pagewise_model::library;
@@ -95,7 +97,7 @@ const PREFIXES: &[&str] = &[
 /// Beginnings of names in Rust's standard library.
 const RUST: &[&str] = &["alloc::", "core::", "std::", "hashbrown::"];
 
-/// Whether code works for whoever called it: all the functions that it is in do.
+/// Whether code works on behalf of its caller: all functions that contain it do.
 pub(super) fn works_for_others(site: &Site) -> bool {
     first_own(site).is_none()
 }

@@ -5,7 +5,7 @@ use pagewise_model::fault::MappingKind;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 
-/// An address in no mapping: the main stack's size is 8 MiB unless somebody has changed it.
+/// An address in no mapping: the main stack's size is 8 MiB unless it was changed.
 pub(super) const NEAR_MAIN_STACK: u64 = 8 << 20;
 
 /// One mapping, by its first address in [`Mappings`].
@@ -122,7 +122,7 @@ impl Extent {
         self.start <= address && address < self.end
     }
 
-    /// Where `address` is in its file; elsewhere the address itself.
+    /// The position of `address` in its file. For other memory, the address itself.
     pub(super) const fn position(&self, address: u64) -> u64 {
         match self.offset {
             Some(offset) => offset.saturating_add(address - self.start),

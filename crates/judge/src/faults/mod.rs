@@ -1,21 +1,20 @@
-//! Page faults from what the kernel tells of them: pairs, kinds, sums.
+//! Page faults from the kernel's events: pairs, kinds, sums.
 //!
-//! An [`Analysis`] is given events in the order of their time and keeps what they add up to: its
-//! memory grows with the number of instructions that fault, of files mapped and of 2 MiB regions
-//! touched, not with the number of faults, unless the list of them is wanted.
+//! An [`Analysis`] takes events in time order and keeps only their sums. Its memory grows with the number of
+//! faulting instructions, mapped files and touched 2 MiB regions. It grows with the number of faults only if
+//! the list of faults is wanted.
 //!
-//! A beginning belongs to the next end of the same thread at the same address. One that is followed
-//! by another beginning or by the thread's end instead was not served: the access was not allowed,
-//! or a signal came first and the instruction starts again. When records were lost, such a fault
-//! may have been served after all; it is then called unknown.
+//! A beginning belongs to the next end of the same thread at the same address. If another beginning or the
+//! end of the thread follows instead, the fault was not served: the access was not allowed, or a signal came
+//! first and the instruction starts again. If records were lost, such a fault may have been served; it then
+//! counts as unknown.
 //!
-//! Whether the page was absent is what the kernel saw at the beginning. Another thread may have
-//! brought the page in since the processor looked, or taken it out: such faults are labelled, and
-//! what they found is worked out from the others (`race`). What was done is read from the
-//! instruction, and both are named in `access`. Where the processor's error code was recorded it says both, and
-//! nothing is inferred. Who is behind a fault is known from stacks (`stacks`, `callers`), when in the
-//! program's life it came from the mappings (`phases`), what the kernel mapped along from the windows
-//! that it maps by (`around`).
+//! Whether the page was absent is what the kernel saw at the beginning. Another thread may have brought the
+//! page in since the processor looked, or removed it. Such faults are labelled, and what they found is
+//! derived from the others (`race`). The access is derived from the instruction; `access` names both. If the
+//! processor's error code was recorded, it states both and nothing is inferred. Stacks show which code caused
+//! a fault (`stacks`, `callers`). The mappings show when in the program's life it came (`phases`). The
+//! fault-around windows show what the kernel mapped along (`around`).
 
 mod access;
 mod account;
@@ -78,9 +77,9 @@ pub struct Analysis {
     spaces: Spaces,
     sites: Sites,
     open: FxHashMap<i32, Open>,
-    /// What the processor said about the fault that a thread is about to begin.
+    /// What the processor reported about the fault that a thread is about to begin.
     codes: FxHashMap<i32, ErrorCode>,
-    /// Threads of which a beginning was seen, where not every one may have been.
+    /// Threads with a recorded beginning, if some beginnings may be missing.
     begun: FxHashSet<i32>,
     races: Races,
     first: Option<Nanos>,
@@ -202,8 +201,8 @@ impl Analysis {
         }
     }
 
-    /// These pages, of all processes that matter, are resident now: whose they are is what
-    /// [`Self::memory_sites`] tells.
+    /// These pages, of all relevant processes, are resident now. [`Self::memory_sites`] reports which code
+    /// touched them.
     pub fn hold(&mut self, resident: &[ResidentPages]) {
         self.take_open();
         self.holders.hold(resident, self.page);
@@ -261,7 +260,8 @@ impl Analysis {
         self.open.insert(begin.tid, open);
     }
 
-    /// Notes the page that `begin` is on, and what is mapped along with it; tells what was known of it.
+    /// Records the page that `begin` is on, and what is mapped along with it. Returns what was known about
+    /// the page.
     fn touch(&mut self, begin: &Begin, target: &Target, what: (Access, Cause)) -> Before {
         let before = self.spaces.touch(begin.pid, begin.address);
         let kinds = [MappingKind::Code, MappingKind::Data, MappingKind::File];
@@ -320,7 +320,7 @@ impl Analysis {
         } else if self.sees.from_start || self.begun.contains(&end.tid) {
             self.unpaired_ends += 1;
         }
-        // Else it had begun before the recording.
+        // Otherwise it had begun before the recording.
     }
 
     /// The fault of `tid` that is still under way will not be served.
@@ -395,7 +395,7 @@ impl Analysis {
         *count += 1;
     }
 
-    /// Counts a fault for what it says about the program's course.
+    /// Counts a fault towards the phases of the program's run.
     fn place_in_course(&mut self, open: &Open, close: Close, one: Tally) {
         let code_path = self.sites.code(open.site).map_or("", |code| self.spaces.path(code.path));
         let seen = phases::Seen {

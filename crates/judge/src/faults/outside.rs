@@ -1,10 +1,11 @@
 //! Faults that the kernel takes for a program outside of its calls.
 //!
-//! On its way back to a program the kernel writes there by itself: the area of restartable sequences
-//! (rseq, kernel/rseq.c) whenever a thread was moved or has just been made, signal frames, at its end a
-//! thread's cleared number. Memory that a fork has left to be copied is then faulted on, and neither
-//! an instruction of the program nor a call of it is behind that. Each such fault that was recorded lies
-//! between two calls of its thread. Not seen: any of them without the right to record the kernel's.
+//! On its way back to a program the kernel writes user memory itself. It writes the area of restartable
+//! sequences (rseq, kernel/rseq.c) whenever a thread was moved or has just been made. It also writes signal
+//! frames and, when a thread ends, the thread's cleared number. If a fork has left that memory to be copied,
+//! the write faults. No instruction and no call of the program is behind such a fault. Each one that was
+//! recorded lies between two calls of its thread. Not seen: any of them without the right to record the
+//! kernel's faults.
 
 use pagewise_model::Nanos;
 use pagewise_model::fault::Inside;
@@ -33,7 +34,7 @@ impl InKernel {
 
 fn is_within(own: &[Inside], at: Nanos) -> bool {
     let begun = own.partition_point(|one| one.from_ns <= at);
-    // A number may be given to a second thread, whose beginning is then not known: times overlap.
+    // A second thread may reuse a thread number. Its beginning is then unknown, and the times overlap.
     own[..begun].iter().rev().any(|one| at < one.until_ns)
 }
 
@@ -50,7 +51,8 @@ mod tests {
         for (tid, at) in [(1, 5), (1, 12), (1, 20), (1, 30), (1, 49), (2, 5), (3, 14), (3, 15)] {
             faults.add(tid, Nanos(at));
         }
-        // 12 and 30 of the first, the one of a thread without calls, 15 of the third.
+        // Faults 12 and 30 of the first thread, the fault of the thread without calls, and fault 15 of the
+        // third.
         assert_eq!(faults.outside(&calls), 4);
         assert_eq!(faults.outside(&[]), 8);
     }

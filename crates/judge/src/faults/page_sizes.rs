@@ -1,17 +1,16 @@
-//! What the touches of a recording would come to with pages of another size.
+//! What the touches of a recording would come to with another page size.
 //!
-//! Touched pages that lie in one page of the other size, within one mapping, come in together: the
-//! faults on that page are those on the one of its parts that had the most, so that a copy on write
-//! and a mapping that is emptied and filled again count as often as they happen. Pages of a file are
-//! aligned by its offset, others by their address. Sizes of 16 and 64 KiB stand for the base page of
-//! another kernel: a mapping's last page is whole there. 2 MiB stands for huge pages of this one: they
-//! serve only where all of one lies in the mapping, at an address that fits its offset, and elsewhere
-//! the base pages stay.
+//! Touched pages that lie in one larger page, within one mapping, come in together. The faults on that larger
+//! page are those of its part with the most faults. So a copy on write counts as often as it happens, and so
+//! does a mapping that is emptied and refilled. Pages of a file are aligned by file offset, others by
+//! address. Sizes of 16 and 64 KiB model the base page of another kernel, where a mapping's last page is
+//! whole. 2 MiB models huge pages of this kernel. A huge page is used only if all of it lies in the mapping,
+//! at an address that fits its offset. Elsewhere the base pages remain.
 //!
-//! Fault-around stays as it was in the recording: each of its windows is one touch there, and what it
-//! mapped beside the fault counts as untouched, as does what a large folio brought along. A page that
-//! only the kernel touched is not known here. Mappings are taken as they were last. What huge pages
-//! would spare of the first touches of private memory bounds what a remedy with them can save.
+//! Fault-around stays as in the recording: each of its windows is one touch. What it mapped beside the fault
+//! counts as untouched, as does what a large folio brought along. A page that only the kernel touched is not
+//! known here. Mappings are taken in their last state. The first touches of private memory that huge pages
+//! would save bound what a remedy with huge pages can save.
 
 use super::mappings::{Extent, Mappings};
 use super::touched::Touched;
@@ -36,7 +35,7 @@ struct Forecast {
     memory: u64,
     /// Base pages touched.
     touched: u64,
-    /// Of them those of private memory that came in with another one.
+    /// Faults on private memory whose page came in with another one.
     spared: u64,
     /// The page that is being filled; pages come in the order of their addresses.
     current: Option<Group>,
@@ -88,7 +87,7 @@ impl Forecasts {
         }
     }
 
-    /// One for each size, the base page first; none where nothing was touched.
+    /// One forecast for each size, the base page first. Empty if nothing was touched.
     pub(super) fn forecasts(&self) -> Vec<PageForecast> {
         let forecast = |one: &Forecast| PageForecast {
             page_bytes: Bytes(one.size.bytes()),
@@ -101,8 +100,8 @@ impl Forecasts {
         self.all.iter().filter(|one| one.touched > 0).map(forecast).collect()
     }
 
-    /// First touches of private memory that would not be faults with huge pages; 0 where there are
-    /// none to compare with.
+    /// First touches of private memory that would not fault with huge pages. 0 if there is no forecast for
+    /// huge pages.
     pub(super) fn spared_by_huge_pages(&self) -> u64 {
         self.all.iter().find(|one| one.is_huge).map_or(0, |one| one.spared)
     }
@@ -201,7 +200,7 @@ mod tests {
         assert_eq!(spared(&whole, &[START, START + 2 * MIB]), 0);
         let thrice: Vec<u64> = (0..3).flat_map(|_| pages(START, 512)).collect();
         assert_eq!(spared(&whole, &thrice), 511);
-        // A file, and what is no whole page.
+        // A file, and a range that is no whole huge page.
         assert_eq!(spared(&[(START, 4 * MIB, Some(0))], &pages(START, 1024)), 0);
         assert_eq!(spared(&[(START, MIB, None)], &pages(START, 256)), 0);
     }
@@ -212,7 +211,7 @@ mod tests {
         let extents = [(START, 8 * KIB, Some(8 * KIB)), (START + 8 * KIB, MIB, None)];
         let seen = forecasts(&extents, &pages(START, 4));
         assert_eq!(seen[1], (2, 16));
-        // 16 KiB from 8 KiB on lie in two pages of the file.
+        // 16 KiB from offset 8 KiB on lie in two pages of the file.
         let seen = forecasts(&[(START, MIB, Some(8 * KIB))], &pages(START, 4));
         assert_eq!(seen[1], (2, 16));
     }

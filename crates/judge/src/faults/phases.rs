@@ -1,21 +1,20 @@
 //! In which part of a program's life a fault came.
 //!
-//! Borders are what faults and mappings show by themselves, for each process from its last exec on:
+//! Borders follow from faults and mappings alone, for each process from its last exec on:
 //!
-//! - *kernel exec*: faults in the kernel before the first in user mode (seen with rights alone);
+//! - *kernel exec*: faults in the kernel before the first in user mode (seen only with the right to record
+//!   them);
 //! - *loader*: until the last executable part of a file is mapped before the program's own code runs;
-//! - *relocation*: until the loader last writes to the data of another file, or changes the rights
-//!   of a part of a file that is no code (the protection of relocated data);
-//! - *constructors*: until the program's own code first faults, the fetch of its first instruction.
-//!   Those of the program itself run after that and are not distinguished;
+//! - *relocation*: until the loader last writes to the data of another file, or changes the rights of a
+//!   non-code part of a file (the protection of relocated data);
+//! - *constructors*: until the program's own code first faults, on the fetch of its first instruction. The
+//!   program's own constructors run after that and are not distinguished;
 //! - *main*: from there until the steady state;
-//! - *steady state*: after the last first touch of a page of code or data of a file that came before
-//!   the program had run twice as long as until then. What is touched for the first time at exit so
-//!   does not move it.
+//! - *steady state*: after a first touch of a page of code or data of a file, if the program's run time
+//!   doubles before the next such touch. So a page first touched at exit does not move the border.
 //!
-//! A program without a loader begins with main, and so does a process that is older than the
-//! recording, or was forked (unless its parent is in the steady state: then with that); its time
-//! starts there.
+//! A program without a loader begins with main. So does a process that is older than the recording, or was
+//! forked; its time starts there. A process forked in its parent's steady state begins with the steady state.
 
 use super::groups::{self, Groups};
 use pagewise_model::Nanos;
@@ -28,7 +27,7 @@ use rustc_hash::FxHashMap;
 pub(super) struct Seen<'a> {
     pub(super) pid: i32,
     pub(super) at: Nanos,
-    /// File of the instruction; empty where there is none.
+    /// File of the instruction. Empty for code of no file.
     pub(super) code_path: &'a str,
     pub(super) touched_path: &'a str,
     pub(super) touched: MappingKind,
@@ -127,14 +126,14 @@ impl Phases {
         let Some(mut process) = self.processes.remove(&pid) else { return };
         let phase = match process.stage {
             Stage::Exec => Phase::Exec,
-            // It never came to its own code.
+            // It never reached its own code.
             Stage::Start => Phase::Loader,
             Stage::Main | Stage::Steady => process.reach(at),
         };
         self.tallies.add(phase, process.take_all());
     }
 
-    /// What came in each phase that had faults, in the order of time; `at` is the end of all.
+    /// The faults of each phase that had any, in time order. `at` is the end of all.
     pub(super) fn conclude(&mut self, at: Nanos) -> Vec<GroupTally<Phase>> {
         let left: Vec<i32> = self.processes.keys().copied().collect();
         left.into_iter().for_each(|pid| self.end(pid, at));
@@ -156,13 +155,13 @@ impl Progress {
         std::mem::take(&mut self.relocating)
     }
 
-    /// A sign of relocation: what came before belongs to it.
+    /// A sign of relocation: the faults before it belong to relocation.
     fn relocated(&mut self) {
         let since = self.take_since();
         groups::add(&mut self.relocating, since);
     }
 
-    /// Counts a fault; gives what is known by it to belong to a phase.
+    /// Counts a fault. Returns the faults whose phase this fault decides.
     fn count(&mut self, seen: &Seen<'_>, tally: Tally) -> Option<(Phase, Tally)> {
         match self.stage {
             Stage::Exec => Some((Phase::Exec, tally)),
@@ -271,7 +270,7 @@ mod tests {
         phases.fault(&kernel, one());
         phases.fault(&seen(2, LOADER, LOADER, Code), one());
         phases.fault(&seen(3, LOADER, LOADER, Data), one());
-        // The end of the last page of a library is cleared as it is mapped: no relocation.
+        // Mapping a library clears the end of its last page. This is not relocation.
         phases.map(&map("/lib/a.so", true));
         phases.fault(&seen(4, LOADER, "/lib/a.so", Data), one());
         phases.map(&map("/lib/b.so", true));

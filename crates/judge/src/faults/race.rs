@@ -31,7 +31,7 @@ const WINDOW: Nanos = Nanos(50_000);
 /// From the beginning of a copy on write to when the old page is taken out: 4-5 us where the copy
 /// takes 18. Most of what is left is the wait for the other CPUs.
 const TAKEN_OUT: Nanos = Nanos(5_000);
-/// From the processor's look to the recorded beginning, as long as nothing comes in between.
+/// From the processor's look to the recorded beginning, if nothing interrupts.
 const ENTRY: Nanos = Nanos(1_500);
 
 /// A page of a process.
@@ -45,7 +45,7 @@ pub(super) struct Look {
     pub(super) access: Access,
     /// By the page that the kernel saw.
     pub(super) cause: Cause,
-    /// The cause is the processor's own word.
+    /// The cause comes from the processor's error code.
     pub(super) is_reported: bool,
 }
 
@@ -64,7 +64,8 @@ struct Recent {
 }
 
 impl Races {
-    /// A fault begins on `page`; tells the thread it races with, if any, the latest one.
+    /// Records the beginning of a fault on `page`. Returns the thread it races with, the latest if there are
+    /// several.
     pub(super) fn begin(&mut self, page: Page, look: Look) -> Option<i32> {
         self.drop_old(look.at);
         let recent = self.pages.entry(page).or_default();
@@ -75,7 +76,7 @@ impl Races {
         other
     }
 
-    /// Why the fault of thread `tid` that is under way on `page` came, now that it has been served.
+    /// The cause of the fault of thread `tid` under way on `page`, now that it has been served.
     pub(super) fn cause(&mut self, page: Page, tid: i32) -> Option<Cause> {
         let recent = self.pages.get_mut(&page)?;
         let at = recent.iter().rposition(|one| one.look.tid == tid && one.ended.is_none())?;
@@ -101,7 +102,7 @@ impl Races {
         while let Some((_, page)) =
             self.ended.pop_front_if(|(end, _)| end.0.saturating_add(WINDOW.0) < now.0)
         {
-            // Later faults on the page stay.
+            // Later faults on the page are kept.
             if self.pages.get(&page).is_some_and(|all| !all.iter().any(|one| one.is_near(now))) {
                 self.pages.remove(&page);
             }
@@ -141,7 +142,7 @@ fn found(fault: &Look, before: &[Recent]) -> Cause {
     }
 }
 
-/// What the write `fault` found that raced with the write `other`.
+/// What the write `fault` found when it raced with the write `other`.
 fn found_beside(fault: &Look, other: &Recent) -> Cause {
     let is_early = fault.at.0.saturating_sub(other.look.at.0) < TAKEN_OUT.0;
     match (fault.cause, other.look.cause) {

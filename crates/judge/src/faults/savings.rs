@@ -1,7 +1,7 @@
 //! Which faults a remedy could remove: upper bounds, from what the faults were.
 //!
-//! Remedies are named, not known here: whether one fits, takes hold and pays is for the experiment
-//! to say. Below a hundredth of the run time nothing is named.
+//! Remedies are named only. Whether one fits, takes hold and pays is for the experiment to decide. A remedy
+//! that could save less than a hundredth of the run time is not named.
 
 use super::groups;
 use pagewise_model::fault::{Again, Cause, MappingKind, Saving, Tally};
@@ -13,7 +13,7 @@ const LEAST_SHARE: f64 = 0.01;
 /// Faults that a remedy is known for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Removable {
-    /// Private memory that had gone.
+    /// Private memory that was dropped and faulted in again.
     churned: Tally,
     /// Private memory touched for the first time, a base page at a time.
     small: Tally,

@@ -1,6 +1,8 @@
-//! The instructions that faulted. One of a file is looked at once. One that a program made as it ran is looked
-//! at with each of its faults: a compiler moves code and puts other code where it was. Where other code is
-//! found than before, which of the two it was at the fault is not known, nor then what the fault was about.
+//! The instructions that faulted.
+//!
+//! An instruction of a file is read once. An instruction that a program generated as it ran is read at each
+//! of its faults: a compiler moves code and puts other code in its place. If the code has changed, it is
+//! unknown which version faulted, and so is what the fault was about.
 
 use super::access::{self, Instruction};
 use pagewise_model::Bytes;
@@ -21,7 +23,7 @@ pub(super) const VDSO: &str = "[vdso]";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Code {
     pub(super) path: u32,
-    /// Offset in the file; the address where there is none.
+    /// Offset in the file. For code of no file, the address.
     pub(super) offset: u64,
     /// Process that made it as it ran; 0 for the code of a file and of the kernel.
     pub(super) maker: i32,
@@ -30,19 +32,20 @@ pub(super) struct Code {
 /// Where an instruction is, with its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodePlace<'a> {
-    /// File it was mapped from; empty where there is none.
+    /// File it was mapped from. Empty for code of no file.
     pub path: &'a str,
-    /// Offset in the file; the address where there is none.
+    /// Offset in the file. For code of no file, the address.
     pub offset: u64,
     /// Process that executed it.
     pub pid: i32,
     pub address: u64,
 }
 
-/// Tells which file and offset the code at an address was mapped from, `None` for what is no code.
+/// Returns the file and offset that the code at an address was mapped from. `None` if the address is not
+/// code.
 pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
 
-/// Where a stack led.
+/// The result of walking a stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Walk {
     /// The instruction and the return addresses, innermost first.
@@ -53,14 +56,13 @@ pub struct Walk {
 
 /// Gives the code of programs and its names.
 pub trait Image {
-    /// The bytes from there on, as many as there are up to the longest instruction; empty where
-    /// they cannot be had or are not those of an x86-64.
+    /// The bytes from there on, up to the length of the longest instruction. Empty if they cannot be read or
+    /// are not x86-64 code.
     fn bytes(&mut self, place: &CodePlace<'_>) -> Vec<u8>;
     /// The function that `offset` of file `path` belongs to; of the kernel where that is
     /// [`KERNEL`].
     fn function(&mut self, path: &str, offset: u64) -> Option<String>;
-    /// For each of these offsets of file `path` where its instruction came from, as far as there is debug
-    /// information.
+    /// The source of the instruction at each of these offsets of file `path`, if there is debug information.
     fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin>;
     /// The function at `address` that process `pid` made as it ran.
     fn made_function(&mut self, pid: i32, address: u64) -> Option<MadeFunction>;
@@ -121,7 +123,7 @@ impl Sites {
         (number, instruction)
     }
 
-    /// The instruction of no file at `place`, as far as it is known which one faulted.
+    /// The instruction of no file at `place`, if it is known which one faulted.
     fn made(&mut self, place: &CodePlace<'_>, images: &mut dyn Image) -> &Instruction {
         let bytes = images.bytes(place);
         match self.made.entry((place.pid, place.address)) {
@@ -131,7 +133,7 @@ impl Sites {
             }
             Entry::Occupied(known) => {
                 let known = known.into_mut();
-                // Where nothing can be read any more, what was seen before is the best there is.
+                // If nothing can be read any more, the bytes seen before are the best known.
                 if bytes.is_empty() || bytes == known.bytes {
                     return &known.instruction;
                 }
@@ -177,8 +179,8 @@ pub(super) fn add_functions(sites: &mut [Site], codes: &[Code], images: &mut dyn
     }
 }
 
-/// Gives `sites` their lines of source and what was inlined there, file by file: what has to be read of one for
-/// them is much.
+/// Gives `sites` their source lines and inlined functions. Works file by file, because debug information is
+/// large.
 pub(super) fn add_origins<'a>(
     sites: impl IntoIterator<Item = &'a mut Site>,
     images: &mut dyn Image,
@@ -256,7 +258,7 @@ mod tests {
         let all = [WRITE, WRITE, READ, READ, READ_ON, &[], WRITE, WRITE];
         let said = all.map(|code| said(&mut sites, 7, code));
         use Access::{Read, Unknown, Write};
-        // Where it changed it could have been either.
+        // If the code changed, it could have been either instruction.
         assert_eq!(said, [Write, Write, Unknown, Read, Read, Read, Unknown, Write]);
     }
 

@@ -19,8 +19,8 @@ const MOST_NAMED: usize = 40;
 const MOST_STACKS: usize = 1000;
 
 impl Analysis {
-    /// What all events came to. `ending` says how the recording ended; `images` names functions and lines.
-    /// The list is empty unless it was wanted.
+    /// The result of all events. `ending` says how the recording ended; `images` names functions and lines.
+    /// The list of faults is empty unless it was wanted.
     #[must_use]
     pub fn conclude(
         mut self,
@@ -38,7 +38,8 @@ impl Analysis {
         (self.report(ending, &names), names, faults)
     }
 
-    /// Who touched what was held when that was asked last; `images` names functions and lines.
+    /// Which code touched the memory held at the last call of [`Self::hold`]. `images` names functions and
+    /// lines.
     #[must_use]
     pub fn memory_sites(self, images: &mut dyn Image) -> MemorySites {
         let names = self.names(images);

@@ -59,7 +59,7 @@ impl Image for Writes {
         let source = Some(SourceLine { file: "/x/job.py".to_owned(), line: 7 });
         Some(MadeFunction { function: format!("{pid}#{}", at / 256), source, is_script: true })
     }
-    /// Every word of the stack that is the address of code is a return address.
+    /// Every word of the stack that is a code address counts as a return address.
     fn walk(
         &mut self,
         _pid: i32,
@@ -132,7 +132,7 @@ pub(super) fn map(start: u64, size: u64, is_executable: bool, path: &str) -> Eve
     Event { at_ns: Nanos(0), what: What::Map(map) }
 }
 
-/// What is wanted of a recording and what it sees.
+/// The options of a recording, and what it sees.
 pub(super) fn options(kernel: bool) -> (Wanted, Sees) {
     let wanted = Wanted {
         list: true,
@@ -256,7 +256,7 @@ fn the_account_names_each_term() {
         let (report, ..) = analyse(events(), options(sees_kernel), &usage(25, 3), exec, &mut Blind);
         report.account
     };
-    // 28 = 21 before, 1 in user mode, 1 in the kernel; the one of building the image is in the 21.
+    // 28 = 21 before, 1 in user mode, 1 in the kernel. The fault of building the image is among the 21.
     let seen = of(true, &exec);
     assert_eq!(seen.kernel_faults, Fact::Known(1));
     assert_eq!((seen.user_faults, seen.unexplained_faults), (1, Fact::Known(5)));
@@ -296,7 +296,7 @@ fn followed_calls_take_the_place_of_what_has_no_event() {
     let account = analysis.conclude(&ending, &mut Blind).0.account;
     assert_eq!(account.outside_faults, Fact::Known(1));
     assert_eq!(account.populate_faults, Fact::Known(256));
-    // The one in the kernel that an event reported is among those counted at calls.
+    // The kernel fault that an event reported is among those counted at calls.
     assert_eq!(account.kernel_faults, Fact::Known(8));
     assert_eq!(account.start_faults, Fact::Known(20));
     assert_eq!((account.unexplained_faults, account.calls), (Fact::Known(1), calls));
@@ -371,7 +371,7 @@ fn what_another_thread_has_just_brought_in_was_absent() {
     assert_eq!(faults[2].labels, [Label::Again, Label::CopyOnWrite]);
     let why: Vec<_> = report.churn.by_reason.iter().map(|group| group.kind).collect();
     assert!(why.contains(&Again::Raced) && why.contains(&Again::Protection), "{why:?}");
-    // Without ends nothing is known of what the others were doing.
+    // Without ends, it is unknown what the other threads were doing.
     let mut options = options(false);
     options.1.all_ends = false;
     let faults = analyse(events(), options, &usage(3, 0), &Fact::missing(""), &mut Writes).2;

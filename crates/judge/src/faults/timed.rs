@@ -1,4 +1,4 @@
-//! Fault times for a diagnosis: what the faults of one run came to by kind of cost, beside a probe.
+//! Fault times for a diagnosis: the faults of one run by kind of cost, compared with a probe.
 
 use crate::faults::churn::{self, Circumstances};
 use crate::faults::race::Page;
@@ -10,7 +10,7 @@ use pagewise_model::look::TimedFaults;
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 
-/// What a diagnosis counts a fault as that was served.
+/// The kind of cost that a diagnosis counts a served fault as.
 pub(super) fn cost(open: &Open, is_major: bool) -> CostKind {
     let is_of_file = open.offset.is_some();
     // A first write to a part of a program copies it at once.
@@ -25,8 +25,7 @@ pub(super) fn cost(open: &Open, is_major: bool) -> CostKind {
     }
 }
 
-/// A program that touched fresh anonymous base pages, so many that all else it did does not move
-/// the median.
+/// A program that touches so many fresh anonymous base pages that its other faults do not move the median.
 #[derive(Debug)]
 pub struct Probe<'a> {
     /// Recorded in the same way as the program.
@@ -55,7 +54,7 @@ impl Probe<'_> {
     }
 }
 
-/// The fault times of `program` beside `probe`; `in_shown_run` as in [`TimedFaults`].
+/// The fault times of `program` compared with `probe`. `in_shown_run` is that of [`TimedFaults`].
 #[must_use]
 pub fn timed(program: &FaultReport, probe: &Probe<'_>, in_shown_run: bool) -> Fact<TimedFaults> {
     if !(program.is_complete() && probe.recorded.is_complete()) {
@@ -111,7 +110,7 @@ impl Open {
 pub(super) enum Close {
     Served {
         is_major: bool,
-        /// Size of the page mapped, where it is known.
+        /// Size of the page mapped, if known.
         page: Option<Bytes>,
     },
     /// Without an end, and why.

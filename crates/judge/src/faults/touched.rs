@@ -1,6 +1,6 @@
-//! Which pages of an address space were faulted on, how often, and which of them were mapped again
-//! since: two bits a page, in regions of 512 pages; counts only in regions where a page was faulted
-//! on again.
+//! Which pages of an address space were faulted on, how often, and which were mapped again since.
+//!
+//! Uses two bits a page, in regions of 512 pages. Counts are kept only in regions with a repeated fault.
 
 use rustc_hash::FxHashMap;
 use std::ops::Range;
@@ -33,7 +33,7 @@ struct Region {
 }
 
 impl Touched {
-    /// Adds a fault on a page; tells what was known of it.
+    /// Adds a fault on a page. Returns what was known about the page before.
     pub(super) fn add(&mut self, page: u64) -> Before {
         let region = self.0.entry(page / REGION_PAGES).or_default();
         let within = page % REGION_PAGES;

@@ -1,10 +1,9 @@
-//! The parts of files that a recording has touched, from the list of its faults.
+//! The parts of files that a recording has touched, from its list of faults.
 //!
-//! A fault on a cached page of a file maps its window of fault-around along with it: what is touched
-//! there afterwards shows in no fault. So the whole window counts as touched, unless the recording
-//! was exact. Faults that are known to have failed touched nothing; files that have no path to find them by again
-//! (deleted ones, memory files) are left out. What a program reads by system calls is in no fault; an exact
-//! recording has it beside them.
+//! A fault on a cached page of a file also maps its window of fault-around. Later touches there cause no
+//! fault. So the whole window counts as touched, unless the recording was exact. Faults that are known to
+//! have failed touched nothing. Files that cannot be found again by a path (deleted files, memory files) are
+//! left out. Reads by system calls cause no faults; an exact recording lists them separately.
 
 use super::around::WINDOW;
 use pagewise_model::fault::{Fault, MappingKind, Names, Place, Served, WorkingRange};
@@ -88,7 +87,7 @@ fn merged(parts: BTreeMap<u64, (u64, Nanos)>) -> Vec<WorkingRange> {
     let mut all: Vec<(u64, u64, Nanos)> = Vec::new();
     for (start, (end, at)) in parts {
         match all.last_mut() {
-            // What only meets is kept apart: `order predict` asks in which order pages are touched.
+            // Adjacent ranges are kept apart: `order predict` needs the order in which pages are touched.
             Some(last) if start < last.1 || (start == last.1 && at == last.2) => {
                 *last = (last.0, last.1.max(end), last.2.min(at))
             }

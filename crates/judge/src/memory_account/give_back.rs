@@ -1,20 +1,20 @@
-//! What each remedy could give back at most. The bounds overlap: a freed block counts for each remedy that would
-//! not keep it.
+//! What each remedy could give back at most. The bounds overlap: a freed block counts for each remedy that
+//! would not keep it.
 //!
-//! glibc's blocks are multiples of 16 bytes with a header of 8, and of 32 at least. Another allocator could serve a
-//! block in [`LEAST_SAVED`] bytes less and no more, whatever was asked for; and CPython's own pools are served by
-//! it too where they are switched off, so all of them count. Not counted: what threads keep for themselves
-//! (`tcache`), 0.2 MiB for a thread at most.
+//! glibc's blocks are multiples of 16 bytes, at least 32, with a header of 8. Another allocator could save at
+//! most [`LEAST_SAVED`] bytes in a block, whatever size was requested. If CPython's own pools are switched
+//! off, it serves their blocks too, so all of them count. Not counted: what threads cache (`tcache`), at most
+//! 0.2 MiB for each thread.
 
 use pagewise_model::Bytes;
 use pagewise_model::memory_account::{
     GiveBack, Malloc, MemoryAccount, PYTHON_OBJECTS, ProcessAccount,
 };
 
-/// A block of 32 bytes in which 8 are used.
+/// A block of 32 bytes of which 8 are used.
 const LEAST_SAVED: u64 = 24;
 
-/// The one that does nothing about malloc.
+/// The remedy that does not change malloc.
 const OF_HUGE_PAGES: &str = "heap-small";
 
 /// A remedy, what of a process it could give back, and why.
@@ -31,7 +31,7 @@ fn of_malloc(process: &ProcessAccount, of: impl Fn(&Malloc) -> Bytes) -> Bytes {
     process.malloc.as_ref().map_or(Bytes(0), of)
 }
 
-/// With one arena, any thread could have used what is free in any.
+/// With one arena, any thread could have used the free memory of any other.
 fn arenas(malloc: &Malloc) -> Bytes {
     if malloc.arenas > 1 { malloc.freed_bytes } else { Bytes(0) }
 }
@@ -62,7 +62,7 @@ pub(super) fn all(processes: &[ProcessAccount]) -> Vec<GiveBack> {
     all
 }
 
-/// What `remedy` could give back at most; none where the account has no bound for it, or does not know all.
+/// What `remedy` could give back at most. `None` if the account has no bound for it, or is incomplete.
 #[must_use]
 pub fn at_most(account: &MemoryAccount, remedy: &str) -> Option<GiveBack> {
     let bound = BOUNDS.into_iter().find(|(name, ..)| *name == remedy)?;

@@ -1,9 +1,10 @@
-//! From what was read of a tree's memory to the account that closes.
+//! Builds the memory account of a process tree so that its parts add up.
 //!
-//! Each mapping is divided among its claims, and what is left goes by the name that the kernel has for it. The
-//! proportional set size of a mapping is known only as a whole, so its pieces get it by their resident bytes: exact
-//! unless some pages of one mapping are shared and others are not. The parts of a process add up to its
-//! proportional set size. Of a private mapping of a file, written pages count first (`Anonymous` of `smaps`).
+//! Each mapping is divided among its claims. The remainder is named after the kernel's name for the mapping.
+//! The proportional set size of a mapping is known only as a whole, so it is divided by the resident bytes of
+//! the pieces. This is exact unless only some pages of the mapping are shared. The parts of a process add up
+//! to its proportional set size. In a private mapping of a file, written pages count first (`Anonymous` of
+//! `smaps`).
 
 mod give_back;
 mod names;
@@ -116,14 +117,14 @@ fn share_of(bytes: Bytes, part: u64, whole: u64) -> Bytes {
     Bytes(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
-/// The pieces of a mapping by their resident bytes; what is left of it takes the rest.
+/// The pieces of a mapping by resident bytes. The unclaimed part gets the remainder.
 fn of_mapping(process: &ProcessSeen, mapping: &MappingSeen) -> Vec<Part> {
     let mut pieces: Vec<(Named, Bytes)> =
         mapping.claims.iter().flat_map(|claim| pieces(process, claim)).collect();
     let claimed: u64 = pieces.iter().map(|(_, resident)| resident.0).sum();
     let whole = mapping.resident.rss_bytes.0.max(claimed);
     pieces.extend(named(process, mapping, Bytes(whole - claimed)));
-    // The last one takes what division leaves over: it must be one that is there.
+    // The last piece takes the remainder of the division, so it must not be empty.
     if whole > 0 {
         pieces.retain(|(_, resident)| *resident > Bytes(0));
     }
@@ -148,7 +149,7 @@ fn of_mapping(process: &ProcessSeen, mapping: &MappingSeen) -> Vec<Part> {
     pieces.into_iter().enumerate().map(part).collect()
 }
 
-/// What a claim comes to, each with its resident bytes.
+/// The pieces of a claim, each with its resident bytes.
 fn pieces(process: &ProcessSeen, claim: &Claim) -> Vec<(Named, Bytes)> {
     let resident = claim.resident_bytes;
     let is = |kind, name: &str| (Named::marked(kind, name), resident);
@@ -182,7 +183,7 @@ fn pieces(process: &ProcessSeen, claim: &Claim) -> Vec<(Named, Bytes)> {
     }
 }
 
-/// The mappings with most resident pages, of those whose pages were read.
+/// The mappings with the most resident pages, among those whose pages were read.
 fn map(process: &ProcessSeen) -> Vec<Strip> {
     let read = process.mappings.iter().filter(|mapping| !mapping.cells.is_empty());
     let mut largest: Vec<&MappingSeen> = read.collect();
@@ -199,7 +200,7 @@ fn map(process: &ProcessSeen) -> Vec<Strip> {
     largest.into_iter().map(strip).collect()
 }
 
-/// glibc's malloc in a process, where it has a heap of it.
+/// glibc's malloc in a process. `None` if the process has no heap of it.
 fn malloc(process: &ProcessSeen) -> Option<Malloc> {
     let heaps =
         process.mappings.iter().flat_map(|mapping| &mapping.claims).filter_map(
@@ -243,7 +244,7 @@ fn half_used(seen: HugeSeen) -> HalfUsed {
     }
 }
 
-/// Written pages of its own in mappings that its parent has too.
+/// Pages that the process has written in mappings that its parent has too.
 fn copied(process: &ProcessSeen, parent: &ProcessSeen) -> Bytes {
     let starts: BTreeSet<u64> = parent.mappings.iter().map(|mapping| mapping.start).collect();
     let inherited = |m: &&MappingSeen| m.is_writable && !m.is_shared && starts.contains(&m.start);

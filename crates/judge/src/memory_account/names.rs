@@ -1,4 +1,4 @@
-//! What a mapping is by its name, permissions and the known owners of its process.
+//! Classifies a mapping by its name, its permissions and the known owners in its process.
 
 use pagewise_model::Bytes;
 use pagewise_model::memory_account::{Evidence, Kind, MappingSeen, ProcessSeen};
@@ -6,16 +6,16 @@ use pagewise_model::memory_account::{Evidence, Kind, MappingSeen, ProcessSeen};
 pub(super) const MAIN: &str = "main arena";
 pub(super) const OTHERS: &str = "other arenas";
 
-/// Where files lie that are memory.
+/// Paths of files that are memory.
 const SHARED: [&str; 4] = ["/dev/shm/", "/memfd:", "/SYSV", "/dev/zero"];
-/// Files whose name ends so have no name any more.
+/// Suffix of files that have been deleted.
 const DELETED: &str = " (deleted)";
 
 /// Libraries that map memory for others.
 const ALLOCATORS: [&str; 3] = ["libjemalloc", "libmimalloc", "libtcmalloc"];
 const RUNTIMES: [&str; 1] = ["libjvm.so"];
 
-/// What a piece of memory is, and by what that is known.
+/// What a piece of memory is, and the evidence for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Named {
     pub(super) kind: Kind,
@@ -45,7 +45,7 @@ pub(super) fn mapped_by(object: &str) -> Named {
     Named { kind, name: object.to_owned(), evidence: Evidence::Caller }
 }
 
-/// What is left of `mapping` when all its claims are taken, `rest` resident bytes.
+/// The name of `mapping`'s remainder of `rest` resident bytes after all its claims.
 pub(super) fn named(
     process: &ProcessSeen,
     mapping: &MappingSeen,

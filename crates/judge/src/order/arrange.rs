@@ -1,10 +1,10 @@
-//! An order for several workloads at once.
+//! One order of functions for several workloads.
 //!
-//! First-call orders put one after the other leave each later workload with what it shares with the
-//! former ones scattered among what it does not need. Here functions that the same workloads call form
-//! a group, and the sequence of the groups is searched for the fewest faults, by weight: each group
-//! is moved to each other place for as long as that helps. What a workload touches then lies in few runs.
-//! Within a group functions stay in the order of first calls.
+//! Concatenated first-call orders serve later workloads badly: the functions they share with earlier ones lie
+//! scattered among functions they do not need. Here the functions that are called by the same workloads form
+//! a group. The sequence of groups is searched for the fewest weighted faults: each group is moved to each
+//! other place for as long as that helps. The functions of a workload then lie in few runs. Within a group
+//! functions stay in first-call order.
 
 use pagewise_model::pieces::{Function, Workload};
 use pagewise_model::{Bytes, PageSize};
@@ -15,7 +15,7 @@ use std::ops::Range;
 pub(super) const WINDOW: Bytes = Bytes::kib(64);
 /// Workloads that can differ from each other; more than this count as one.
 const MOST_WORKLOADS: usize = 64;
-/// Groups that are moved; the smallest beyond these keep their place at the end.
+/// Number of groups that are moved. The smallest groups beyond these stay at the end.
 const MOST_GROUPS: usize = 48;
 
 /// Places of the functions that any workload calls, in the order that takes the fewest faults, if one
@@ -81,7 +81,7 @@ fn groups(functions: &[Function], workloads: &[Workload]) -> Vec<Group> {
     groups
 }
 
-/// Faults of all workloads, by weight, where the groups lie one after the other.
+/// Weighted faults of all workloads with the groups in this sequence.
 fn faults(groups: &[Group], workloads: &[Workload], window: Bytes) -> f64 {
     let mut ranges: Vec<(u64, Range<u64>)> = Vec::with_capacity(groups.len());
     let mut end = 0;
@@ -97,7 +97,7 @@ fn faults(groups: &[Group], workloads: &[Workload], window: Bytes) -> f64 {
     workloads.iter().enumerate().map(|(number, workload)| workload.weight * of(number)).sum()
 }
 
-/// Windows that hold some of these ranges, the mean over all offsets of pages.
+/// Number of windows that these ranges touch, averaged over all page offsets.
 pub(super) fn windows(ranges: impl Iterator<Item = Range<u64>>, window: Bytes) -> f64 {
     let page = PageSize::BASE_4K.bytes();
     let offsets = window.0 / page;

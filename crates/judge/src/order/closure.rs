@@ -1,31 +1,31 @@
 //! What entry points reach through references, and the order in which it is laid out.
 //!
-//! The closure follows every reference until nothing new is found (Drepper, "What every programmer
-//! should know about memory", section 7.5). Most programs are one closure, so the rest is order. A
-//! piece has the chance of the best way that leads to it: a call on the way is passed with [`CALL`], an
-//! address that code takes leads to a call with [`ADDRESS`], one in a table with [`TABLE`]. Functions
-//! that many others refer to gain a little. Lists of constructors are entry points.
+//! The closure follows every reference until nothing new is found (Drepper, "What every programmer should
+//! know about memory", section 7.5). Most programs are one closure, so the order matters most. A piece has
+//! the chance of the best path that leads to it. A call on the path is taken with chance [`CALL`]. An address
+//! that code takes leads to a call with chance [`ADDRESS`], an address in a table with [`TABLE`]. Functions
+//! with many references gain a little. Lists of constructors are entry points.
 //!
-//! Then each piece joins the likeliest that refers to it, as long as both groups fit a window of
-//! fault-around (call-chain clustering, Ottoni and Maher 2017, with chances for counts). Groups follow
-//! by chance per byte. No run is needed; which way branches go is not known.
+//! Then each piece joins the likeliest piece that refers to it, as long as both groups fit a window of
+//! fault-around (call-chain clustering, Ottoni and Maher 2017, with chances for counts). Groups are sorted by
+//! chance per byte. No run is needed. The direction of branches is not known.
 
 use pagewise_model::Bytes;
 use pagewise_model::pieces::{Piece, PieceKind, Pieces, Reference};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Chance that a call of code that runs is passed.
+/// Chance that running code reaches one of its calls.
 const CALL: f64 = 0.9;
 /// Chance that an address that code takes is used.
 const ADDRESS: f64 = 0.54;
-/// The same of an address in a table.
+/// Chance that an address in a table leads to a call.
 const TABLE: f64 = 0.02;
 /// What code that the compiler found unlikely keeps of its chance.
 const COLD: f64 = 0.05;
 /// Power of the number of pieces of code that refer to one.
 const REFERRED: f64 = 0.15;
-/// Largest group: what one fault maps.
+/// Largest group: the bytes that one fault maps.
 const GROUP: Bytes = Bytes::kib(64);
 
 /// The pieces that `entries` and the constructors reach, as they are best laid out.
@@ -98,7 +98,7 @@ fn referred(pieces: &Pieces) -> Vec<u32> {
     referred
 }
 
-/// Joins what is reached into groups, code and data apart, and puts the groups in order.
+/// Joins the reached pieces into groups, code and data apart, and sorts the groups.
 fn group(pieces: &Pieces, chances: &[f64]) -> Vec<usize> {
     let likeliest = likeliest(pieces, chances);
     let mut reached: Vec<usize> = (0..chances.len()).filter(|at| chances[*at] > 0.0).collect();
@@ -126,7 +126,7 @@ fn group(pieces: &Pieces, chances: &[f64]) -> Vec<usize> {
     groups.concat()
 }
 
-/// Of the pieces of the same sort that refer to each piece the likeliest.
+/// For each piece, the likeliest piece of the same sort that refers to it.
 fn likeliest(pieces: &Pieces, chances: &[f64]) -> Vec<Option<usize>> {
     let mut likeliest: Vec<Option<(usize, f64)>> = vec![None; chances.len()];
     for (from, piece) in pieces.all.iter().enumerate() {

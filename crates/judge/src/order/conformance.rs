@@ -1,6 +1,6 @@
-//! Whether a linker followed an order: where the functions of the order lie in what it linked.
+//! Whether a linker followed an order: where the ordered functions lie in its output.
 //!
-//! A name counts once, at its first place: linkers move all functions of a name there.
+//! A name counts once, at its first place. Linkers move all functions of that name there.
 
 use super::matching::counterparts;
 use pagewise_model::Bytes;

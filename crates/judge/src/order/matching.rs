@@ -1,12 +1,12 @@
-//! Finds the functions of one build in another one: by name, then by stem, and where several share a
-//! stem by size and callees; last, what has another name by the same size and the same callees.
+//! Finds the functions of one build in another one. Matches by name, then by stem. Functions that share a
+//! stem are matched by size and callees. Renamed functions come last, by equal size and equal callees.
 
 use super::names::stem;
 use pagewise_model::Bytes;
 use pagewise_model::pieces::Function;
 use std::collections::{HashMap, HashSet};
 
-/// Callees that a function without a name of its own must share, at least.
+/// Callees that a function without a matching name must share, at least.
 const LEAST_CALLEES: usize = 2;
 
 /// How names of an order were found.
@@ -114,7 +114,7 @@ impl<'a> Search<'a> {
         }
         for at in self.open() {
             let places = key(&self.old[at]).and_then(|key| alike.remove(&key));
-            // Only what is like one and no other.
+            // Only if it matches exactly one function.
             if let Some([place]) = places.as_deref() {
                 self.take(at, *place);
                 self.found.by_callees += 1;

@@ -1,9 +1,9 @@
-//! Several first-call orders as one, by their names.
+//! Merges several first-call orders into one, by function name.
 //!
-//! Functions that the same workloads call form a group. Groups come by the weight of the workloads that call
-//! them, so that what all share comes first and no workload has its functions scattered over the others'.
-//! In a group the order is that of its heaviest workload. With a build at hand, `best` does
-//! better: it knows sizes.
+//! Functions that the same workloads call form a group. Groups are sorted by the weight of the workloads that
+//! call them. So the functions that all workloads share come first, and no workload has its functions
+//! scattered over the others'. Within a group the order is that of its heaviest workload. `best` gives a
+//! better order, but needs a build, because it uses sizes.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -1,14 +1,14 @@
-//! What stays of a function's name from one build to the next.
+//! The part of a function's name that does not change from one build to the next.
 //!
-//! Compilers append what differs between builds: LLVM `.llvm.HASH` and `.__uniq.HASH`, GCC numbers to
-//! its clones (`.isra.0`, `.constprop.1`, `.part.2`, `.cold`), rustc a hash of crate and types. A
-//! *stem* is the name without them. A cold part and a split part stay apart from their function; a
-//! clone that replaces its function (`isra`, `constprop`, `lto_priv`) does not.
+//! Compilers append parts that differ between builds: LLVM `.llvm.HASH` and `.__uniq.HASH`, GCC numbers of
+//! its clones (`.isra.0`, `.constprop.1`, `.part.2`, `.cold`), rustc a hash of crate and types. A *stem* is
+//! the name without them. Cold parts and split parts stay separate from their function. A clone that replaces
+//! its function (`isra`, `constprop`, `lto_priv`) has the function's stem.
 
-/// Endings that say nothing of what the function does.
+/// Suffixes that carry no information about what the function does.
 const EMPTY: [&str; 8] =
     ["llvm", "__uniq", "isra", "constprop", "lto_priv", "localalias", "clone", "resolver"];
-/// Endings of parts that have a place of their own.
+/// Suffixes of parts that are laid out separately.
 const PARTS: [&str; 3] = ["part", "cold", "warm"];
 
 /// The name without what changes from build to build.
@@ -39,7 +39,7 @@ fn split(name: &str) -> (&str, Vec<&str>) {
     (base, parts)
 }
 
-/// Whether a number after this belongs to an ending of a compiler.
+/// Whether a number after `before` belongs to a compiler's suffix.
 fn ends_in_known(before: &str) -> bool {
     before.rsplit_once('.').is_some_and(|(_, last)| EMPTY.contains(&last) || PARTS.contains(&last))
 }

@@ -1,10 +1,9 @@
-//! Packs pieces into the fewest pages, with as few as possible over the end of a page.
+//! Packs pieces into the fewest pages, with as few pieces as possible across page ends.
 //!
-//! A linker lays pieces one after the other and leaves no gaps but those of alignment, so that a page
-//! ends without a piece across it only where the sizes add up. Pieces are taken in the order given;
-//! where the next one does not fit, the largest one that does is taken from those to come. The place
-//! that nothing fits goes to a piece larger than a page, which crosses pages anyhow, or to the next one.
-//! The first piece is taken to begin a page.
+//! A linker lays out pieces one after the other, with gaps only for alignment. So no piece crosses a page end
+//! only if the sizes add up to a page. Pieces are taken in the given order. If the next one does not fit, the
+//! largest later one that fits is taken. If none fits, the rest of the page goes to a piece larger than a
+//! page, which crosses pages anyway, or to the next piece. The first piece is assumed to begin a page.
 
 use pagewise_model::PageSize;
 use pagewise_model::pieces::Paged;
@@ -22,14 +21,14 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Where it begins if it is the next after `end`.
+    /// Where the piece begins if it follows `end`.
     #[must_use]
     pub const fn start(self, end: u64) -> u64 {
         end.next_multiple_of(if self.align == 0 { 1 } else { self.align })
     }
 }
 
-/// The order in which `extents`, given the most important first, fill pages best.
+/// The order of `extents` that fills pages best. `extents` is sorted by importance, the most important first.
 #[must_use]
 pub fn pack(extents: &[Extent], page: PageSize) -> Vec<usize> {
     let mut left: VecDeque<usize> = (0..extents.len()).collect();
@@ -43,7 +42,7 @@ pub fn pack(extents: &[Extent], page: PageSize) -> Vec<usize> {
     order
 }
 
-/// What an order comes to.
+/// Pages and crossings of an order.
 #[must_use]
 pub fn measure(extents: &[Extent], order: &[usize], page: PageSize) -> Paged {
     let (mut end, mut crossing) = (0_u64, 0);

@@ -1,16 +1,15 @@
 //! What a start touches of a program's code, in any layout.
 //!
-//! A function that is called counts whole, unless it is known which pages of it the run touched: then
-//! what lies on the others counts nowhere, and what then comes to lie over the end of a page counts by
-//! chance. Where functions are put in order, they lie one after the
-//! other from the first function's address, each aligned as today up to [`MOST_ALIGNED`], and the others
-//! follow in today's order: so lld and the scripts of `order emit` lay them out. Code outside functions
-//! (PLT, `.init`) counts where it lies today. Functions of one name, as the clones that several files have
-//! of a template, move together, because linkers know them by their name.
+//! A called function counts whole, unless it is known which of its pages the run touched. Then the parts on
+//! other pages do not count, and a part that would cross a page end counts by chance. Functions in the order
+//! lie one after the other from the first function's address, each aligned as today up to [`MOST_ALIGNED`].
+//! The others follow in today's order: lld and the scripts of `order emit` lay them out this way. Code
+//! outside functions (PLT, `.init`) counts where it lies today. Functions of one name, such as the clones of
+//! a template in several files, move together, because linkers identify them by name.
 //!
-//! Faults are counted by the caller, who has the file and its folios. Where that cannot be, a fault
-//! maps the window of fault-around that its page is in, by virtual address, so the number of windows
-//! depends on where the program is loaded: it is the mean over all page offsets.
+//! The caller counts faults, because it has the file and its folios. If it cannot, a fault is assumed to map
+//! the fault-around window of its page, by virtual address. The number of windows then depends on the load
+//! address, so it is averaged over all page offsets.
 
 use super::arrange::{WINDOW, arrange, first_calls, pages, windows};
 use pagewise_model::pieces::{
@@ -31,7 +30,7 @@ const START: [&str; 5] = [
 /// Functions are aligned to this where their address happens to be rounder.
 const MOST_ALIGNED: u64 = 16;
 
-/// What one fault may map: a window, or the folios that it meets.
+/// What one fault may map: a window, or the folios that it touches.
 const WIDTHS: [Bytes; 3] = [WINDOW, Bytes::kib(128), Bytes::kib(256)];
 
 /// Points that a run touches of a part of a page by chance: fitted to five programs in C, C++ and Rust.
@@ -50,8 +49,8 @@ pub struct Build {
     pub workloads: Vec<Workload>,
 }
 
-/// Counts the faults of a start of a build that touches pages at these addresses, in this order;
-/// nothing where that cannot be.
+/// Counts the faults of a start of a build that touches pages at these addresses, in this order. `None` if
+/// they cannot be counted.
 pub type CountFaults<'a> = dyn Fn(&Build, &[u64]) -> Option<f64> + 'a;
 
 /// What `program` touches today, in its first-call order, in the best order, and what others touch.
@@ -78,15 +77,15 @@ pub fn forecast(program: &Build, others: &[Build], count: &CountFaults<'_>) -> O
     }
 }
 
-/// The order of the functions that any workload calls which takes the fewest faults by weight. What one
-/// fault maps depends on folios, so several orders are laid out and their faults counted.
+/// The order of all called functions with the fewest weighted faults. What one fault maps depends on folios,
+/// so several orders are laid out and their faults counted.
 #[must_use]
 pub fn best(build: &Build, count: &CountFaults<'_>) -> Vec<usize> {
     let Build { functions, workloads, .. } = build;
     if let [one] = &workloads[..] {
         return one.calls.clone();
     }
-    // `order emit` knows no touched pages and has to find the same order.
+    // `order emit` does not know the touched pages and must find the same order.
     let untouched = |one: &Workload| Workload { touched: Vec::new(), ..one.clone() };
     let plain = Build { workloads: workloads.iter().map(untouched).collect(), ..build.clone() };
     let arranged = WIDTHS.map(|window| arrange(functions, workloads, window));
@@ -136,7 +135,7 @@ fn layout(
 #[derive(Debug)]
 struct Part {
     range: Range<u64>,
-    /// All of it counts: nothing is known of its pages.
+    /// All of it counts: the touched pages are not known.
     is_whole: bool,
     /// The function begins there.
     is_entry: bool,
@@ -176,13 +175,13 @@ fn parts(build: &Build, workload: &Workload, placed: &[Range<u64>]) -> Vec<Part>
 }
 
 impl Part {
-    /// All of `range`, of whose pages nothing is known.
+    /// All of `range`, whose touched pages are not known.
     fn whole(range: &Range<u64>) -> Self {
         Self { range: range.clone(), is_whole: true, is_entry: true, at: 0 }
     }
 }
 
-/// What of `range` lies on these pages, page by page; all of it where they are not known.
+/// The parts of `range` on these pages, page by page. All of it if the pages are not known.
 fn touched_of(range: &Range<u64>, touched: &[Range<u64>]) -> Vec<Part> {
     if touched.is_empty() {
         return vec![Part::whole(range)];
@@ -344,7 +343,7 @@ mod tests {
         );
         assert_eq!(forecast.layouts[0].code.start, page);
         assert!((today.faults - 16.0).abs() < 1e-9, "{today:?}");
-        // Four pages lie in one window, or over two in 3 of 16 places.
+        // Four pages lie in one window, or in two for 3 of 16 places.
         assert!((ordered.faults - 1.1875).abs() < 1e-9, "{ordered:?}");
     }
 
@@ -371,7 +370,7 @@ mod tests {
     fn pages_come_in_the_order_of_their_touches() {
         let page = PageSize::BASE_4K.bytes();
         let mut build = sparse(4);
-        // The second page of the first function is touched after the call of the second one.
+        // The second page of the first function is touched after the second function is called.
         build.functions[0].bytes = Bytes(2 * page);
         build.functions[1].address = 3 * page;
         build.functions[1].bytes = Bytes(page);

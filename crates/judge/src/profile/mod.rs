@@ -1,13 +1,13 @@
-//! CPU samples of a program in buckets: what was done, what for, who called it, and what the same costs
-//! by counts and prices.
+//! CPU samples of a program in buckets: what was done, why, who called it, and the same cost by counts and
+//! prices.
 //!
-//! Each sample is in exactly one bucket, so shares add up to the whole; what no rule knows
-//! ([`crate::activity`]) is a bucket of its own, reported with its most frequent stacks. Times are samples
-//! times their period: CPU time, all CPUs together. A share below some percent rests on few samples: one
-//! of n samples has an error of about its square root.
+//! Each sample is in exactly one bucket, so shares add up to the whole. Samples that no rule matches
+//! ([`crate::activity`]) form a separate bucket, reported with its most frequent stacks. Times are samples
+//! times their period: CPU time of all CPUs together. A small share rests on few samples: n samples have an
+//! error of about the square root of n.
 //!
-//! Not seen: waiting (a process that sleeps has no CPU time), and what a rule cannot see (functions
-//! inlined into others, work with interrupts off, which shows where they come on again).
+//! Not seen: waiting (a sleeping process has no CPU time), and functions inlined into others. Work with
+//! interrupts off shows up where they are enabled again.
 
 use crate::activity::{self, Release};
 use crate::diagnosis::{disagree, recording_ns};
@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// The most stacks reported that no rule knows.
+/// At most this many unmatched stacks are reported.
 const MOST_FREQUENT: usize = 5;
 /// Beginning of the functions of pressure-stall accounting.
 const PRESSURE_ACCOUNTING: &str = "psi_";
@@ -41,7 +41,7 @@ const COUNTED: [What; 7] = [
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     pub samples: &'a Fact<StackSamples>,
-    /// What was counted in the same run, and what that costs by prices.
+    /// The counts of the same run, and their cost by prices.
     pub counted: Option<(&'a Look, &'a Diagnosis)>,
     /// All functions of the running kernel.
     pub functions: &'a Fact<HashSet<String>>,
@@ -65,7 +65,7 @@ pub fn judge(facts: &Facts<'_>, course: Option<FollowedProcess>) -> Profile {
     Profile { sorted, compared, unseen, dead_rules: dead_rules(facts), course }
 }
 
-/// Buckets without a figure where no samples were taken.
+/// Buckets that have no figure if no samples were taken.
 fn unseen(is_counted: bool) -> Vec<What> {
     let has_figure = |what: &What| match what {
         What::Unclassified | What::User => true,
@@ -112,7 +112,7 @@ pub fn sort(samples: &StackSamples) -> Sorted {
         })
         .filter(|bucket| bucket.samples > 0)
         .collect();
-    // Stable: equal ones stay in the order of what and why.
+    // The sort is stable: equal buckets stay in the order of what and why.
     all.sort_by_key(|bucket| std::cmp::Reverse(bucket.samples));
     let is_user = |stack: &&ProfiledStack| stack.kernel.is_empty();
     let user: u64 = samples.stacks.iter().filter(is_user).map(|stack| stack.count).sum();
@@ -137,7 +137,7 @@ fn cell(stack: &ProfiledStack) -> (What, Why) {
     activity::judge(&names)
 }
 
-/// The most frequent kernel stacks that no rule knows.
+/// The most frequent kernel stacks that no rule matches.
 fn frequent(buckets: &BTreeMap<(What, Why), Vec<&ProfiledStack>>) -> Vec<FrequentStack> {
     let mut counts: HashMap<&[Arc<str>], u64> = HashMap::new();
     let unknown = buckets.iter().filter(|((what, _), _)| *what == What::Unclassified);
@@ -167,14 +167,14 @@ fn share(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests;
 
-// Counts times prices beside samples, for sums that both have.
+// Counts times prices compared with samples, for sums that both have.
 //
-// A price is of a whole transfer or fault, so sums of buckets are compared and not single ones: the
-// price of a fault holds its share of unmapping, that of a transfer its calls, locks and pages. Not
-// compared are wake-ups (their price is the time until the other side runs, samples are CPU time) and
-// address translation, which samples cannot see.
+// A price covers a whole transfer or fault, so sums of buckets are compared, not single buckets. The price of
+// a fault includes its share of unmapping, that of a transfer its calls, locks and pages. Two costs are not
+// compared: wake-ups (their price is the time until the other side runs, samples are CPU time) and address
+// translation, which samples cannot see.
 
-/// What is compared: its name, the costs that are added up, which buckets belong to them.
+/// A comparison: its name, the costs that are added up, and the buckets that belong to them.
 struct Sum {
     name: &'static str,
     costs: &'static [CostKind],
@@ -251,21 +251,22 @@ fn compare(sorted: &Sorted, look: &Look, diagnosis: &Diagnosis) -> Vec<Compared>
     SUMS.iter().filter_map(compared).collect()
 }
 
-// The call graph of a bucket: from the process over its own functions to those of the kernel.
+// The call graph of a bucket: from the process through its own functions to those of the kernel.
 //
-// Stacks that begin alike share their beginning. A function that calls itself is one line, however often it does: each
-// depth would be a line otherwise, and stacks that differ in it alone would stand apart. Callees below one percent of the bucket are folded
-// into one line, so that a graph has some hundred lines at most however many stacks there are.
+// Stacks with the same beginning share it. A recursive function is one line, however deep it recurses.
+// Otherwise each depth would be a line, and stacks that differ only in depth would be separate. Callees below
+// one percent of the bucket are folded into one line. So a graph has at most some hundred lines, however many
+// stacks there are.
 
-/// Callees with less than one sample in so many of the bucket are folded.
+/// A callee with less than one in this many samples of the bucket is folded.
 const FOLDED_BELOW: u64 = 100;
 
-/// What a line of a graph stands for; equal ones of one caller are one line.
+/// What a line of a graph represents. Equal frames of one caller are one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Frame<'a> {
     /// A process, or a function of the kernel.
     Named(&'a str),
-    /// A function of another file than the program's own; the file alone where it is not known.
+    /// A function of a file other than the program. Only the file if the function is not known.
     Code(Option<&'a str>, &'a str),
 }
 
@@ -292,7 +293,7 @@ fn is_own(file: &str, process: &str) -> bool {
     file == process || (process.len() == 15 && file.starts_with(process))
 }
 
-/// Stacks that begin alike: what they have at the next depth is to be told.
+/// Stacks with the same beginning, whose next level is not yet written.
 #[derive(Debug)]
 struct Group<'s, 'a> {
     depth: u32,
@@ -331,8 +332,8 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The graph from the outermost callers on. What is left to tell are lists of stacks, each stack in one of
-/// them: memory depends on how many stacks there are, not on how deep they are.
+/// The graph from the outermost callers on. The pending work is lists of stacks, each stack in one list. So
+/// memory depends on the number of stacks, not on their depth.
 fn graph(stacks: &[&ProfiledStack]) -> Vec<GraphLine> {
     let all = stacks.iter().map(|stack| stack.count).sum();
     let mut lines = Vec::new();
@@ -347,7 +348,7 @@ fn graph(stacks: &[&ProfiledStack]) -> Vec<GraphLine> {
     lines
 }
 
-/// Stacks that are alike up to `depth`, by what they have there, the most frequent last.
+/// Groups stacks that are equal up to `depth` by their next frame, the most frequent group last.
 fn callees<'s, 'a>(depth: u32, stacks: &[&'s Shown<'a>], all: u64) -> Vec<Group<'s, 'a>> {
     let mut samples: FxHashMap<Frame<'a>, u64> = FxHashMap::default();
     for stack in stacks {

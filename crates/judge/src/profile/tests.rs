@@ -165,7 +165,7 @@ fn judged(samples: Fact<StackSamples>, costs: Vec<Cost>) -> Profile {
 
 #[test]
 fn two_ways_to_one_sum_are_set_beside_each_other() {
-    // 200 samples of 0.5 ms: 100 ms of file data, of which 10 ms are the calls, and 50 of zeroing.
+    // 200 samples of 0.5 ms: 100 ms of file data, 10 ms of them in the calls, and 50 ms of zeroing.
     let all = samples(vec![
         stack("a", &READ, 180),
         stack("a", &["vfs_read", "ksys_read"], 20),
@@ -228,7 +228,7 @@ fn rules_are_not_checked_against_what_is_not_known() {
     let facts = Facts { samples: &samples, counted: None, functions: &functions, release: "6.18" };
     let profile = judge(&facts, None);
     assert_eq!(profile.dead_rules.reason(), Some("no kallsyms"));
-    // Nothing was counted either: only the program's own time is known.
+    // Nothing was counted either: only the program's user time is known.
     assert!(profile.unseen.contains(&What::Copy));
     let odd = Facts { release: "next", ..facts };
     assert!(judge(&odd, None).dead_rules.reason().unwrap().contains("next"));

@@ -1,19 +1,19 @@
-//! The race: what the runs of several arms beside one control show, at every moment.
+//! The race: the evidence from the runs of several arms beside one control, at every moment.
 //!
-//! Runs come in *blocks*: each arm that still races, equally often, and the control, in random order.
-//! Values are logarithms of run times. The strength of what they show is an *e-value*: where a claim is
-//! true, its evidence is 1 on average however often it is looked at, so it passes 50 in at most one of
-//! 50 experiments (Ville 1939; Ramdas et al., "Game-theoretic statistics and safe anytime-valid
-//! inference", 2023). A race may therefore be watched, stopped at the best moment and continued later.
+//! Runs come in *blocks*. A block holds each arm that still races, equally often, and the control, in random
+//! order. Values are logarithms of run times. The strength of evidence is an *e-value*: if a claim is true,
+//! its evidence is 1 on average however often it is checked, so it exceeds 50 in at most one of 50
+//! experiments (Ville 1939; Ramdas et al., "Game-theoretic statistics and safe anytime-valid inference",
+//! 2023). A race may therefore be watched, stopped at the best moment and continued later.
 //!
-//! The evidence on an arm is the weighted mean of two e-values. [`randomised`] rests on nothing but the random
-//! order within blocks: drift, heavy tails and two speeds do not harm it. [`normal`] takes noise for
-//! normal, is stronger in few runs and is capped at what few runs can show of two speeds.
+//! The evidence on an arm is the weighted mean of two e-values. [`randomised`] relies only on the random
+//! order within blocks: drift, heavy tails and two speeds do not harm it. [`normal`] assumes normal noise. It
+//! is stronger in few runs, and capped at what few runs can show with two speeds.
 //!
-//! That the best of several arms was picked is paid for by closed testing: its evidence counts as the
-//! least mean over all sets of arms that hold it ([`Race::selected`]).
+//! Picking the best of several arms is corrected by closed testing: the arm's evidence is the smallest mean
+//! over all sets of arms that contain it ([`Race::selected`]).
 //!
-//! Not seen: an error that favours one arm in every block alike.
+//! Not seen: an error that favours one arm equally in every block.
 
 pub use observation::{Block, Counter};
 pub use policy::{Entrant, Goal, Halt, Order, Policy, Room, Terms, Unit};
@@ -36,9 +36,9 @@ pub const LEAST_GAIN: f64 = 0.01;
 pub const RULED_OUT: [f64; 5] = [0.01, 0.02, 0.03, 0.04, 0.05];
 /// The gain that has to be ruled out before an arm leaves the race.
 const ENOUGH: f64 = RULED_OUT[1];
-/// The same of a difference between commands whose runs share a CPU.
+/// The same for a difference between commands whose runs share a CPU.
 const ENOUGH_AT_ONCE: f64 = RULED_OUT[0];
-/// Evidence against no gain at all from which a gain is proven.
+/// A gain is proven at this evidence against no gain.
 pub const PROVEN: f64 = 50.0;
 /// Evidence against [`LEAST_GAIN`] that proof needs besides.
 pub const WORTH: f64 = 20.0;
@@ -46,21 +46,21 @@ pub const WORTH: f64 = 20.0;
 pub const LIKELY: f64 = 9.0 * NORMAL_SHARE;
 /// Evidence against a ratio that rules it out.
 pub const OUT: f64 = 20.0;
-/// An arm stays in the race while it is within so many standard errors of the leader.
+/// An arm stays in the race while it is within this many standard errors of the leader.
 const REACH: f64 = 1.1;
 /// Share of the evidence that takes noise for normal.
 const NORMAL_SHARE: f64 = 0.75;
 /// The runs that the usual noise counts for.
 const USUAL_RUNS: f64 = 2.0;
 
-/// What is known of the noise before any run was seen.
+/// What is assumed about the noise before the first run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     /// Usual variance of the logarithm of a run's time.
     variance: f64,
-    /// Deviation of what favours an arm in every block alike.
+    /// Deviation of an error that favours an arm equally in every block.
     bias: f64,
-    /// Effects beyond a limit that are held against it, as shares of time, each with the same weight.
+    /// Effects beyond a limit that are tested against it, as shares of time, with equal weights.
     effects: &'static [f64],
 }
 
@@ -132,7 +132,7 @@ struct Runs {
 pub struct BlockTimes {
     /// Logarithms of the control's times.
     pub control: Vec<f64>,
-    /// The same of each arm that ran, by its number.
+    /// The logarithms of each arm that ran, by its number.
     pub arms: Vec<(usize, Vec<f64>)>,
 }
 
@@ -171,7 +171,7 @@ impl Totals {
         self.within += arm_squares + control_squares;
     }
 
-    /// Mean difference of the logarithms, arm less control.
+    /// Mean difference of the logarithms, arm minus control.
     fn difference(&self) -> f64 {
         self.first / self.weight
     }
@@ -202,7 +202,7 @@ impl Totals {
     }
 }
 
-/// Variance of a run from squares of so much freedom, drawn towards the usual one.
+/// Variance of a run from squares with this many degrees of freedom, shrunk towards the usual variance.
 fn shrunk(squares: f64, freedom: f64, noise: Noise) -> f64 {
     (USUAL_RUNS * noise.variance + squares) / (USUAL_RUNS + freedom)
 }
@@ -226,7 +226,7 @@ impl ArmRuns {
         Self { totals: Totals::new(noise), ..Self::default() }
     }
 
-    /// The limit for evidence that does not know of bias: as far beyond as bias may reach.
+    /// The limit for evidence that ignores bias: moved by as much as the bias may reach.
     fn beyond_bias(&self, limit: Limit) -> Limit {
         const REACH: f64 = 2.0;
         let log_ratio = limit.log_ratio + limit.sign * REACH * self.totals.noise.bias;
@@ -289,13 +289,13 @@ pub struct Race {
 }
 
 impl Race {
-    /// A race of so many arms, before any run.
+    /// A race of this many arms, before any run.
     #[must_use]
     pub fn new(arms: usize) -> Self {
         Self { arms: vec![ArmRuns::default(); arms] }
     }
 
-    /// One more arm, whose runs have such noise; its number.
+    /// Adds an arm whose runs have this noise. Returns its number.
     pub fn join(&mut self, noise: Noise) -> usize {
         self.arms.push(ArmRuns::new(noise));
         self.arms.len() - 1
@@ -335,7 +335,7 @@ impl Race {
         self.ran(arm).map_or(1.0, |own| own.evidence(claim))
     }
 
-    /// Evidence against a claim about an arm that was picked by what the race showed.
+    /// Evidence against a claim about an arm that was picked because of what the race showed.
     #[must_use]
     pub fn selected(&self, arm: usize, claim: Claim) -> f64 {
         let own = self.evidence(arm, claim);
@@ -440,7 +440,7 @@ impl Race {
 
 /// The end on the side of smaller (`side` -1) or larger ratios (1).
 fn end(ran: &ArmRuns, side: f64) -> f64 {
-    // A ratio on that side is ruled out by runs that lie on the other side of it.
+    // A ratio on one side is ruled out by runs on the other side of it.
     let is_out = |log_ratio: f64| ran.against(Limit { sign: -side, log_ratio }) >= OUT;
     let from = ran.totals.difference();
     let (mut inside, mut step) = (from, FIRST_STEP * ran.totals.standard_error());

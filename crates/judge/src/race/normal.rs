@@ -1,14 +1,14 @@
-//! Evidence where noise is normal: a Bayes factor of several effects beyond the limit against the limit.
+//! Evidence if noise is normal: a Bayes factor of several effects beyond the limit against the limit.
 //!
-//! Each block has a mean of its own and all have one variance, unknown, with a prior of
-//! [`USUAL_RUNS`] runs at the usual noise. Integrated over both, the density of the difference `d` with
-//! weight `k` and residual squares `A` falls as (A + k d^2) to the power -(freedom + 1) / 2. In few
-//! runs two speeds can pose as an effect: the evidence is capped at a multiple of the ways to deal the
-//! names of the runs, which no effect can exceed by chance alone.
+//! Each block has its own mean and all blocks share one unknown variance, with a prior of [`USUAL_RUNS`] runs
+//! at the usual noise. Integrated over both, the density of the difference `d` with weight `k` and residual
+//! squares `A` falls as (A + k d^2) to the power -(freedom + 1) / 2. In few runs two speeds can look like an
+//! effect. So the evidence is capped at a multiple of the number of ways to assign the runs, which chance
+//! alone cannot exceed.
 
 use super::{Limit, Totals, USUAL_RUNS};
 
-/// Where the limit is not 0: weight of no effect at all, which is the usual truth.
+/// If the limit is not 0: the weight of no effect at all, which is usually true.
 const NO_EFFECT: f64 = 0.5;
 /// The cap, as a multiple of the ways to deal the names.
 const CAP: f64 = 4.0;
@@ -34,7 +34,7 @@ pub(super) fn evidence(totals: &Totals, limit: Limit) -> f64 {
     mean.min(CAP * dealings(totals.arm_runs, totals.control_runs))
 }
 
-/// In how many ways the names of so many runs can be dealt.
+/// Number of ways to assign this many runs to arm and control.
 fn dealings(arm: u32, control: u32) -> f64 {
     let (few, many) = (arm.min(control), arm.max(control));
     (1..=few).map(|k| f64::from(many + k) / f64::from(k)).product()

@@ -1,9 +1,9 @@
-//! What one subject did, in the one form that a race reads: a run of a program, or one side of a pair of
-//! servers (or of a block of switches in a server that runs already).
+//! What one subject did, in the form that a race reads. A subject is a run of a program or one side of a pair
+//! of servers. It may also be one side of a block of switches in a server that already runs.
 //!
 //! Values are natural logarithms: of nanoseconds or bytes of a run; of nanoseconds, seconds or bytes of a
-//! service, for each request where the quantity says so. Less is better. A service has no host time of its
-//! own and no speeds beside it: its windows last longer than the disturbances that these show.
+//! service, for each request if the quantity says so. Less is better. A service has no separate host time and
+//! no speeds: its windows last longer than the disturbances that these show.
 
 use super::verdict::{of_few_differences, of_few_runs};
 use super::{BlockTimes, Costs, Slopes, Speeds};
@@ -16,11 +16,11 @@ use pagewise_model::trial::{self, Point, Quantity, Ratio};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::BTreeMap;
 
-/// What the host's time may take from a run at most: a tree on several CPUs can have more of it
-/// than the run took.
+/// At least this share of a run's time remains after subtracting the host's time. A tree on several CPUs can
+/// have more host time than the run took.
 const LEAST_LEFT: f64 = 0.05;
 
-/// What the kernel shows of a remedy that acts.
+/// The kernel counter that shows whether a remedy acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
     /// Nothing: the remedy has no counter.
@@ -73,7 +73,7 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// What decides: nanoseconds or bytes. Of runs at once only CPU time means anything.
+    /// The deciding amount: nanoseconds or bytes. For runs at once only CPU time is meaningful.
     fn amount(&self, quantity: Quantity) -> f64 {
         let usage = &self.point.usage;
         let amount = match quantity {
@@ -124,7 +124,7 @@ impl Block {
         }
     }
 
-    /// The speeds were sampled beside each run.
+    /// Whether speeds were sampled beside each run.
     pub(crate) fn has_speeds(&self) -> bool {
         match self {
             Self::Runs(block) => block.points.iter().all(|point| point.usage.speed.is_some()),
@@ -192,7 +192,7 @@ impl Observation<'_> {
         }
     }
 
-    /// Logarithms of what was sampled beside a run; zeros where nothing was.
+    /// Logarithms of what was sampled beside a run. Zeros if nothing was sampled.
     pub(crate) fn log_speeds(&self) -> Speeds {
         let log = |ns: f64| ns.max(f64::MIN_POSITIVE).ln();
         match self {
@@ -237,12 +237,12 @@ impl Observation<'_> {
     fn counted(&self, counter: Counter) -> u64 {
         match self {
             Self::Run(run) => run.point.mechanism.unwrap_or(0),
-            // What a server loses between the first window and the last does not count.
+            // Only what a server keeps from the first window to the last counts.
             Self::Side(side) => counter.held(&side.at_first).min(counter.held(&side.at_last)),
         }
     }
 
-    /// The counter of the arm of this name in a run of the control; none where it was not read.
+    /// The counter of the arm of this name in a run of the control. `None` if it was not read.
     fn idle(&self, counter: Counter, arm: &str) -> Option<u64> {
         match self {
             Self::Run(run) => {
@@ -276,8 +276,8 @@ impl<'a> Beside<'a> {
         all
     }
 
-    /// Mean host time of the arm's runs, and of the control's. The mean and not the median: a host that takes
-    /// from three runs in ten takes from the comparison. As shares of the control's median wall time.
+    /// Mean host time of the arm's runs and of the control's, as shares of the control's median wall time.
+    /// The mean, not the median: a host that takes time from three runs in ten affects the comparison.
     pub(crate) fn host_shares(&self) -> (f64, f64) {
         let wall = |one: &Observation<'_>| match one {
             Observation::Run(run) => run.amount(Quantity::Time),
@@ -291,7 +291,7 @@ impl<'a> Beside<'a> {
         (share(&self.arm), share(&self.control))
     }
 
-    /// The arm's time as a share of the control's, with its interval; none without two runs of each.
+    /// The arm's time as a share of the control's, with its interval. `None` without two runs of each.
     pub(crate) fn ratio(&self) -> Option<Ratio> {
         let logs = |runs: &[Observation<'_>]| -> Option<Vec<f64>> {
             runs.iter().map(|run| run.log(Quantity::Time)).collect()
@@ -331,7 +331,7 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// What the arm costs beside what decides; `middle` is the mean or the median.
+    /// The other costs of the arm, besides the deciding quantity. `middle` is the mean or the median.
     pub(crate) fn costs(&self, middle: fn(&[f64]) -> Option<f64>) -> Costs {
         let of = |all: &[Observation<'_>], read: &dyn Fn(&Observation<'_>) -> f64| {
             middle(&all.iter().map(read).collect::<Vec<_>>())

@@ -1,12 +1,12 @@
-//! The one policy of every race, of programs, services and running processes alike: which arms run next, what
-//! is decided, what breaks a guard, and the verdict on each arm.
+//! The single policy of every race, of programs, services and running processes: which arms run next, what is
+//! decided, what breaks a guard, and the verdict on each arm.
 //!
-//! The policy runs nothing and reads no clock. It plans a block, somebody runs it and gives it back
-//! ([`Policy::add`]), and so on until [`Policy::is_decided`]. Its random orders come from one seed.
+//! The policy runs nothing and reads no clock. It plans a block, the caller runs it and returns it
+//! ([`Policy::add`]), and this repeats until [`Policy::is_decided`]. Its random orders come from one seed.
 //!
-//! What a block is differs ([`Unit`]). Runs of a program are cheap: all arms that race share the control's
-//! runs. A pair of servers, or a block of switches, is dear: it has one arm, each side counts as one value, and
-//! a gain is kept only once each guard's bound lies a standard error above what was found.
+//! What a block is depends on the [`Unit`]. Runs of a program are cheap: all racing arms share the control's
+//! runs. A pair of servers, or a block of switches, is expensive. It has one arm, each side counts as one
+//! value, and a gain is kept only once each guard's bound lies a standard error above the estimate.
 
 mod plan;
 mod verdicts;
@@ -34,14 +34,14 @@ const PRECISE_SHARE: f64 = 0.05;
 const MOST_FOR_SIZE: u32 = 40;
 /// Combine only the best arms, this many.
 const COMBINED: usize = 3;
-/// Runs one at a time, of an arm whose gain is proven at once and of the control, before it is kept.
+/// Runs one at a time that an arm proven at once needs, and the control too, before it is kept.
 const ALONE: u32 = 3;
 
 /// When an experiment has its answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
-    /// The best arm is proven, or none can gain what is worth having; the best go together as arms of
-    /// their own.
+    /// Ends when the best arm is proven, or no arm can gain enough. The best arms are also combined into
+    /// further arms.
     Gain,
     /// Each arm is proven faster or slower, or differs by little at most.
     Difference,
@@ -74,7 +74,7 @@ impl Unit {
 pub struct Terms {
     /// What decides.
     pub quantity: Quantity,
-    /// What an arm may not pass, whatever it gains.
+    /// The bounds that an arm must not exceed, whatever it gains.
     pub guards: Vec<Guard>,
     pub goal: Goal,
     pub unit: Unit,
@@ -84,12 +84,13 @@ pub struct Terms {
     pub seed: u64,
     /// Time for the whole session, as the report gives it.
     pub budget: Nanos,
-    /// How many runs may share a CPU at once, or why they run one at a time. None for services, whose arms say it.
+    /// How many runs may share a CPU at once, or why they run one at a time. `None` for services: each arm
+    /// says it.
     pub most_at_once: Option<Result<u32, String>>,
 }
 
 impl Terms {
-    /// What is compared may share CPUs, where the arm may.
+    /// Whether the compared runs may share CPUs, if the arm may.
     const fn may_share(&self) -> bool {
         match &self.most_at_once {
             Some(most) => most.is_ok(),
@@ -113,9 +114,9 @@ pub struct Entrant {
 #[derive(Debug, Clone)]
 struct Racer {
     entrant: Entrant,
-    /// Why it is not to be run again: it could not be run, or did not run as the control did.
+    /// Why it must not run again: it could not be run, or did not behave as the control did.
     failed: Option<String>,
-    /// Its output was held against the control's.
+    /// Its output was compared with the control's.
     is_compared: bool,
 }
 
@@ -128,7 +129,7 @@ pub enum Halt {
     Budget,
     /// The control cannot be measured, or nothing can, and why.
     Control(String),
-    /// The session ends for a reason that it reports itself; what was found stands.
+    /// The session ends for a reason that it reports itself. The results so far remain valid.
     Session,
 }
 
@@ -139,7 +140,7 @@ pub struct Room<'a> {
     pub left_ns: u64,
     /// What the next block may take.
     pub block_ns: u64,
-    /// What one run of an arm takes, or of the control (none); of a pair, what both sides take.
+    /// The time of one run of an arm, or of the control (`None`). For a pair, the time of both sides.
     pub cost_ns: &'a dyn Fn(Option<usize>) -> u64,
     /// Runs that it takes to compare a first output.
     pub compare_runs: u32,
@@ -188,8 +189,8 @@ impl Policy {
         self.arms.push(Racer { entrant, failed: None, is_compared });
     }
 
-    /// Runs at once do not work with this program: what they showed does not count, and one runs at a time from now
-    /// on.
+    /// Runs at once do not work with this program. Their results are dropped, and later runs go one at a
+    /// time.
     pub fn run_in_turn(&mut self, why: String) {
         self.terms.most_at_once = Some(Err(why.clone()));
         let readings = Readings::new(self.terms.quantity, &self.terms.guards, self.breaking());
@@ -261,14 +262,14 @@ impl Policy {
         self.race().standing(arm).map_or(0, |standing| standing.runs)
     }
 
-    /// What an arm did, and the control beside it.
+    /// The results of an arm, with those of the control beside it.
     fn beside(&self, arm: usize) -> Beside<'_> {
         let name = self.name(Some(arm));
         Beside::new(&self.blocks, name, &self.terms.control, self.is_at_once(arm))
     }
 
-    /// The same of runs one at a time, of an arm that races at once. None for services: each of their pairs has windows
-    /// apart.
+    /// The same for runs one at a time, of an arm that races at once. `None` for services: each of their
+    /// pairs has windows apart.
     fn alone(&self, arm: usize) -> Option<Beside<'_>> {
         let name = self.name(Some(arm));
         let alone = || Beside::new(&self.blocks, name, &self.terms.control, false);
@@ -341,8 +342,8 @@ impl Policy {
         self.sound().into_iter().filter(is_open).collect()
     }
 
-    /// How much an arm differs is known well enough. A few runs prove a difference and show its size badly, and runs at
-    /// once are cheap.
+    /// Whether the difference of an arm is known precisely enough. A few runs prove a difference but measure
+    /// its size badly, and runs at once are cheap.
     fn is_precise(&self, arm: usize) -> bool {
         let Some(standing) = self.race().standing(arm) else { return false };
         let enough = PRECISE.max(PRECISE_SHARE * standing.ratio.ln().abs());
@@ -390,7 +391,7 @@ impl Policy {
                 && leader.is_some_and(|arm| self.is_kept(arm))
     }
 
-    /// Arms that are likely to gain and whose output was not compared.
+    /// Arms that are likely to gain and whose output was not yet compared.
     #[must_use]
     pub fn to_compare(&self) -> Vec<usize> {
         let waits = |arm: &usize| !self.arms[*arm].is_compared && self.race().is_likely(*arm);
@@ -416,7 +417,7 @@ impl Policy {
         subsets(&best)
     }
 
-    /// Where the arms stand that may be run again, best first.
+    /// The current ratios of the arms that may run again, best first.
     #[must_use]
     pub fn standings(&self) -> Vec<(String, Ratio)> {
         let of = |arm: usize| {

@@ -1,12 +1,12 @@
 //! Evidence from the random order alone.
 //!
-//! Where an arm's ratio is just the claimed limit, its runs (less that limit) and the control's could
-//! have changed names: every dealing of the names of a block was as likely. The e-value of a block is
-//! exp(t * sum of the arm's values) over its mean for all dealings, which is 1 on average whatever the
-//! times are; a ratio beyond the limit only lowers it. The mean is an elementary symmetric polynomial.
-//! `t` is a bet, laid before the block is seen: several are laid at once, by what earlier blocks say of
-//! effect and noise. Before the first block the bets go by that block's own scatter, which does not
-//! depend on names.
+//! Suppose an arm's ratio is exactly the claimed limit. Then its runs (less that limit) are exchangeable with
+//! the control's: every assignment of the runs of a block was equally likely. The e-value of a block is exp(t
+//! * sum of the arm's values) over its mean for all assignments. It is 1 on average whatever the times are; a
+//! ratio beyond the limit only lowers it. The mean is an elementary symmetric polynomial. `t` is a bet,
+//! placed before the block is seen. Several bets are placed at once, from what earlier blocks show of effect
+//! and noise. Before the first block the bets use that block's own scatter, which does not depend on the
+//! assignment.
 
 use super::{Limit, Runs, Totals};
 
@@ -14,7 +14,7 @@ use super::{Limit, Runs, Totals};
 const FIRST_BETS: [f64; 4] = [0.5, 1.0, 2.0, 4.0];
 /// Bets later: how far from the estimate, in standard errors, and their shares.
 const BETS: [(f64, f64); 3] = [(-1.2, 0.25), (0.0, 0.4), (1.2, 0.25)];
-/// And one that a wrong estimate does not spoil: one over twice the scatter, with this share.
+/// Share of a cautious bet that a wrong estimate does not spoil: one over twice the scatter.
 const CAREFUL_SHARE: f64 = 0.1;
 /// No bet is so high that the span of the values takes more than this power of e.
 const HIGHEST_POWER: f64 = 60.0;
@@ -45,12 +45,12 @@ pub(super) fn of_block(runs: &Runs, limit: Limit, before: &Totals) -> f64 {
     guesses.sum::<f64>() + CAREFUL_SHARE * value(0.5 / variance.sqrt())
 }
 
-/// exp(bet * sum of the first `arms` values) over its mean for all choices of as many values.
+/// exp(bet * sum of the first `arms` values) over its mean for all choices of `arms` values.
 fn of_bet(values: &[f64], arms: usize, bet: f64) -> f64 {
     if bet <= 0.0 {
         return 1.0;
     }
-    // mean[k]: the mean of the products of k of the values seen so far.
+    // mean[k]: the mean of the products of k of the values so far.
     let mut mean = vec![0.0; arms + 1];
     mean[0] = 1.0;
     for (seen, value) in values.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! The races that the blocks of an experiment make, and the correction of times.
+//! The races from the blocks of an experiment, and the correction of times.
 //!
-//! Arms race by what decides. Times of runs are corrected by how fast core and memory were during each run, as
-//! far as earlier blocks show that to matter ([`Slopes`]). The race by plain time is kept beside it. An arm in
-//! whose runs core or memory are faster or slower than in the control's moves them itself: its times are not
-//! corrected, those of earlier blocks included.
+//! Arms race by the deciding quantity. Times of runs are corrected by the speed of core and memory during
+//! each run, if earlier blocks show that it matters ([`Slopes`]). The race by plain time is kept as well. If
+//! core or memory are faster or slower in an arm's runs than in the control's, the arm itself changes them.
+//! Its times are then not corrected, including those of earlier blocks.
 
 use super::observation::{Block, Observation};
 use super::{Claim, Noise, Race, Slopes};
@@ -12,7 +12,7 @@ use pagewise_model::guard::Guard;
 use pagewise_model::trial::Quantity;
 use std::collections::BTreeSet;
 
-/// Evidence from which an arm counts as moving a speed: two speeds and two sides are watched.
+/// An arm counts as moving a speed at this evidence. Two speeds and two sides are watched.
 const MOVES: f64 = 40.0;
 
 /// All that counting blocks leaves.
@@ -26,14 +26,14 @@ pub(crate) struct Readings {
     pub(crate) without_host: Race,
     /// By the time of a round of arithmetic and by that of a load.
     speeds: [Race; 2],
-    /// What an arm may not pass.
+    /// The bounds that an arm must not exceed.
     pub(crate) guards: Guards,
     quantity: Quantity,
     slopes: Slopes,
     is_corrected: bool,
     /// Arms that are not corrected.
     movers: BTreeSet<usize>,
-    /// Of each arm, whether its runs share a CPU with the control's. Others of it do not count here.
+    /// For each arm, whether its runs share a CPU with the control's. Its other runs do not count here.
     at_once: Vec<bool>,
 }
 
@@ -43,7 +43,7 @@ impl Readings {
         Self { quantity, guards, ..Self::default() }
     }
 
-    /// One more arm, whose runs share a CPU with the control's or do not.
+    /// Adds an arm. `at_once` says whether its runs share a CPU with the control's.
     pub(crate) fn join(&mut self, at_once: bool) {
         let noise = if at_once { Noise::AT_ONCE } else { Noise::IN_TURN };
         let times = [&mut self.decisive, &mut self.plain, &mut self.without_host];
@@ -54,13 +54,13 @@ impl Readings {
         self.at_once.push(at_once);
     }
 
-    /// The race by plain time, where that of an arm differs from what decides.
+    /// The race by plain time, if the arm's times are corrected in the deciding race.
     pub(crate) fn plain(&self, arm: usize) -> Option<&Race> {
         let is_corrected = self.is_corrected && !self.at_once[arm] && !self.movers.contains(&arm);
         is_corrected.then_some(&self.plain)
     }
 
-    /// Takes in the last of `blocks`. All of them are counted again when an arm turns out to move a speed.
+    /// Adds the last of `blocks`. Recounts all blocks if an arm turns out to move a speed.
     pub(crate) fn add(&mut self, blocks: &[Block], control: &str, arms: &[&str]) {
         let Some(last) = blocks.last() else { return };
         self.count(last, control, arms);

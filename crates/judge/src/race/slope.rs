@@ -1,21 +1,21 @@
-//! How much of a run's time goes with how fast core and memory were meanwhile.
+//! How much a run's time depends on the speed of core and memory meanwhile.
 //!
-//! Times are corrected by it: less each slope times the logarithm of what was sampled. The slopes rest on
-//! earlier blocks alone, and on deviations of runs of one arm in one block from their mean: no effect of
-//! an arm gets into them, and where an arm does nothing, its corrected runs could still have changed names
-//! with the control's, which is all that evidence needs.
+//! Times are corrected: less each slope times the logarithm of what was sampled. The slopes use only earlier
+//! blocks, and only deviations of the runs of one arm in one block from their mean. So no effect of an arm
+//! enters them. If an arm has no effect, its corrected runs remain exchangeable with the control's, which is
+//! all that evidence needs.
 //!
-//! They are drawn towards the usual slopes, the more the fewer runs there are. Three models compete: no
-//! correction, the core's speed alone, and both. The one counts that would have left least noise in
-//! earlier blocks.
+//! Slopes are shrunk towards the usual slopes, more strongly with fewer runs. Three models compete: no
+//! correction, the core's speed alone, and both. The model that would have left the least noise in earlier
+//! blocks is used.
 
 use super::{Noise, shrunk};
 
 /// Logarithms of the time of a round of arithmetic and of a load, or slopes by them.
 pub(crate) type Speeds = [f64; 2];
 
-/// Means and deviations of slopes among programs. Loads jump between two speeds at times without the program,
-/// so memory has to show first that it matters.
+/// Means and deviations of slopes among programs. Loads sometimes jump between two speeds independently of
+/// the program, so memory must first show that it matters.
 const USUAL: Speeds = [0.5, 0.0];
 const DEVIATION: Speeds = [0.3, 0.2];
 const NONE: Speeds = [0.0; 2];
@@ -28,7 +28,7 @@ pub(crate) struct Slopes {
     xy: Speeds,
     yy: f64,
     freedom: f64,
-    /// Squares that the slopes of the time left: of both, and of the core's alone.
+    /// Squared residuals of the time after the slopes: with both, and with the core's alone.
     left: [f64; 2],
 }
 
@@ -69,7 +69,7 @@ impl Slopes {
             .map(|slope| slope.clamp(0.0, 1.0))
     }
 
-    /// Takes in runs of one arm in one block: logarithms of what was sampled and of the run's time.
+    /// Learns from runs of one arm in one block: logarithms of what was sampled and of the run's time.
     pub(crate) fn learn(&mut self, runs: &[(Speeds, f64)]) {
         if runs.len() < 2 {
             return;
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::stats::Rng;
 
-    /// What is learnt from so many pairs of runs whose noise has these parts of core's and memory's.
+    /// What is learnt from this many pairs of runs, given the shares of core and memory in the noise.
     fn learnt(parts: Speeds, pairs: u32) -> Speeds {
         let mut rng = Rng::new(5);
         let mut slopes = Slopes::default();

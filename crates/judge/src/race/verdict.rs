@@ -16,19 +16,19 @@ use crate::race::{Noise, mean_and_squares, shrunk};
 use pagewise_model::trial::{Effect, Ratio, Verdict, Word};
 use pagewise_model::{Bytes, Nanos};
 
-/// Deviation of the true effect, as a logarithm of the time ratio, from one session to another on
-/// the same machine: memory lies elsewhere, the host has other guests. From repeats of receipts
-/// within hours (`bench/accept/10-answers/drift`, docs/decisions/010).
+/// Deviation of the true effect between sessions on the same machine, as a logarithm of the time ratio:
+/// memory lies elsewhere, the host has other guests. From repeats of receipts within hours
+/// (`bench/accept/10-answers/drift`, docs/decisions/010).
 const DRIFT: f64 = 0.020;
 /// The part of it that grows with the effect, as a share of its logarithm.
 const DRIFT_SHARE: f64 = 0.05;
-/// Runs of either side in the later repeat whose outcome is foretold.
+/// Runs of each side in the later repeat whose outcome is predicted.
 const REPEAT_RUNS: f64 = 20.0;
 /// Deviations within which 95% of a normal distribution lie.
 pub(super) const NORMAL_95: f64 = 1.96;
-/// The host's time is shown apart where the two sides differ in it by this share of the time.
+/// The host's time is shown separately if the two sides differ in it by this share of the time.
 const HOST_SHOWN: f64 = 0.01;
-/// Evidence is written down up to this: more says nothing and does not fit every number format.
+/// Evidence is written up to this value. More adds nothing and does not fit every number format.
 const MOST_EVIDENCE: f64 = 1e9;
 
 /// Deviation of an effect of this logarithm from one session to another.
@@ -41,7 +41,7 @@ pub(super) fn drift(log: f64) -> f64 {
 pub(super) struct Findings<'a> {
     /// The race that decides: by wall time, corrected where that helps.
     pub(super) race: &'a Race,
-    /// The race by plain wall time, where the arm's times are corrected.
+    /// The race by plain wall time, if the arm's times are corrected.
     pub(super) plain: Option<&'a Race>,
     /// The same with the host's time taken off each run.
     pub(super) without_host: &'a Race,
@@ -51,13 +51,13 @@ pub(super) struct Findings<'a> {
     pub(super) mechanism: Mechanism,
     /// Mean host time of a run of the arm, as a share of the control's median wall time.
     pub(super) host_share_arm: f64,
-    /// The same of the control.
+    /// Mean host time of a run of the control, as a share of the control's median wall time.
     pub(super) host_share_control: f64,
     /// Time from one run to the next.
     pub(super) run_ns: f64,
 }
 
-/// What the arm costs beside time, as shown with the verdict.
+/// The costs of the arm besides time, as shown with the verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Costs {
     /// Median ratio of CPU time.
@@ -209,10 +209,10 @@ impl Findings<'_> {
         })
     }
 
-    /// The time in which evidence that goes on growing as it did would prove the gain. None where the times
-    /// prove it already: what is missing then is no run.
+    /// The time in which the evidence would prove the gain if it keeps growing at this rate. `None` if the
+    /// times already prove it: more runs would not help then.
     fn settled_by(&self, effect: &Effect) -> Option<Nanos> {
-        // Below this what was seen may be chance altogether.
+        // Below this growth, the effect may be pure chance.
         const LEAST_GROWTH: f64 = 0.5;
         let [gain, worth] = [effect.evidence_of_gain.ln(), effect.evidence_of_worth.ln()];
         if worth < LEAST_GROWTH {
@@ -257,7 +257,7 @@ pub fn between_sessions(first: &[Nanos], second: &[Nanos]) -> Option<Ratio> {
     between_logs(&logs(first), &logs(second))
 }
 
-/// The same from the logarithms of what was measured.
+/// The same from logarithms of the measured values.
 pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     if first.len() < 2 || second.len() < 2 {
         return None;

@@ -30,8 +30,8 @@ use pagewise_model::trial::{Quantity, Ratio};
 /// before have settled. A runtime that compiles has plateaus of two equal runs on its way.
 const SETTLED: f64 = 0.05;
 
-/// A window is not typical if it is farther from the median than so many deviations, by the median of all
-/// distances.
+/// A window is atypical if it is farther from the median than this many deviations (from the median
+/// distance).
 const TYPICAL: f64 = 3.0;
 /// Deviations of a normal distribution in its median distance.
 const DEVIATION: f64 = 1.4826;
@@ -48,7 +48,7 @@ pub const USUAL_GUARDS: [Guard; 2] = [
     Guard { quantity: None, limit_share: 0.0 },
 ];
 
-/// The bounds of a session that names none, where this decides.
+/// The default bounds of a session, if this quantity decides.
 #[must_use]
 pub fn usual_guards(decides: Quantity) -> Vec<Guard> {
     let cpu = Guard { quantity: Some(Quantity::CpuPerRequest), limit_share: 0.03 };
@@ -56,7 +56,7 @@ pub fn usual_guards(decides: Quantity) -> Vec<Guard> {
     USUAL_GUARDS.into_iter().chain(of_memory).collect()
 }
 
-/// The logarithm of one side's value; less is better. None where a window does not report it.
+/// The logarithm of one side's value; less is better. `None` if a window does not report it.
 #[must_use]
 pub fn value(quantity: Quantity, side: &Side) -> Option<f64> {
     match quantity {
@@ -74,8 +74,9 @@ pub(crate) fn decisive(quantity: Quantity, side: &Side) -> Option<f64> {
     }
 }
 
-/// The logarithms of all windows that show it: CPU time of those in which servers shared CPUs, where there are any;
-/// rates and latencies of the others. None without such windows, or where one does not report it.
+/// The logarithms of all windows that show it. For CPU time, the windows in which servers shared CPUs, if
+/// there are any; for rates and latencies, the other windows. `None` without such windows, or if one does not
+/// report it.
 fn windows(quantity: Quantity, side: &Side) -> Option<Vec<f64>> {
     let is_by_clock = matches!(quantity, Quantity::Throughput | Quantity::Time | Quantity::P99);
     let is_shared = !is_by_clock && side.windows.iter().any(|window| window.at_once);
@@ -89,7 +90,8 @@ fn logs(quantity: Quantity, side: &Side, at_once: bool) -> Option<Vec<f64>> {
     values.collect::<Option<Vec<f64>>>().filter(|values| !values.is_empty())
 }
 
-/// CPU time per request in windows in which the server shared its CPUs with no other: a logarithm. None without one.
+/// CPU time per request, as a logarithm, in windows in which the server did not share its CPUs. `None`
+/// without such a window.
 pub(crate) fn apart(side: &Side) -> Option<f64> {
     logs(Quantity::CpuPerRequest, side, false).map(|values| mean(&values))
 }

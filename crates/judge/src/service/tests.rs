@@ -6,7 +6,7 @@ use pagewise_model::service::{Holding, Latency, Load, Mode, Pair};
 use pagewise_model::trial::{Verdict, Word};
 use pagewise_model::{Bytes, Nanos};
 
-/// One side with two windows: so much CPU per request, such a p99 and so much memory.
+/// One side with two windows, with this CPU time per request, p99 and memory.
 fn side(cpu_us: f64, p99_ms: f64, mebibytes: u64, errors: f64) -> Side {
     let requests = 100_000.0;
     let window = |drift: f64| Window {

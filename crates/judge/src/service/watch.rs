@@ -1,9 +1,9 @@
-//! Guards of a running service, looked at after each window: a remedy that harms it is not to stay on for
-//! longer than it takes to see that.
+//! Guards of a running service, checked after each window. A harmful remedy must not stay on longer than it
+//! takes to see the harm.
 //!
-//! A window breaks a guard where requests failed, or memory passed its bound, or all windows with the remedy
-//! on lie beyond the bound on average and above those with it off by more than [`SURE`] standard errors.
-//! What that does not see yet, the evidence of whole blocks finds later.
+//! A window breaks a guard in three cases: requests failed; memory exceeded its bound; or the windows with
+//! the remedy on lie, on average, beyond the bound and more than [`SURE`] standard errors above those with it
+//! off. The evidence of whole blocks later finds what this check misses.
 
 use super::window_value;
 use crate::guards::{Beside, broken_text};
@@ -31,18 +31,18 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// With these guards; `off` are windows in which nothing was changed.
+    /// Creates a watch with these guards. `off` are windows without a change.
     #[must_use]
     pub const fn new(guards: &'a [Guard], off: Vec<Window>) -> Self {
         Self { guards, off, on: BTreeMap::new() }
     }
 
-    /// Takes a window in which nothing was changed.
+    /// Adds a window without a change.
     pub fn add_off(&mut self, window: &Window) {
         self.off.push(window.clone());
     }
 
-    /// Takes a window with this arm's remedy on; says what it breaks.
+    /// Adds a window with this arm's remedy on. Returns what it breaks.
     #[must_use]
     pub fn add_on(&mut self, arm: usize, window: &Window) -> Option<String> {
         self.on.entry(arm).or_default().push(window.clone());
@@ -51,7 +51,7 @@ impl<'a> Watch<'a> {
         self.failed(window).or_else(|| self.guards.iter().find_map(bound))
     }
 
-    /// What failed requests break. The window may be one that counts for nothing else.
+    /// What failed requests break. This also checks windows that count for nothing else.
     #[must_use]
     pub fn failed(&self, window: &Window) -> Option<String> {
         let errors = window.load.errors.unwrap_or(0.0);

@@ -8,10 +8,10 @@
 
 use pagewise_model::measured::mean;
 
-/// Fewest values in which modes are sought.
+/// Modes are searched only from this many values on.
 const LEAST_VALUES: usize = 8;
-/// Distance of the means, in standard deviations within the parts. The best split of uniform
-/// values has 3.5, of normal ones 2.7.
+/// Distance of the means, in standard deviations within the parts. The best split of uniform values has 3.5,
+/// of normal values 2.7.
 const LEAST_SEPARATION: f64 = 6.0;
 /// Empty space between the parts, as a share of the distance of their means.
 const LEAST_GAP_SHARE: f64 = 0.5;

@@ -5,9 +5,9 @@ use pagewise_model::Fact;
 use pagewise_model::bench::Figure;
 use pagewise_model::measured::median;
 
-/// The ratio that the logarithms of all pairs show, with its exact 95% interval: the Hodges-Lehmann
-/// estimate, or the median where there are too few pairs for an interval, which says of what (`pairs`).
-/// `None` without pairs, or when one is not finite.
+/// The ratio from the logarithms of all pairs, with its exact 95% interval: the Hodges-Lehmann estimate. With
+/// too few pairs for an interval it is the median, and the missing interval names the `pairs`. `None` without
+/// pairs, or if one is not finite.
 pub(crate) fn paired_ratio(logs: &[f64], pairs: &str) -> Option<(f64, Fact<(f64, f64)>)> {
     let (estimate, interval) = match shift(logs) {
         Some(s) => (s.estimate, Fact::Known((s.low.exp(), s.high.exp()))),
@@ -17,7 +17,7 @@ pub(crate) fn paired_ratio(logs: &[f64], pairs: &str) -> Option<(f64, Fact<(f64,
     ratio.is_finite().then_some((ratio, interval))
 }
 
-/// The same as a figure of which something may be claimed.
+/// The same as a figure that a claim can be tested on.
 pub(crate) fn paired_figure(logs: &[f64], pairs: &str) -> Option<Figure> {
     let (ratio, interval) = paired_ratio(logs, pairs)?;
     Some(Figure::new(ratio, interval, logs.len() as u64))

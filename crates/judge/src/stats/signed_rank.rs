@@ -18,7 +18,7 @@ pub struct SignedRank {
     pub n: usize,
     /// Sum of the ranks of the positive values.
     pub positive: f64,
-    /// Probability, were the centre 0, of positive ranks summing to as much as seen or more.
+    /// Probability that positive ranks sum to at least the value seen, if the centre is 0.
     pub p_greater: f64,
     /// The same for as little as seen or less.
     pub p_less: f64,
@@ -32,7 +32,7 @@ impl SignedRank {
     }
 }
 
-/// Tests whether `values` lie around 0. Without a non-zero value both p are 1.
+/// Tests whether `values` are centred on 0. Without a non-zero value both p are 1.
 #[must_use]
 pub fn signed_rank(values: &[f64]) -> SignedRank {
     let mut sorted: Vec<f64> =

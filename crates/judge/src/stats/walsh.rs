@@ -21,7 +21,7 @@ pub struct Shift {
     pub high: f64,
 }
 
-/// The estimate alone; `None` without values or when one is not finite.
+/// The estimate alone. `None` without values or if one is not finite.
 #[must_use]
 pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
     let sorted = sort_finite(values)?;
@@ -33,7 +33,7 @@ pub fn hodges_lehmann(values: &[f64]) -> Option<f64> {
     Some(f64::midpoint(kth_walsh_average(&sorted, total / 2), upper))
 }
 
-/// The estimate and its interval; `None` below 6 values, where no 95% interval exists.
+/// The estimate and its interval. `None` below 6 values, because no 95% interval exists then.
 #[must_use]
 pub fn shift(values: &[f64]) -> Option<Shift> {
     let sorted = sort_finite(values)?;

@@ -5,7 +5,7 @@ use pagewise_model::heap::{HeapArea, HeapSeen, HugeAdvice, Stretch};
 use pagewise_model::text::Standing;
 use pagewise_model::{Bytes, Fact, PageSize};
 
-/// A mapping as it is; `setting` is the machine's word for such memory.
+/// Explains a current mapping. `setting` is the machine's setting for such memory.
 #[must_use]
 pub fn explain_heap(
     seen: &HeapSeen,
@@ -56,7 +56,7 @@ pub fn explain_heap(
     area
 }
 
-/// Why what was touched is on small pages.
+/// Why touched memory is on small pages.
 fn on_small_pages(advice: HugeAdvice, is_disabled: bool, setting: &Fact<String>) -> Standing {
     let word = match setting {
         _ if is_disabled => return Standing::Disabled,

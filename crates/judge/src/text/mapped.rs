@@ -14,7 +14,7 @@ use pagewise_model::text::{AreaKind, Layout, Placement, Segment};
 /// A range of addresses that is one mapping of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mapped {
-    /// What it is; none where it may be written.
+    /// The kind of area. `None` if it is writable.
     pub(super) kind: Option<AreaKind>,
     pub(super) start: u64,
     pub(super) end: u64,
@@ -75,7 +75,7 @@ pub(super) fn bias(layout: &Layout, is_placed_aligned: bool, sizes: &Sizes) -> R
     match layout.placement {
         Placement::Fixed => Ok(0),
         _ if align >= huge.bytes() => Ok(aligned_bias(layout, sizes)),
-        // glibc places it by its alignment in memory of no file, not where its file would go.
+        // glibc places it by its alignment in anonymous memory, not where its file would be placed.
         Placement::Library if align > base.bytes() => Err(huge.bytes() / align),
         Placement::Program => Err(huge.bytes() / align),
         Placement::Library | Placement::Mapped if is_placed_aligned => Ok(first

@@ -1,16 +1,16 @@
-//! Why code is on huge pages or is not, slot by slot, and how much of it each method would bring there.
+//! Why code is on huge pages or not, slot by slot, and how much of it each method would bring there.
 //!
 //! - [`explain_file`]: what a process that starts now will get;
 //! - [`explain_mapping`]: what a running process has of a file;
-//! - [`explain_generated`]: what it has of code that it has generated, and what of either can be put on
-//!   huge pages as it is ([`collapsible`]);
-//! - [`explain_heap`]: what it has of memory of no file that it writes;
+//! - [`explain_generated`]: what it has of code that it generated, and which parts of either can be put on
+//!   huge pages unchanged ([`collapsible`]);
+//! - [`explain_heap`]: what it has of anonymous memory that it writes;
 //! - [`reach`]: what warming, aligning and merging would reach, from the program headers alone;
-//! - [`link_advice`]: what options a linker needs to reach all of it.
+//! - [`link_advice`]: the options that a linker needs to reach all of it.
 //!
-//! One reason is given for each slot: the first that stands in the way, from what only another file
-//! could change (layout) to what warming changes. A prediction is exact where the base of the image is
-//! certain by the remainder of a huge page; where it is at random, that is the reason given.
+//! Each slot has one reason: the first obstacle, from what only another file could change (layout) to what
+//! warming changes. A prediction is exact if the base of the image modulo a huge page is certain. If the base
+//! is random, that is the reason given.
 
 pub use heap::explain_heap;
 pub use mapped::Sizes;
@@ -51,7 +51,7 @@ pub fn explain_file(
     mapped(layout, sizes.base).into_iter().filter_map(area).collect()
 }
 
-/// A mapping of a process as it is.
+/// Explains a current mapping of a process.
 #[must_use]
 pub fn explain_mapping(
     seen: &MappingSeen,
@@ -75,8 +75,7 @@ pub fn explain_generated(seen: &MappingSeen, is_disabled: bool, sizes: &Sizes) -
     })
 }
 
-/// The addresses of the slots of a mapping of text that are on smaller pages, and lie so that the kernel
-/// may put each on a huge page as it is.
+/// The addresses of text slots on smaller pages that the kernel can put on a huge page unchanged.
 pub fn collapsible(area: &Area) -> impl Iterator<Item = u64> {
     let is_text = area.kind == AreaKind::Text;
     let may = |piece: &&Piece| {
@@ -176,7 +175,7 @@ fn together(ranges: &[Mapped], bias: u64, sizes: &Sizes) -> Coverage {
     sum
 }
 
-/// The range of whole slots of a range that is congruent; none where there are none.
+/// The range of whole slots of a congruent range. `None` if there are none.
 fn slots_of(range: &Mapped, bias: u64, sizes: &Sizes) -> Option<std::ops::Range<u64>> {
     if off_by(range, bias, sizes) != 0 {
         return None;
@@ -235,7 +234,7 @@ const fn piece((address, offset, length): (u64, u64, u64), standing: Standing) -
     Piece { address, offset_bytes: Bytes(offset), length_bytes: Bytes(length), standing }
 }
 
-/// How a whole slot stands by what the cache holds at this offset.
+/// The standing of a whole slot, from what the cache holds at this offset.
 fn of_cache(cache: &CacheSeen, offset: u64, sizes: &Sizes) -> Standing {
     if let Some(name) = &cache.base_pages_alone {
         return Standing::FileSystem { name: name.clone() };
@@ -250,7 +249,7 @@ fn of_cache(cache: &CacheSeen, offset: u64, sizes: &Sizes) -> Standing {
     }
 }
 
-/// How a whole slot of a process stands; `of_cache` is what a fresh mapping of it would be.
+/// The standing of a whole slot of a process. `of_cache` is the standing in a fresh mapping.
 fn of_slot(slot: SlotSeen, is_disabled: bool, of_cache: Standing, sizes: &Sizes) -> Standing {
     match slot {
         SlotSeen { is_huge: true, .. } => Standing::Huge,
@@ -265,18 +264,18 @@ fn of_slot(slot: SlotSeen, is_disabled: bool, of_cache: Standing, sizes: &Sizes)
     }
 }
 
-// How a linker lays out a program so that all of its code can be on huge pages: what a copy with other
-// headers can do only in part, since it cannot move anything.
+// How a linker lays out a program so that all of its code can be on huge pages. A copy with other headers
+// does this only in part, since it cannot move anything.
 //
-// With `max-page-size` as large as a huge page GNU ld and lld begin every part at a multiple of it, in
-// the file and in memory, so each is congruent; with `common-page-size` GNU ld does so for data that are
-// made read-only after relocation too. Sizes are numbers: ld takes no `2M`. The file grows by up to a
-// slot for each part, by zeros. `separate-code` keeps text and read-only data apart; with
+// With `max-page-size` as large as a huge page, GNU ld and lld begin every part at a multiple of it, in the
+// file and in memory. So each part is congruent. With `common-page-size` GNU ld does the same for data that
+// become read-only after relocation. Sizes are plain numbers: ld does not accept `2M`. The file grows by up
+// to one slot of zeros for each part. `separate-code` keeps text and read-only data apart. With
 // `noseparate-code` (lld: `--no-rosegment`) they are one part, and read-only data can be executed.
 //
-// A part still ends within its last slot. The script fills it: a section after the last one of that
-// part, up to the next multiple. It adds to the default script of GNU ld (`INSERT`), and begins with a
-// byte because an empty section would take no room.
+// A part still ends within its last slot. The script fills that slot: it adds a section after the last one of
+// the part, up to the next multiple. It extends the default script of GNU ld (`INSERT`), and begins with a
+// byte because an empty section would take no space.
 
 /// The options and the script; `is_merged` where text and read-only data are to be one part.
 #[must_use]
@@ -297,7 +296,7 @@ fn script(is_merged: bool, size: &str) -> String {
             "SECTIONS\n{{\n  {section} : {{ BYTE(0) . = ALIGN({size}); }}\n}}\nINSERT AFTER {after};\n"
         )
     };
-    // The last of the code in the default script, and the last of what is only read.
+    // The last code section in the default script, and the last read-only one.
     let read_only = fill(".huge_read_only_tail", ".exception_ranges");
     if is_merged { read_only } else { fill(".huge_text_tail", ".fini") + &read_only }
 }

@@ -79,7 +79,7 @@ fn curve(jumps: &Jumps, pages: PageKind) -> Option<Curve> {
     Some(Curve::from_points((pages, apart_bytes), &of(pages, apart_bytes), &few))
 }
 
-/// Three sentences, each a reason where nothing is known.
+/// Three sentences of advice. A sentence gives the reason if there is no answer.
 fn advice(jumps: &Jumps, ratios: &[Ratio], (curves, knees): (&[Curve], &[Knee])) -> Vec<String> {
     vec![page_advice(jumps, ratios), together(jumps, curves, knees), foreseen(jumps, ratios)]
 }

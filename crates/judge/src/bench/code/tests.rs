@@ -12,7 +12,8 @@ use proptest::prelude::*;
 const DENSE: Bytes = Bytes::kib(4);
 const APART: Bytes = Bytes::kib(68);
 const HUGE: Bytes = Bytes::mib(2);
-/// Entries of two levels for base pages, and of the first for huge ones, with what a miss of each costs.
+/// Entries of the two TLB levels for base pages, and of the first level for huge pages, with the cost of a
+/// miss in each.
 const ENTRIES: [u64; 2] = [512, 2048];
 const HUGE_ENTRIES: u64 = 64;
 const COST_NS: [f64; 2] = [4.0, 20.0];
@@ -29,7 +30,7 @@ fn point(order: Order, pages: PageKind, apart: Bytes, jumps: u64, ns: f64) -> Po
     Point { samples, ..Point::new(order, pages, apart, jumps) }
 }
 
-/// A jump among so many: caches make it dearer.
+/// Time of a jump among this many jumps: caches make it slower.
 fn plain_ns(jumps: u64) -> f64 {
     if jumps > 512 { 25.0 } else { 7.0 }
 }

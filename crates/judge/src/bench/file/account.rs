@@ -18,7 +18,7 @@ use pagewise_model::bench::tlb::Order;
 use pagewise_model::measured::median;
 
 impl Found<'_> {
-    /// All accounts; none without prices.
+    /// The accounts of all cells. Empty without prices.
     pub(super) fn accounts(&self) -> Vec<Account> {
         let page = self.readings.base_page_bytes.bytes();
         let all = self.readings.points.iter().enumerate();
@@ -81,7 +81,7 @@ struct Bill {
 }
 
 impl Bill {
-    /// Adds so many of something at a price in nanoseconds.
+    /// Adds `count` operations at a price in nanoseconds.
     fn add(&mut self, work: Work, what: &str, (count, price): (f64, f64)) {
         let per_gib_ns = count * price / self.gib;
         if per_gib_ns.is_finite() && per_gib_ns > 0.0 {

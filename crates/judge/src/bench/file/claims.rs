@@ -1,9 +1,9 @@
-//! What the published study (mmap against system calls, 2019) found, and what holds here, with why
-//! it differs; and what its errors would show.
+//! What the published study (mmap against system calls, 2019) found, what holds here and why it differs, and
+//! what the study's errors would show.
 //!
 //! Its cells are a read and a mapping with a copy, in blocks of 4, 8 and 16 KiB, in order and at random,
-//! warm. Its clock did not see the unmapping, and since its last change not the mapping either; here both
-//! are counted.
+//! warm. Its clock did not see the unmapping, and since its last change not the mapping either. Here both are
+//! counted.
 
 use super::Found;
 use crate::stats::{interval_text, paired_figure};
@@ -15,7 +15,7 @@ use pagewise_model::bench::{Answer, Claim, Evidence, Figure};
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact};
 
-/// It found a mapping so many times as fast as calls.
+/// The study found mappings this many times as fast as calls.
 const FASTER: (f64, f64) = (2.0, 6.0);
 /// Shares of the time that it gave, and how far off another is the same.
 const MAPPING: f64 = 0.36;
@@ -201,7 +201,7 @@ impl Found<'_> {
         Some(Claim::judged(claim, Evidence::counted(counted().map(is_pure)), why))
     }
 
-    /// The same of calls: whether the last pass takes the time of the first.
+    /// The same claim for calls: the last pass takes the time of the first.
     fn unchanged(&self) -> Option<Claim> {
         let (point, last) = self.passes(Arm::Read)?;
         let pass =
@@ -219,7 +219,7 @@ impl Found<'_> {
         Some(Claim::judged(claim, Evidence::figure(figure), why))
     }
 
-    /// The same copy with vector registers and without, and what the kernel would pay for them.
+    /// The same copy with and without vector registers, and what the kernel would pay for them.
     fn vectors(&self) -> Option<Claim> {
         let copies = self.readings.copies.as_ref()?;
         let (plain, kernel) =

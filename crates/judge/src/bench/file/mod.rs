@@ -1,14 +1,14 @@
-//! What readings say: which cells did the work they were asked for, what every way costs against read(),
-//! where the time goes, which findings of the published study hold, and what the machine should do.
+//! What readings show: which cells did the work they were asked for, what every way costs against read(),
+//! where the time goes, which findings of the published study hold, and what to do on this machine.
 //!
-//! The entry is [`judge`]; pure, so saved readings are judged again with the same result. A cell whose
-//! ledger differs from its work is compared with nothing.
+//! The entry is [`judge`]. It is pure, so saved readings are judged again with the same result. A cell whose
+//! ledger differs from its work is not compared.
 //!
-//! Every way is set against read() of the same blocks, from the first call to the last. Times of unequal work are
-//! not compared: the published benchmark once walked half of its file and divided by the whole, drew random
-//! blocks with replacement, and mapped the file before its clock started.
+//! Every way is compared with read() of the same blocks, from the first call to the last. Times of unequal
+//! work are not compared. The published benchmark once walked half of its file but divided by the whole. It
+//! also drew random blocks with replacement, and mapped the file before its clock started.
 //!
-//! Not seen: what a program does with its bytes beyond taking them.
+//! Not seen: what a program does with its bytes after it has them.
 
 mod account;
 mod claims;
@@ -37,7 +37,7 @@ pub fn judge(readings: &Readings) -> Judgement {
     Judgement { refusals, ratios, accounts, claims, advice }
 }
 
-/// Every point whose ledger is not that of its work, with what differs.
+/// Every point whose ledger does not match its work, with the difference.
 pub(crate) fn refusals(readings: &Readings) -> Vec<Refusal> {
     let refusal = |(point, it): (usize, &Point)| {
         let asked = readings.asked(&it.cell);
@@ -50,7 +50,7 @@ pub(crate) fn refusals(readings: &Readings) -> Vec<Refusal> {
     readings.points.iter().enumerate().filter_map(refusal).collect()
 }
 
-/// What one ledger shows that the other does not; none where they are equal.
+/// How the found ledger differs from the expected one. `None` if they are equal.
 fn difference(asked: &Ledger, found: &Ledger) -> Option<String> {
     let of = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     if found.bytes != asked.bytes || found.blocks != asked.blocks {
@@ -179,7 +179,7 @@ impl Found<'_> {
         format!("To read an uncached file, the fastest way is {}.", clauses.join(", "))
     }
 
-    /// What a mapping is worth that is kept, pass after pass.
+    /// What a mapping is worth that is kept over several passes.
     fn kept(&self) -> String {
         let passes = |which: fn(Arm) -> bool| {
             let all = self.rated(Part::Passes).filter(|(rated, _)| which(rated.cell.arm));

@@ -29,14 +29,14 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// So far on the way from this to `other`, and beyond.
+    /// The price at share `part` of the way from this to `other`. `part` may exceed 1.
     fn toward(self, other: Self, part: f64) -> Self {
         let Self { block, byte } = self;
         Self { block: toward(block, other.block, part), byte: toward(byte, other.byte, part) }
     }
 }
 
-/// A price so far on the way from one to another; none is negative.
+/// The price at share `part` of the way from `from` to `to`. Never negative.
 fn toward(from: f64, to: f64, part: f64) -> f64 {
     (from + (to - from) * part).max(0.0)
 }
@@ -50,7 +50,7 @@ pub(super) struct Ordered {
     pub(super) copy: Line,
     /// The sum in place of a mapping without faults.
     pub(super) sum: Line,
-    /// A fault on a mapping out of which is copied.
+    /// A fault on a mapping that is copied from.
     pub(super) copy_fault: f64,
     /// A fault on a mapping that is summed in place.
     pub(super) sum_fault: f64,
@@ -101,7 +101,7 @@ pub(super) struct Prices {
     pub(super) map: f64,
     sequential: Ordered,
     random: Random,
-    /// What the position of a descriptor costs a read, in order and at random, where it is set before.
+    /// What setting the position of a descriptor before a read costs, in order and at random.
     positions: [f64; 2],
     /// A page that a populating call maps.
     pub(super) populate_page: f64,
@@ -110,7 +110,7 @@ pub(super) struct Prices {
 }
 
 impl Prices {
-    /// The prices of a run for blocks of a size; none where cells for them are missing.
+    /// The prices of a run for blocks of a size. `None` if the cells for them are missing.
     pub(super) fn from_readings(readings: &Readings, block: Bytes) -> Option<Self> {
         let page = readings.base_page_bytes.bytes();
         let source = Cells { all: &readings.prices, page, block };

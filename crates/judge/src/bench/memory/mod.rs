@@ -17,7 +17,7 @@ use pagewise_model::{Bytes, Fact};
 const WORTH: f64 = 0.97;
 /// Threads together that take at most this share of one thread's time are worth it.
 const FASTER: f64 = 0.8;
-/// Chunks in a hundred that the host had to back from which on it is worth a word.
+/// The advice mentions host backing from this percentage of chunks on.
 const OFTEN: u64 = 5;
 
 /// All conclusions from `touches`.
@@ -29,7 +29,7 @@ pub fn judge(touches: &FirstTouch) -> Judgement {
     Judgement { ratios, claims, advice }
 }
 
-/// A way against its baseline, with as many threads.
+/// A way compared with its baseline at the same number of threads.
 fn ratio(touches: &FirstTouch, point: &Point) -> Option<Ratio> {
     let Point { way, every_pages, threads, .. } = *point;
     if point.is(way.baseline(), 1, threads) {
@@ -46,7 +46,7 @@ fn find(ratios: &[Ratio], way: Way, every_pages: u64) -> Option<&Ratio> {
     ratios.iter().find(|r| (r.way, r.every_pages, r.threads) == (way, every_pages, 1))
 }
 
-/// Every claim for which something was measured.
+/// Every claim that has measurements.
 fn claims(touches: &FirstTouch, ratios: &[Ratio]) -> Vec<Claim> {
     let claims = [
         fewer_faults(touches),
@@ -76,7 +76,7 @@ fn once(holds: bool) -> Evidence {
     Evidence::counted([holds])
 }
 
-/// Whether each mapping took the faults that were expected; none where that is not known.
+/// Whether each mapping took the expected number of faults. `None` if that number is unknown.
 fn as_expected(point: &Point) -> Option<impl Iterator<Item = bool>> {
     let expected = *point.expected_faults.known()?;
     Some(point.samples.iter().map(move |s| Point::is_expected(s.touch_faults, expected)))
@@ -130,7 +130,7 @@ fn faster(touches: &FirstTouch, ratios: &[Ratio]) -> Option<Claim> {
     tested(claim, Evidence::figure(figure), why)
 }
 
-/// Whether so much was mapped before the first touch.
+/// Whether at least `least` bytes were mapped before the first touch.
 fn has_resident(sample: &Sample, least: Bytes) -> bool {
     sample.resident_bytes.known().is_some_and(|resident| *resident >= least)
 }
@@ -185,7 +185,7 @@ fn split(touches: &FirstTouch) -> Option<Claim> {
 fn pressed(touches: &FirstTouch) -> Option<Claim> {
     let Fact::Known(pressure) = &touches.pressure else { return None };
     let (file, limited) = (pressure.file_bytes, pressure.limited);
-    // Alone it has to be whole, or the machine itself was short.
+    // Without pressure the file must be whole. Otherwise the machine itself was short of memory.
     if pressure.alone.resident_bytes < file {
         return None;
     }
@@ -207,12 +207,12 @@ fn shared(touches: &FirstTouch) -> Option<Claim> {
     tested("processes share the huge pages of a file on hugetlbfs", once(holds), why)
 }
 
-/// Three sentences, each a reason where nothing is known.
+/// Three sentences of advice. A sentence gives the reason if there is no answer.
 fn advice(touches: &FirstTouch, ratios: &[Ratio]) -> Vec<String> {
     vec![page_advice(touches, ratios), ahead(touches, ratios), together(touches)]
 }
 
-/// Nanoseconds for each page used of a way by one thread, all of it.
+/// Nanoseconds for each page used, in total, of a way with one thread.
 fn page_ns(touches: &FirstTouch, way: Way, every_pages: u64) -> Option<f64> {
     touches.find(way, every_pages, 1)?.page_ns(Part::Whole).map(|ns| ns.median)
 }
@@ -299,7 +299,7 @@ fn ahead(touches: &FirstTouch, ratios: &[Ratio]) -> String {
     format!("{advised}{}.", waste(touches, ratios).unwrap_or_default())
 }
 
-/// What it costs that most of a populated mapping is not used.
+/// What populating a mapping costs if most of it is not used.
 fn waste(touches: &FirstTouch, ratios: &[Ratio]) -> Option<String> {
     let point = touches.points.iter().find(|p| p.way == Way::MapPopulate && p.every_pages > 1)?;
     let (used, demand) =

@@ -1,4 +1,4 @@
-//! Touches with a known truth: how much each way costs, what the kernel counted, what the host did.
+//! Touches with a known truth: what each way costs, what the kernel counted, what the host did.
 
 use super::judge;
 use crate::bench::fairness::{check, factor, noise};

@@ -77,7 +77,7 @@ fn price(pins: &Pins, (way, pages): (Way, PageKind)) -> Price {
     }
 }
 
-/// What each page more takes, repeat by repeat, from pieces of two sizes and what they cost.
+/// What each further page takes, for each repeat, from pieces of two sizes and their cost.
 fn per_page(pins: &Pins, small: (&Point, &Series), large: (&Point, &Series)) -> Series {
     let (few, many) = (pins.pages_of(small.0) as f64, pins.pages_of(large.0) as f64);
     large.1.paired(small.1, |most, least| (most - least) / (many - few))
@@ -128,7 +128,7 @@ fn shares(pins: &Pins, point: &Point, figure: fn(&Sample) -> f64) -> Series {
     point.series(figure).paired(&teed, |lent, teed| (lent - teed) / lent)
 }
 
-/// The median of shares, or why there is none.
+/// The median of shares, or why it is missing.
 fn positive_median(shares: &[f64]) -> Result<f64, String> {
     match median(shares) {
         Some(value) if value > 0.0 => Ok(value),
@@ -219,7 +219,7 @@ fn figure(pins: &Pins, ratio: &Ratio) -> Figure {
     Figure::new(ratio.ratio, ratio.interval.clone(), u64::from(pins.repeats))
 }
 
-/// Three sentences, each a reason where nothing is known.
+/// Three sentences of advice. A sentence gives the reason if there is no answer.
 fn advice(pins: &Pins, prices: &[Price], ratios: &[Ratio], shares: &[Share]) -> Vec<String> {
     vec![
         page_advice(pins, ratios, shares),

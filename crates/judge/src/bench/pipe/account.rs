@@ -35,7 +35,7 @@ pub(super) struct Counts {
     /// Calls that moved bytes, or slept until they could.
     calls: f64,
     pub(super) spins: f64,
-    /// Time spun, and time in the ends' own code, where they were measured.
+    /// Time spun, and time in the ends' own code, if they were measured.
     spun: Option<f64>,
     own: Option<f64>,
     switches: f64,
@@ -68,8 +68,8 @@ impl Counts {
         })
     }
 
-    /// Time spun, where it was measured. It is that of the clock: an end whose CPU was taken away
-    /// meanwhile did not spin, so no more counts than the CPU time beside the ends' own code.
+    /// Time spun, if it was measured. It is clock time. An end that lost its CPU meanwhile did not spin, so
+    /// the value is limited to the CPU time outside the ends' own code.
     pub(super) fn spun(&self) -> Option<f64> {
         let most = self.cpu - self.own.unwrap_or(0.0);
         self.spun.map(|spun| spun.min(most).max(0.0))
@@ -180,7 +180,7 @@ impl Bill<'_> {
             (f64::from(u8::from(copied)), f64::from(u8::from(point.reader.copies())));
         let onward = match point.consumption {
             Consumption::ForwardedFile => 1.0,
-            // A splice to a socket goes by reference; what was read is copied once more.
+            // A splice to a socket passes references. Bytes that were read are copied once more.
             Consumption::ForwardedSocket => out,
             Consumption::Untouched | Consumption::Touched => 0.0,
         };
@@ -213,14 +213,14 @@ impl Bill<'_> {
         self.priced(Work::Slots, times * slots, "slots", known(&reference.slot_ns));
     }
 
-    /// What it costs more that the ends are on two cores.
+    /// The extra cost of having the ends on two cores.
     fn enter_distance(&mut self) {
         let point = self.point;
         if on_one_cpu(point) {
             return;
         }
         let (writer, reads) = (point.rung.writer, point.reader.copies());
-        // Lent bytes that are the same each time stay in both caches.
+        // Lent bytes that never change stay in both caches.
         let is_new = point.consumption == Consumption::Touched
             && !writer.sends_constant()
             && !copies_in(writer);
@@ -296,7 +296,7 @@ impl Bill<'_> {
             self.priced(Work::Wakeups, switches, "wake-ups", None);
             return self.accounted(Work::Waiting, asleep, "off the CPU");
         };
-        // What a wake-up takes longer than its CPU time is sleep. One on a single CPU is CPU time alone.
+        // The part of a wake-up beyond its CPU time is sleep. On a single CPU a wake-up is CPU time only.
         let cpu = self.prices.wakeup_cpu.or(self.prices.wakeup_same).unwrap_or(0.0).min(price);
         let awake = (switches * cpu).min((self.counts.cpu - self.explained()).max(0.0));
         let slept = (switches * (price - cpu)).min(asleep);
@@ -308,7 +308,7 @@ impl Bill<'_> {
         self.accounted(Work::Waiting, asleep - slept, "off the CPU, less the wake-ups");
     }
 
-    /// The ends' own code; faults that it took are there already.
+    /// The ends' own code. Faults that it took are already counted.
     fn enter_own(&mut self) {
         let Some(own) = self.counts.own else {
             return self.accounted(Work::User, self.counts.user, "CPU time in user mode");

@@ -1,12 +1,12 @@
-//! What has been published about pipes, set beside what this machine says.
+//! Compares what has been published about pipes with what this machine shows.
 //!
-//! The claims are those of a study of 2022 on one laptop (Linux 5.17, 256 KiB buffers, bytes that
-//! nobody looks at): five rungs with 3.7, 12.7, 32.8, 51.0 and 62.5 GiB/s, that buffer and pipe size
-//! hardly matter, that the speed of memory is the ceiling. Absolute figures belong to their machine;
-//! what can be tested is their order, the ratio of each rung to the one before, and the two sentences.
+//! The claims are those of a study of 2022 on one laptop (Linux 5.17, 256 KiB buffers, bytes that are never
+//! read). Its five rungs reach 3.7, 12.7, 32.8, 51.0 and 62.5 GiB/s. It also says that buffer and pipe size
+//! hardly matter, and that the speed of memory is the ceiling. Absolute figures depend on the machine.
+//! Testable are their order, the ratio of each rung to the one before, and the two sentences.
 //!
-//! A ratio is claimed to be within a quarter of the published one, and above 1. A ceiling is refuted by a rate
-//! above it and confirmed by one that reaches it; a rate that stays below says nothing about it.
+//! A ratio is claimed to be within a quarter of the published one, and above 1. A rate above the ceiling
+//! refutes it, and a rate that reaches it confirms it. A rate below decides nothing.
 
 use super::rate_figure;
 use super::sizes::{Grid, grids};
@@ -69,7 +69,7 @@ pub fn claims(ladder: &Ladder) -> Vec<Claim> {
     claims
 }
 
-/// The measured point that is a published rung; of several the one nearest to its settings.
+/// The measured point for a published rung. If there are several, the one nearest to its settings.
 fn find<'a>(ladder: &'a Ladder, rung: &Published) -> Option<&'a Point> {
     let same = |point: &&Point| {
         let r = &point.rung;

@@ -44,7 +44,7 @@ mod sizes;
 /// A way that is faster by less than this is not advised.
 const WORTH: f64 = 1.03;
 
-/// What was known before the ladder was measured, or was measured apart from its points.
+/// What was known before the ladder was measured, or was measured separately from its points.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
     /// Prices of the session.
@@ -76,7 +76,7 @@ pub fn judge(ladder: &Ladder, known: &Known<'_>) -> Judgement {
     Judgement { prices: known.reference.clone(), accounts, steps, advice, sentences }
 }
 
-/// The rate of `second` over that of `first`; `None` where one has no rate.
+/// The rate of `second` over that of `first`. `None` if either has no rate.
 pub(crate) fn rate_figure(first: &Point, second: &Point) -> Option<Figure> {
     let (a, b) = (first.rate()?, second.rate()?);
     let rates = |point: &Point| -> Series {
@@ -93,7 +93,7 @@ pub(crate) fn rate_figure(first: &Point, second: &Point) -> Option<Figure> {
     figure.estimate.is_finite().then_some(figure)
 }
 
-/// Point `second` against point `first`; `None` where one has no rate.
+/// Compares point `second` with point `first`. `None` if either has no rate.
 #[must_use]
 pub fn compare(first: &Point, second: &Point) -> Option<Comparison> {
     let figure = rate_figure(first, second)?.above(1.0);
@@ -137,7 +137,7 @@ fn step(ladder: &Ladder, from: &Account, to: &Account) -> Option<Step> {
     })
 }
 
-/// Three sentences, each a reason where nothing is known.
+/// Three sentences of advice. A sentence gives the reason if there is no answer.
 fn sentences(ladder: &Ladder) -> Vec<String> {
     let looked_at = "If the data is read";
     let passed_on = "If the data is only passed on";
@@ -148,7 +148,7 @@ fn sentences(ladder: &Ladder) -> Vec<String> {
     ]
 }
 
-/// The fastest safe way beside write and read: proven, open, or not worth it.
+/// The fastest safe way compared with write and read: proven, open, or not worth it.
 fn way(ladder: &Ladder, consumption: Consumption, place: &str) -> String {
     let of = || ladder.points.iter().filter(|p| p.consumption == consumption && p.rate().is_some());
     let copied = of().filter(|point| is_copied(&point.rung));
@@ -202,7 +202,7 @@ fn rate(point: &Point) -> String {
     point.rate().map_or_else(|| "nothing".to_owned(), |rate| format!("{:.2} GiB/s", rate.median))
 }
 
-/// What it gives that ends do not sleep, where everything else is the same.
+/// What is gained if the ends do not sleep and everything else is equal.
 fn waiting(ladder: &Ladder) -> String {
     let awake = ladder.points.iter().filter(|point| point.rung.wait != Wait::Block);
     let pairs = awake.filter_map(|awake| {
@@ -244,7 +244,7 @@ fn differ_by_waiting(asleep: &Point, awake: &Point) -> bool {
     asleep.consumption == awake.consumption && asleep.rung == as_asleep
 }
 
-/// What it costs.
+/// The extra CPU time of ends that do not sleep.
 fn more_cpu(asleep: &Point, awake: &Point) -> String {
     let cpu = |point: &Point| Some(point.measured(Sample::cpu_s_per_gib)?.median);
     match cpu(asleep).zip(cpu(awake)) {
@@ -258,13 +258,13 @@ fn more_cpu(asleep: &Point, awake: &Point) -> String {
 #[cfg(test)]
 mod tests;
 
-// Kernel samples over both processes, beside the prices and never in their place.
+// Kernel samples over both processes, shown beside the prices. They never replace prices.
 //
-// Samples tell CPU time only and are taken in runs of their own, so they are compared as shares of
-// the CPU time of the timed repeats. They sort into activities ([`crate::activity`]), which are
-// coarser than kinds of work: a page that is looked up and a fault are one activity, a pipe's pages,
-// slots, locks and calls are two that only their sum tells apart from others. Where prices and
-// samples of a sum differ by more than a fifth, that is a sentence.
+// Samples measure CPU time only and are taken in separate runs. So they are compared as shares of the CPU
+// time of the timed repeats. They sort into activities ([`crate::activity`]), which are coarser than kinds of
+// work. Looking up a page and a fault are one activity. A pipe's pages, slots, locks and calls are two
+// activities, and only their sum can be compared. If prices and samples of a sum differ by more than a fifth,
+// a sentence says so.
 
 /// Sums that must agree: name, kinds of work, activities.
 const COMPARED: &[(&str, &[Work], &[Activity])] = &[
@@ -281,7 +281,7 @@ const COMPARED: &[(&str, &[Work], &[Activity])] = &[
     ),
 ];
 
-/// `account` with the samples of its point and where they contradict it.
+/// `account` with the samples of its point, and where they contradict it.
 fn set_beside(mut account: Account, point: &Point, samples: &[(usize, Samples)]) -> Account {
     let Some((_, samples)) = samples.iter().find(|(at, _)| *at == account.point) else {
         return account;

@@ -16,12 +16,12 @@ use pagewise_model::bench::pipe::{ReferencePrices, Yardsticks};
 use pagewise_model::price::{Prices, TransferPoint};
 use pagewise_model::{Bytes, Fact};
 
-/// Prices in nanoseconds; none without one.
+/// Prices in nanoseconds. `None` if there is no price.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct UnitPrices {
     /// One copy of a GiB, from cache to cache of one core.
     pub(super) copy_gib: Option<f64>,
-    /// What a GiB costs more when it lies in the caches of another core.
+    /// The extra cost of a GiB that lies in the caches of another core.
     pub(super) cross_gib: Option<f64>,
     /// One page of a pipe allocated and freed.
     pub(super) page: Option<f64>,
@@ -90,14 +90,14 @@ pub(super) fn known(price: &Fact<f64>) -> Option<f64> {
     price.known().copied().and_then(above_zero)
 }
 
-/// One copy of one byte: half of what a byte adds to a transfer that needs no fresh pages.
+/// One copy of one byte: half of what a byte adds to a transfer that needs no new pages.
 fn copy_byte_ns(transfers: &[TransferPoint]) -> Option<f64> {
     let [small, kept, ..] = transfers else { return None };
     let bytes = kept.transfer_bytes.0.checked_sub(small.transfer_bytes.0)? as f64;
     above_zero((kept.transfer_ns.median - small.transfer_ns.median) / bytes / 2.0)
 }
 
-/// One fresh page: what a page adds to a transfer beyond its two copies.
+/// One new page: what a page adds to a transfer beyond its two copies.
 fn page_ns(transfers: &[TransferPoint], copy_byte: Option<f64>, known: &Known<'_>) -> Option<f64> {
     let [_, kept, fresh, ..] = transfers else { return None };
     let bytes = fresh.transfer_bytes.0.checked_sub(kept.transfer_bytes.0)?;

@@ -10,10 +10,10 @@ use super::compare;
 use pagewise_model::bench::pipe::{Advice, Consumption, Ladder, Pace, Point};
 use pagewise_model::{Bytes, Fact};
 
-/// Share of the best rate that is still as good, where the repeats cannot tell the two apart.
+/// Rates of at least this share of the best count as equally good if the repeats cannot separate them.
 const AS_GOOD: f64 = 0.95;
 
-/// Points that differ in their sizes alone.
+/// Points that differ only in their sizes.
 pub(super) struct Grid<'a> {
     pub(super) points: Vec<&'a Point>,
 }

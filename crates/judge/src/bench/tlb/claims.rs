@@ -1,9 +1,10 @@
-//! What the processor claims of the TLBs that serve loads, or the fetching of code, set beside the knees.
+//! Compares the knees with the processor's description of its TLBs, for loads or for instruction fetches.
 //!
-//! A claim holds where the steps between which a knee was found lie within a quarter of it. It does not where the
-//! numbers walked go well beyond it, no knee is there, and a rise would have been seen. Where the figure may be in a larger unit that is not named, both
-//! readings are tried. What no walk could reach (so many huge pages are more memory than may be taken)
-//! cannot be told. Of the fetching of code neither what lacks a knee: not all of it needs a translation.
+//! A claim holds if the steps around the knee lie within a quarter of it. It does not hold if the walk went
+//! well beyond it, found no knee, and would have seen a rise. If the unit of the figure is ambiguous, both
+//! readings are tried. A claim beyond the reach of the walk stays undecided: that many huge pages need more
+//! memory than may be taken. For instruction fetches a missing knee decides nothing either, because not every
+//! fetch needs a translation.
 
 use super::knees::{self, Curve};
 use pagewise_model::bench::tlb::{ClaimedTlb, Knee};
@@ -17,9 +18,9 @@ const BEYOND: f64 = 1.5;
 
 /// What a processor claims.
 pub(crate) struct Claimed<'a> {
-    /// What costs more where a TLB has run out: a load, a jump.
+    /// The operation that costs more when a TLB runs out: a load or a jump.
     pub(crate) unit: &'static str,
-    /// What a TLB that runs out costs may be hidden, so that a knee that is not seen says nothing.
+    /// The cost of a TLB that runs out may be hidden, so a missing knee proves nothing.
     pub(crate) is_hidden: bool,
     /// Base and huge page.
     pub(crate) pages: [PageSize; 2],
@@ -91,7 +92,7 @@ impl Found<'_> {
         Claim::judged(claim, evidence, why)
     }
 
-    /// What a curve says of too few repeats is no interval.
+    /// An interval from too few repeats is not used.
     fn known(&self, interval: (f64, f64)) -> Fact<(f64, f64)> {
         if self.curve.repeats < LEAST_REPEATS {
             return Fact::missing(format!("fewer than {LEAST_REPEATS} repeats"));
@@ -99,7 +100,7 @@ impl Found<'_> {
         Fact::Known(interval)
     }
 
-    /// The place of the knee beside the claimed one: equal within the steps of the walk.
+    /// Compares the place of the knee with the claimed one. They are equal within the steps of the walk.
     fn place(&self, knee: &Knee, count: u64) -> Evidence {
         let [below, above, about] =
             [knee.below_pages, knee.above_pages, knee.about_pages].map(|pages| pages.max(1) as f64);
@@ -115,7 +116,8 @@ impl Found<'_> {
         Evidence::figure(figure.above(count / SAME).below(count * SAME))
     }
 
-    /// No rise about this number of pages: a TLB that runs out costs a load at least as much as the fastest one takes.
+    /// No rise near this number of pages. A TLB that runs out costs a load at least the time of the fastest
+    /// load.
     fn no_rise(&self, pages: u64) -> (Evidence, String) {
         let resolution = knees::resolution_ns(self.curve, pages);
         let fastest = self.curve.fastest_ns;
@@ -160,7 +162,7 @@ fn beyond(entries: u64) -> u64 {
     (entries as f64 * BEYOND) as u64
 }
 
-/// The claimed number is at the knee: where it begins by its shape, or between its two steps.
+/// Whether the claimed number is at the knee: where its shape begins, or between its two steps.
 fn is_at(knee: &Knee, count: u64) -> bool {
     let about = knee.about_pages.max(1) as f64;
     let ratio = count as f64 / about;

@@ -21,7 +21,7 @@ use pagewise_model::measured::median;
 
 /// The median of absolute deviations, as a standard deviation.
 const MAD_TO_SD: f64 = 1.4826;
-/// The deviation of a median of n values, as a multiple of theirs over the root of n.
+/// The standard deviation of a median of n values is this factor times theirs over the root of n.
 const OF_MEDIAN: f64 = 1.2533;
 
 /// One number of lines.
@@ -39,7 +39,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// From what translation cost in each repeat; none without repeats.
+    /// From the cost of translation in each repeat. `None` without repeats.
     pub(crate) fn from_differences(pages: u64, differences: &[f64], load_ns: f64) -> Option<Self> {
         let extra_ns = median(differences)?;
         let deviations: Vec<f64> = differences.iter().map(|d| (d - extra_ns).abs()).collect();
@@ -86,16 +86,16 @@ impl Curve {
     }
 }
 
-/// The value that at most a quarter of all are below; of few the smallest.
+/// The value that at most a quarter of the values are below. For few values, the smallest.
 fn lower_quartile(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 4).copied().unwrap_or(0.0)
 }
 
-/// A rise of less than this share of the fastest load is none.
+/// A rise counts only from this share of the fastest load on.
 const LEAST_SHARE: f64 = 0.4;
-/// And of less than so many standard deviations.
+/// A rise counts only from this many standard deviations on.
 const LEAST_SDS: f64 = 4.0;
 /// Steps that make a plateau span at least this ratio of numbers.
 const PLATEAU: f64 = 2.0;
@@ -104,7 +104,7 @@ const LASTING: usize = 3;
 const MOSTLY: f64 = 0.75;
 /// A rise from a level above 0 is at least this share of it.
 const OF_LEVEL: f64 = 0.5;
-/// A later rise counts from this share of the one before.
+/// A later rise counts only from this share of the previous rise on.
 const LATER: f64 = 0.5;
 
 /// Steps over which the cost stays.
@@ -149,20 +149,20 @@ pub(crate) fn find(curve: &Curve) -> Vec<Knee> {
     knees
 }
 
-/// Each step with the median of itself and its neighbours, so that a single stray is none.
+/// Replaces each step by the median of itself and its neighbours, so that a single outlier disappears.
 fn smooth(steps: &[Step]) -> Vec<Step> {
     let of = |at: usize| {
         let around = [at.saturating_sub(1), at, (at + 1).min(steps.len() - 1)];
         let mut values = around.map(|i| steps[i].extra_ns);
         values.sort_by(f64::total_cmp);
-        // The ends have one neighbour: they stay as they are.
+        // The first and last step have one neighbour each and are not changed.
         let is_end = at == 0 || at + 1 == steps.len();
         Step { extra_ns: if is_end { steps[at].extra_ns } else { values[1] }, ..steps[at] }
     };
     (0..steps.len()).map(of).collect()
 }
 
-/// Half of the steps about so many pages tell rises of more than this from noise; infinite without
+/// Half of the steps near this number of pages can separate rises above this from noise. Infinite without
 /// such steps.
 pub(super) fn resolution_ns(curve: &Curve, pages: u64) -> f64 {
     let least = LEAST_SHARE * curve.fastest_ns;
@@ -178,7 +178,7 @@ pub(crate) fn is_thin(curves: &[Curve]) -> bool {
     base.any(|curve| curve.repeats < LEAST_REPEATS)
 }
 
-/// Why no end of base pages is known: it was not looked for, noise hides it, or there is none.
+/// Why the end of base-page reach is unknown: it was not searched, noise hides it, or it does not exist.
 pub(crate) fn no_end(curves: &[Curve], what: &str) -> String {
     let base = curves.iter().find(|curve| curve.pages == PageKind::Base);
     // A knee needs a plateau and some steps behind it.
@@ -231,8 +231,8 @@ fn highest(steps: &[Step]) -> f64 {
     steps.iter().map(|step| step.extra_ns).fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The first step behind `at` from which on the cost stays above the level: of the next few by more than
-/// noise or in nearly every repeat, of all the rest mostly.
+/// The first step after `at` from which the cost stays above the level. The next few steps must do so by more
+/// than noise or in nearly every repeat, most of the later steps in any way.
 fn leave(steps: &[Step], at: usize, level: f64, least: f64) -> Option<usize> {
     let least = least.max(OF_LEVEL * level);
     let above =

@@ -28,11 +28,11 @@ use pagewise_model::bench::{Answer, Figure, PageKind, Series};
 use pagewise_model::measured::median;
 use pagewise_model::{Bytes, Fact};
 
-/// Lines at the distance of base pages on huge ones are compared where they have at most this many huge
-/// pages, which any first level holds, and more base pages than any first level holds.
+/// Lines at base-page distance on huge pages are compared only if they span at most this many huge pages,
+/// which any first level holds, and more base pages than any first level holds.
 const MOST_HUGE_PAGES: u64 = 16;
 
-/// A ratio whose interval is wider than this, relative to itself, may be another in the next run.
+/// A ratio whose relative interval is wider than this may differ in the next run.
 const STEADY: f64 = 0.05;
 /// Pieces of one walk that differ by at least this share of what mappings differ by are the reason.
 const SAME: f64 = 0.5;
@@ -167,7 +167,7 @@ fn huge_translation_share(walks: &Walks, curves: &[Curve]) -> Fact<f64> {
     Fact::Known((huge.extra_ns / base.extra_ns).max(0.0))
 }
 
-/// Three sentences, each a reason where nothing is known.
+/// Three sentences of advice. A sentence gives the reason if there is no answer.
 fn advice(walks: &Walks, ratios: &[Ratio], (curves, knees): (&[Curve], &[Knee])) -> Vec<String> {
     vec![page_advice(walks, ratios), together(walks, curves, knees), scans(walks)]
 }

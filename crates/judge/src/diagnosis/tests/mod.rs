@@ -102,7 +102,7 @@ fn look(run: Usage, processes: Vec<ProcessSeen>) -> Look {
     }
 }
 
-/// One process that has faulted in so many pages of its own.
+/// One process that has faulted in this many pages itself.
 fn grown(run: Usage, pages: u64) -> Look {
     let anon_bytes = Bytes(pages * PageSize::BASE_4K.bytes());
     let process = ProcessSeen { anon_bytes, ..process(1) };

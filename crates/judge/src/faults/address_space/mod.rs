@@ -1,9 +1,10 @@
-//! The mappings of each process, as far as they were recorded.
+//! The recorded mappings of each process.
 //!
-//! The kernel tells of each mapping that is made or changes its protection, not of what is
-//! unmapped: a new one replaces what it covers. Of the main thread's stack the first 132 KiB are
-//! told; what it grows by is known by its nearness to them or to the stack pointer, other stacks by the
-//! stack pointer alone, where registers are recorded. A forked process has its parent's mappings, and has touched none of its pages yet.
+//! The kernel reports each mapping that is made or changes its protection. It does not report unmapping: a
+//! new mapping replaces what it covers. For the main thread's stack it reports the first 132 KiB. Growth
+//! beyond that is recognised by its distance to them or to the stack pointer. Other stacks are recognised
+//! only by the stack pointer, if registers are recorded. A forked process has its parent's mappings and has
+//! not touched any of its pages.
 
 use crate::faults::around::{Around, Beside, Touch};
 use crate::faults::interned::Interned;
@@ -54,7 +55,7 @@ pub(super) struct Spaces {
 }
 
 impl Spaces {
-    /// `is_exact` where each touch is a fault of its own.
+    /// `is_exact` if each touch is a separate fault.
     pub(super) fn new(page: PageSize, is_exact: bool) -> Self {
         let mut paths = Interned::default();
         // Number 0 is memory of no file.
@@ -96,7 +97,7 @@ impl Spaces {
 
     pub(super) fn exec(&mut self, pid: i32) {
         let process = self.process(pid);
-        // Threads other than the one that remains have ended, and count as ended.
+        // All threads except the remaining one have ended, and count as ended.
         let fresh = Process { threads: process.threads, ..Process::default() };
         let before = std::mem::replace(process, fresh);
         self.forecasts.add(&before.touched, &before.mappings);
@@ -148,7 +149,7 @@ impl Spaces {
         self.around.sums()
     }
 
-    /// Notes a page as faulted on; tells what was known of it.
+    /// Records a fault on a page. Returns what was known about the page before.
     pub(super) fn touch(&mut self, pid: i32, address: u64) -> Before {
         let page = address / self.page.bytes();
         let before = self.process(pid).touched.add(page);
@@ -208,8 +209,8 @@ impl Spaces {
         in_file.unwrap_or(Code { path: 0, offset: address, maker })
     }
 
-    /// File and offset that code at `address` of process `pid` was mapped from; an empty path for
-    /// code of no file. `None` where nothing may be executed.
+    /// File and offset from which the code at `address` of process `pid` was mapped. The path is empty for
+    /// code of no file. `None` if the address is not executable.
     pub(super) fn code_at(&self, pid: i32, address: u64) -> Option<(&str, u64)> {
         let (start, range) = self.processes.get(&pid)?.mappings.find(address)?;
         let offset = range.offset.unwrap_or(start).saturating_add(address - start);

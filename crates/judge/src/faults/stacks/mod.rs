@@ -24,7 +24,7 @@ pub(super) struct Walked {
 #[derive(Debug, Default)]
 pub(super) struct WalkedStacks {
     distinct: Interned<Walked>,
-    /// How many faults each stack stands for, by the instruction.
+    /// The number of faults that each stack represents, by instruction.
     by_code: FxHashMap<Code, FxHashMap<u32, u64>>,
     /// Of threads whose fault has not begun yet: address and stack.
     early: FxHashMap<i32, (u64, u32)>,
@@ -33,7 +33,7 @@ pub(super) struct WalkedStacks {
 }
 
 impl WalkedStacks {
-    /// Adds a stack of `code` that stands for `faults`; gives its number.
+    /// Adds a stack of `code` that represents `faults` faults. Returns its number.
     pub(super) fn add(&mut self, code: Code, walked: &Walked, faults: u64) -> Option<u32> {
         self.count += 1;
         let has_room = self.distinct.all().len() < MOST_STACKS;
@@ -71,7 +71,7 @@ impl WalkedStacks {
         self.distinct.all()
     }
 
-    /// The stacks of `code` with the faults they stand for, by their numbers.
+    /// The stacks of `code` by number, with the faults that they represent.
     pub(super) fn by_code(&self, code: Code) -> Vec<(u32, u64)> {
         let stacks = self.by_code.get(&code).into_iter().flatten();
         let mut stacks: Vec<(u32, u64)> =

@@ -1,4 +1,4 @@
-//! Who touched what is held, of events that are constructed.
+//! Which code touched held memory, from constructed events.
 
 use super::*;
 use pagewise_model::fault::event::Move;
@@ -24,7 +24,7 @@ fn pages(pid: i32, from: u64, to: u64, block: u64) -> ResidentPages {
     }
 }
 
-/// Pages by line, and those of nobody, of a program that writes.
+/// Pages by line, and pages without an owner, of a program that writes.
 fn held(events: Vec<Event>, resident: &[ResidentPages]) -> (Vec<(u64, u64)>, u64) {
     let (wanted, sees) = options(false);
     let wanted = Wanted { sites: true, list: false, ..wanted };
@@ -100,6 +100,6 @@ fn what_a_fork_shares_counts_once() {
     let touches = vec![touch(10, 1, 0, 1), touch(20, 1, 1, 1), fork, copied];
     let both = [pages(1, 0, 2, 1), pages(2, 0, 2, 1)];
     assert_eq!(held(touches.clone(), &both), (vec![(1, 2), (2, 1)], 0));
-    // Its maker is gone.
+    // The process that made it has ended.
     assert_eq!(held(touches, &both[1..]), (vec![(1, 1), (2, 1)], 0));
 }

@@ -59,7 +59,7 @@ fn lines_are_looked_up_before_faults_are_added_up_by_them() {
     assert_eq!(lines, [(0x300, 2), (0x301, 1)]);
 }
 
-/// Writes that nobody may ask the names of.
+/// Writes whose names must not be requested.
 struct Nameless;
 
 impl Image for Nameless {

@@ -5,21 +5,21 @@ use crate::race::{Claim, LEAST_GAIN};
 
 /// Runs of each in a block with one arm: more runs in a block show more.
 const MANY: u32 = 4;
-/// An arm is admitted where the time holds this many runs of it and as many of the control.
+/// An arm is admitted if the time suffices for this many runs of it and as many of the control.
 const LEAST_RUNS: u64 = 4;
-/// Runs at once of each arm before others run one at a time.
+/// Runs at once that each arm gets before others run one at a time.
 const FIRST_RUNS: u32 = 8;
 /// Most arms that share a CPU with the control.
 const MOST_BESIDE: usize = 3;
-/// Evidence of a gain worth having from which time for comparing outputs is kept.
+/// Evidence of a worthwhile gain from which time is reserved for comparing outputs.
 const NEAR: f64 = 2.0;
 
 /// A block to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// The numbers of arms in their order, none for the control.
+    /// The arms by number, in run order. `None` is the control.
     pub runs: Vec<Option<usize>>,
-    /// All of them share CPUs, started together.
+    /// All of them start together and share CPUs.
     pub at_once: bool,
 }
 
@@ -89,7 +89,7 @@ impl Policy {
         if at_once { self.next_at_once(room) } else { self.next_runs(room) }
     }
 
-    /// Of those whose runs are made in this way.
+    /// The arms whose runs are made in this way.
     fn of_way(&self, at_once: bool, arms: Vec<usize>) -> Vec<usize> {
         arms.into_iter().filter(|arm| self.is_at_once(*arm) == at_once).collect()
     }
@@ -99,8 +99,8 @@ impl Policy {
         if self.terms.goal == Goal::Gain { self.racing() } else { self.open() }
     }
 
-    /// Whether the next runs are at once. Those show more in less time, so they come first; then arms of both ways get
-    /// as many runs each.
+    /// Whether the next runs are at once. Those show more in less time, so they come first. Then arms of both
+    /// ways get equally many runs.
     fn are_next_at_once(&self) -> bool {
         let wanted = self.wanted();
         let fewest = |at_once| {
@@ -113,7 +113,7 @@ impl Policy {
         }
     }
 
-    /// Runs one at a time of an arm that is to be kept by runs at once.
+    /// Runs one at a time, of an arm that runs at once say to keep.
     fn next_alone(&self, room: &Room<'_>) -> Option<Next> {
         let mut arms = self.sound();
         if self.terms.goal == Goal::Gain {
@@ -154,13 +154,13 @@ impl Policy {
         let one =
             |control| self.turn.first().map(|arm| Next { arms: vec![*arm], each: 1, control });
         ways.extend(one(2).filter(|_| held > 1));
-        // A single pair decides nothing: it comes last.
+        // A single pair decides nothing, so it is the last choice.
         let next = self.fitting(ways, room).or_else(|| self.fitting(vec![one(1)?], room))?;
         self.turn.drain(..next.arms.len());
         Some(next)
     }
 
-    /// Each arm that races has its turn, in random order, before one has the next.
+    /// Each racing arm gets a turn, in random order, before any gets a second one.
     fn next_pair(&mut self, room: &Room<'_>) -> Option<Next> {
         let racing = self.racing();
         self.turn.retain(|arm| racing.contains(arm));
@@ -203,7 +203,7 @@ impl Policy {
         self.fitting(ways, room)
     }
 
-    /// Those of `racing` that the time holds beside the control; the most promising come first.
+    /// Those of `racing` that fit the remaining time beside the control. The most promising come first.
     fn held(&self, room: &Room<'_>, mut racing: Vec<usize>) -> Vec<usize> {
         let runs = room.left_ns / (room.cost_ns)(None).max(1);
         let held = usize::try_from(runs / LEAST_RUNS).unwrap_or(usize::MAX);
@@ -216,8 +216,8 @@ impl Policy {
         racing
     }
 
-    /// The first of these that has arms and fits the time, less what is kept for comparing outputs. That is not kept
-    /// where it would leave no run at all: only a gain needs it.
+    /// The first of these that has arms and fits the time, less the time reserved for comparing outputs.
+    /// Nothing is reserved if no run would fit then: only a gain needs the comparison.
     fn fitting(&self, ways: Vec<Next>, room: &Room<'_>) -> Option<Next> {
         let control = (room.cost_ns)(None);
         let cost = |next: &Next| {

@@ -11,7 +11,7 @@ use pagewise_model::trial::{Design, Effect, Experiment, Quantity, Ratio, Verdict
 
 /// Why an arm was not run.
 const NO_ROOM: &str = "the budget was too short for it";
-/// Why a gain that is found at once is not kept.
+/// Why a gain found in runs at once is not kept.
 const RUNS_DENY: &str = "runs at once on one CPU and runs one at a time contradict each other";
 const SERVERS_DENY: &str = "servers that share CPUs show a gain, servers apart do not";
 /// Pairs of an arm that a longer budget should allow.
@@ -35,8 +35,8 @@ impl Policy {
         }
     }
 
-    /// The gain of this arm is proven by runs at once, whatever runs one at a time show; where any difference is
-    /// asked for, its loss.
+    /// Runs at once prove this arm's gain, whatever runs one at a time show. If the goal is any difference, a
+    /// proven loss counts too.
     pub(super) fn is_proven_at_once(&self, arm: usize) -> bool {
         let (race, is_difference) = (self.race(), self.terms.goal == Goal::Difference);
         let word = || self.found_by_race(arm, 0.0).word;
@@ -45,7 +45,7 @@ impl Policy {
         self.alone(arm).is_some() && (is_gain() || is_loss())
     }
 
-    /// Why runs at once are not believed, if runs one at a time contradict them.
+    /// Why runs at once are not trusted. `None` unless runs one at a time contradict them.
     #[must_use]
     pub fn denied_at_once(&self) -> Option<&'static str> {
         let is_denied = |arm: &usize| {
@@ -77,7 +77,7 @@ impl Policy {
         if self.terms.unit.is_pair() { self.of_pairs(arm, &beside, verdict) } else { verdict }
     }
 
-    /// A gain of a service is kept only where all windows together do not deny it, and where no guard is open.
+    /// A gain of a service is kept only if all windows together do not contradict it and no guard is open.
     fn of_pairs(&self, arm: usize, beside: &Beside<'_>, verdict: Verdict) -> Verdict {
         let is_gain = matches!(verdict.word, Word::Keep | Word::Likely);
         if is_gain && beside.change(self.terms.quantity) >= 0.0 {
@@ -107,7 +107,7 @@ impl Policy {
         if let Some(why) = &own.entrant.barred {
             return refused(Word::Reject, why);
         }
-        // Where the control or the machinery failed, an arm's failure may have the same cause.
+        // If the control or the harness failed, an arm's failure may have the same cause.
         if let Some(Halt::Control(why)) = halt {
             return refused(Word::CannotTell, why);
         }
@@ -183,7 +183,7 @@ impl Policy {
     }
 }
 
-/// What was alone contradicts what was found at once.
+/// Whether runs apart contradict what was found at once.
 fn contradicts(word: Word, alone: &Ratio, at_once: &Effect) -> bool {
     match word {
         Word::Keep => alone.ratio_low > at_once.ratio_high && alone.ratio_high > 1.0 - LEAST_GAIN,

@@ -15,7 +15,7 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
         requests,
         seconds: output.number("Time taken for tests:"),
         rate: output.number("Requests per second:"),
-        // One that is refused by another length is in both.
+        // A response refused for its length is counted in both.
         errors: Some(failed.max(refused)),
         latency: Latency {
             mean: ms("Time per request:"),

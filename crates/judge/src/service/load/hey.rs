@@ -10,7 +10,7 @@ const STATUSES: &str = "Status code distribution:";
 const ERRORS: &str = "Error distribution:";
 const GIVEN_UP: &str = "aborted due to deadline";
 
-/// hey keeps status and latency of so many answers.
+/// hey keeps status and latency of at most this many responses.
 const HEY_KEEPS: f64 = 1_000_000.0;
 
 /// How far off a time may be that is printed with four decimals. From a minute on oha's is in minutes.

@@ -1,4 +1,4 @@
-//! memtier_benchmark. It prints what it was to do and the rate, so the number of requests is the product.
+//! memtier_benchmark. It prints its parameters and the rate, so the number of requests is their product.
 //! Errors go to standard error. With several runs the last table is their average.
 
 use super::output::{Output, number};
@@ -13,7 +13,7 @@ pub(super) fn read(output: &Output<'_>) -> Result<Load, String> {
     let (runs, table) = summary(output).ok_or_else(|| output.lacks("ALL STATS"))?;
     let cells = |row: &str| table.iter().find_map(|line| line.strip_prefix(row));
     let header = cells("Type ").ok_or_else(|| output.lacks("Type"))?;
-    // Words that belong together have one blank between them.
+    // Words of one name are separated by a single space.
     let names: Vec<&str> =
         header.split("  ").map(str::trim).filter(|name| !name.is_empty()).collect();
     let row = cells("Totals ").ok_or_else(|| output.lacks("Totals"))?;

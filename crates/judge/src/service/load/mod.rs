@@ -114,7 +114,7 @@ impl Metric {
         Some(if is_wrk2 { Self::Wrk2 } else { metric })
     }
 
-    /// What `stdout` of the load `command` reports, or one line that says what it lacks.
+    /// What `stdout` of the load `command` reports, or one line that says what is missing.
     pub fn read(&self, command: &str, stdout: &str) -> Result<Load, String> {
         let output = Output::new(self.name(), stdout);
         if stdout.trim().is_empty() {
@@ -139,7 +139,7 @@ impl Metric {
         checked(load, &output)
     }
 
-    /// What the load `command` counts as a failed request although the server may have answered well.
+    /// What the load `command` counts as a failed request even if the server responded correctly.
     #[must_use]
     pub fn strictness(&self, command: &str) -> Option<&'static str> {
         let command = Command::new(command);
@@ -182,8 +182,9 @@ fn checked(load: Load, output: &Output<'_>) -> Result<Load, String> {
     })
 }
 
-/// Several tests that ran one after the other as one: requests, times and errors added up, the mean weighted
-/// by requests, of other latencies the worst. What one test lacks, the sum lacks.
+/// Combines several tests that ran one after the other. Requests, times and errors are added up, means
+/// weighted by requests; of other latencies the worst counts. A value missing in one test is missing in the
+/// sum.
 fn add_up(tests: &[Load]) -> Load {
     let requests = tests.iter().map(|test| test.requests).sum();
     let sum = |of: fn(&Load) -> Option<f64>| tests.iter().map(of).sum::<Option<f64>>();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// At most so many characters of a line are shown.
+/// At most this many characters of a line are shown.
 const SHOWN: usize = 80;
 
 /// What a generator printed.
@@ -21,7 +21,7 @@ impl<'a> Output<'a> {
         self.text
     }
 
-    /// Lines without blanks around them; of a line that was written over, what was written last.
+    /// Trimmed lines. Of an overwritten line (carriage return), the last text.
     pub(super) fn lines(&self) -> impl Iterator<Item = &'a str> {
         let last = |line: &'a str| line.trim_end().rsplit('\r').next().unwrap_or_default().trim();
         self.text.split('\n').map(last)
@@ -104,7 +104,7 @@ pub(super) fn unit(name: &str) -> Option<f64> {
     })
 }
 
-/// A load's command: what it starts, also by way of a shell.
+/// A load's command: the programs that it starts, also through a shell.
 #[derive(Debug)]
 pub(super) struct Command {
     /// The words of each simple command, without their quotes.
@@ -114,7 +114,7 @@ pub(super) struct Command {
 impl Command {
     pub(super) fn new(text: &str) -> Self {
         let mut simple = split(text);
-        // A word of several words may be a command: that of `sh -c`.
+        // A word that contains several words may be a command, such as the argument of `sh -c`.
         let words = simple.iter().flatten();
         let inner = words.filter(|word| has_blank(word) && word.len() < text.len());
         let inner: Vec<_> = inner.flat_map(|word| Self::new(word).simple).collect();
@@ -127,7 +127,7 @@ impl Command {
         self.simple.iter().flatten().filter_map(|word| program(word))
     }
 
-    /// The arguments of `name`, where the command starts it once.
+    /// The arguments of `name`, if the command starts it exactly once.
     pub(super) fn arguments(&self, name: &str) -> Option<Arguments<'_>> {
         let mut starts = self.simple.iter().filter_map(|words| {
             let at = words.iter().position(|word| program(word) == Some(name))?;
@@ -146,7 +146,7 @@ fn has_blank(word: &str) -> bool {
     word.contains(char::is_whitespace)
 }
 
-/// The simple commands of a shell command. `$(...)` stays as it is written, within one word.
+/// The simple commands of a shell command. `$(...)` is kept unexpanded, within one word.
 fn split(text: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;

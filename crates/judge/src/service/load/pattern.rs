@@ -1,4 +1,4 @@
-//! Loads that no reader knows: by a regular expression or by paths into JSON.
+//! Loads without a reader: by a regular expression or by paths into JSON.
 //!
 //! Figures are `requests`, `rate`, `seconds`, `errors`, and the latencies `mean`, `p50`, `p95`, `p99`, `max`.
 //! A latency needs its unit: in its name (`p99_us`, `p99_ms`, `p99_s`, `p99_ns`), or in its text (`1.5ms`).
@@ -17,8 +17,8 @@ const UNITS: [&str; 4] = ["ns", "us", "ms", "s"];
 /// Bytes of a compiled expression at most.
 const SIZE: usize = 1 << 20;
 
-/// A regular expression with groups of those names, or with one group, which is the number of requests.
-/// `^` and `$` stand for begin and end of a line. What matches several times is added up.
+/// A regular expression with groups of those names, or with one group, which is the number of requests. `^`
+/// and `$` match at line ends. Several matches are added up.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,

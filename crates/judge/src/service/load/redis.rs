@@ -5,7 +5,7 @@ use super::add_up;
 use super::output::{Arguments, Output, number};
 use pagewise_model::service::{Latency, Load};
 
-/// What a test does without `-n`.
+/// Requests of a test without `-n`.
 const REQUESTS: f64 = 100_000.0;
 const RATE: &str = " requests per second";
 

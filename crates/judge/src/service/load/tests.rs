@@ -66,7 +66,7 @@ fn near(found: Option<f64>, wanted: f64) {
     );
 }
 
-/// Mean, p50, p95, p99 and the slowest, in milliseconds; 0 for what is not known.
+/// Mean, p50, p95, p99 and maximum, in milliseconds. 0 for an unknown value.
 #[track_caller]
 fn takes(latency: Latency, milliseconds: [f64; 5]) {
     let Latency { mean, p50, p95, p99, max } = latency;

@@ -53,7 +53,7 @@ fn pass(cell: &Cell, line: Line) -> f64 {
     cell.blocks() as f64 * block + cell.span_bytes.0 as f64 * line.byte
 }
 
-/// A point that takes what the prices say.
+/// A point that takes exactly the time that the prices give.
 fn priced(cell: Cell) -> Point {
     let mut point = reading(cell, Nanos(1), 6);
     let ns = |value: f64| Nanos(value.round() as u64);
@@ -84,7 +84,7 @@ fn priced(cell: Cell) -> Point {
     undisturbed(point)
 }
 
-/// A point whose processes nobody disturbed.
+/// A point whose processes were not disturbed.
 fn undisturbed(mut point: Point) -> Point {
     point.pace = point.samples.first().map(|sample| Pace {
         set_up_ns: sample.set_up_ns,
@@ -238,7 +238,7 @@ fn a_read_pays_for_its_position() {
     }
 }
 
-/// Readings whose calls take so long for blocks of 4, 16 and 64 KiB.
+/// Readings whose calls take this long for blocks of 4, 16 and 64 KiB.
 fn with_calls(per_block: impl Fn(Bytes) -> f64) -> Readings {
     let mut all = with_prices(Vec::new());
     all.prices.retain(|point| point.cell.arm != Arm::Pread || point.cell.fresh);
@@ -255,7 +255,7 @@ fn with_calls(per_block: impl Fn(Bytes) -> f64) -> Readings {
     all
 }
 
-/// What a call for a block of so many KiB costs in order.
+/// What a call for a block of `kib` KiB costs, in order.
 fn call(all: &Readings, kib: u64) -> f64 {
     let block = Bytes::kib(kib);
     let line = Prices::from_readings(all, block).unwrap().by(Order::Sequential, WHOLE).call;

@@ -1,4 +1,4 @@
-//! The account: every part, what has no price, what is measured, samples beside it.
+//! Tests of the account: every part, parts without a price, measured parts, and samples beside it.
 
 use super::*;
 
@@ -101,7 +101,7 @@ fn time_spun_and_time_in_own_code_are_what_was_measured() {
     assert_near(account.part_ns(Work::Waiting), 8e6, 1e-6);
     // Both ends' own code, less 500 faults; the kernel's 2 ms of user time are not counted again.
     assert_near(account.part_ns(Work::User), 6e6 - 500.0 * FAULT, 1e-6);
-    // Where one end did not measure, prices and the kernel's accounting serve.
+    // If one end did not measure, prices and the kernel's accounting are used.
     point.samples[0].writer.spun_ns = None;
     point.samples[0].reader.own_ns = None;
     let judgement = judged(vec![point], &references());
@@ -154,7 +154,7 @@ fn what_was_slept_for_comes_from_colder_caches() {
     for (switches, want) in [(0, APART), (4_096, 3.0 * APART), (30_000, 5.0 * APART)] {
         assert_near(transfer(switches, &prices), want, 1e-6);
     }
-    // Less than the noise beside a price is nothing; neither is no price.
+    // A price below the noise counts as nothing beside another price. So does a missing price.
     prices.apart.read_base_ns = Fact::missing("less than the noise");
     assert_near(transfer(4_096, &prices), 2.5 * APART, 1e-6);
     prices.asleep = ApartPrices::missing("not measured");

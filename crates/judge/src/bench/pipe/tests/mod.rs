@@ -1,4 +1,4 @@
-//! Ladders made from known prices and counts: what was put in must come out.
+//! Ladders made from known prices and counts. The judgement must recover those prices and counts.
 
 mod account;
 mod rates;
@@ -22,16 +22,16 @@ const PAGE: f64 = 100.0;
 const ENTRY: f64 = 80.0;
 const LOCK: f64 = 120.0;
 const WAKEUP: f64 = 5_000.0;
-/// What of it is CPU time: all of one on the same CPU.
+/// The CPU time in it. On a single CPU, all of it is CPU time.
 const AWAKE: f64 = 1_000.0;
 const FAULT: f64 = 600.0;
 const SLOT: f64 = 40.0;
 const PIN: f64 = 30.0;
 /// One copy of a GiB out of pages that were lent.
 const READ: f64 = 80e6;
-/// What a GiB costs more from another core's cache.
+/// The extra cost of a GiB from another core's cache.
 const CROSS: f64 = 20e6;
-/// What a slot costs more when another core empties it.
+/// The extra cost of a slot that another core empties.
 const APART: f64 = 12.0;
 /// The same, of bytes that were written again.
 const RENEWED: f64 = 90.0;

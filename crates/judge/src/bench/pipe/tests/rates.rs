@@ -208,7 +208,7 @@ proptest! {
         let claims = claims(&ladder);
         prop_assert_eq!(claims.len(), 8);
         check(&claims)?;
-        // By the figures themselves, not by what the claims say of them.
+        // Uses the figures themselves, not what the claims say about them.
         for (claim, pair) in claims[1..5].iter().zip(ladder.points.windows(2)) {
             let known = compare(&pair[0], &pair[1]).and_then(|c| c.interval.known().copied());
             let is_open = known.is_none_or(|(low, high)| low <= 1.0 && 1.0 <= high);
