@@ -1,10 +1,10 @@
 //! One cycle through all of 2^n places in an order that looks random, without a table of it.
 //!
-//! The place of a rank in the cycle is a bijection of the rank (multiply, fold high bits into low
-//! ones, mix a key in, and once more), which can be undone: so the successor of every place is known,
-//! and a list can be written in ascending order of its places instead of by millions of random
-//! writes. Not for secrets, and not fair among all orders: what is needed is that neighbours in the
-//! cycle are far apart and that no prefetcher finds a rule.
+//! The place of a rank in the cycle is a bijection of the rank: multiply, fold high bits into low ones, mix a
+//! key in, and repeat once. It can be inverted, so the successor of every place is known. A list can
+//! therefore be written in ascending order of its places instead of by millions of random writes. Not
+//! suitable for secrets, and not uniform among all orders. It only ensures that neighbours in the cycle are
+//! far apart and that no prefetcher finds a pattern.
 
 use crate::kernels::list::{Links, List};
 use pagewise_kernel::region::Region;

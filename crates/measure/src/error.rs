@@ -2,7 +2,7 @@
 
 use pagewise_kernel::SysError;
 
-/// Why a price, or all of them, could not be measured.
+/// Why a price, or the whole calibration, could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum PriceError {
     /// A system call refused.
@@ -14,7 +14,7 @@ pub enum PriceError {
         /// Name of the price.
         price: &'static str,
     },
-    /// The machine, kernel or account does not offer what this price is about.
+    /// The machine, kernel or account does not offer what this price measures.
     #[error("{0}")]
     Unavailable(String),
     /// The caller asked to stop.

@@ -4,8 +4,8 @@ use crate::error::PriceError;
 use pagewise_kernel::SysError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// The gate of so many threads. They look again and again, so that they begin together; one that ends
-/// early, or was never started, lets nobody wait for it.
+/// The gate for a number of threads. They spin on it, so that they begin together. A thread that ends early,
+/// or was never started, blocks no other.
 #[derive(Debug)]
 struct Gate {
     threads: usize,
@@ -23,7 +23,7 @@ impl Gate {
         AtGate(self)
     }
 
-    /// Nobody waits any more for a thread that could not be started.
+    /// Releases the threads that wait for a thread that could not be started.
     fn leave(&self) {
         self.left.store(true, Ordering::Release);
     }

@@ -1,8 +1,8 @@
-//! Processes of our own that measure: how one is started, spoken with, waited for and ended.
+//! Helper processes that measure: how one is started, communicated with, awaited and ended.
 //!
-//! They are started and spoken with as `pagewise_kernel::helper` says. No message is sent while a clock
-//! runs. A process whose starter dies is ended by the kernel (`PR_SET_PDEATHSIG`); one whose [`Helper`] is
-//! dropped is killed and reaped.
+//! `pagewise_kernel::helper` describes starting and communication. No message is sent while a clock runs. If
+//! the starter of a process dies, the kernel ends the process (`PR_SET_PDEATHSIG`). Dropping a [`Helper`]
+//! kills and reaps its process.
 
 use crate::error::PriceError;
 use pagewise_kernel::helper::{self, Session};
@@ -38,7 +38,7 @@ pub struct Launcher {
 pub(crate) enum Word<T, D> {
     /// To the process: what to do.
     Task(Box<T>),
-    /// From it: everything is at hand; a producer names the period of what it sends.
+    /// From the helper: everything is ready. A producer gives the period of its stream.
     Ready { period: Option<u64> },
     /// To it: begin.
     Go { period: Option<u64> },
@@ -58,20 +58,20 @@ impl<W: Serialize + DeserializeOwned> Line<W> {
         self.0.send(word).map_err(|e| SysError::new("send", SUBJECT, e))
     }
 
-    /// The next word; none when the other side has ended. Waits for it.
+    /// Waits for the next word. `None` if the other side has ended.
     pub(crate) fn hear(&self) -> Result<Option<W>, SysError> {
         self.0.receive().map_err(|e| SysError::new("recv", SUBJECT, e))
     }
 
-    /// The next word, if it is there already.
+    /// The next word, if it has already arrived.
     pub(crate) fn hear_now(&self) -> Option<W> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         if self.0.has_spoken(at_once) { self.hear().ok().flatten() } else { None }
     }
 }
 
-/// In a process that measures: gets the task at the other end of socket `fd`, has `work` do it and tells
-/// what came of it; nothing where `work` says that the bench has gone.
+/// Runs in a process that measures: receives the task at the other end of socket `fd`, lets `work` do it and
+/// reports the result. Reports nothing if `work` says that the bench has ended.
 pub(crate) fn serve<T, D, E: Display>(
     fd: RawFd,
     work: impl FnOnce(&Line<Word<T, D>>, &T) -> Result<Option<D>, E>,
@@ -96,7 +96,7 @@ impl<W> AsFd for Line<W> {
     }
 }
 
-/// A standard stream of this process, as a descriptor of its own.
+/// A standard stream of this process, as a separate descriptor.
 pub(crate) fn duplicate(stream: impl AsFd) -> Result<OwnedFd, SysError> {
     stream.as_fd().try_clone_to_owned().map_err(|e| SysError::new("fcntl F_DUPFD", "a stream", e))
 }
@@ -139,7 +139,7 @@ impl<W> Helper<W> {
 
 impl<W> Drop for Helper<W> {
     fn drop(&mut self) {
-        // It fails only where the process has been reaped; then there is nothing to do.
+        // Fails only if the process has already been reaped; then there is nothing to do.
         let _killed = self.child.kill();
         let _reaped = self.child.wait();
     }
@@ -150,7 +150,7 @@ impl<W> Drop for Helper<W> {
 pub(crate) struct Patience<'a> {
     deadline: Nanos,
     within: Nanos,
-    /// What it means that they are late.
+    /// The message if they are late.
     late: &'static str,
     stop: &'a dyn Fn() -> bool,
 }

@@ -12,7 +12,7 @@ use pagewise_model::{Bytes, PageSize};
 pub(crate) struct Kinds {
     base: PageSize,
     huge: PageSize,
-    /// Of the next larger pool; none where the kernel has none.
+    /// The page size of the next larger pool. `None` if the kernel has none.
     giant: Option<PageSize>,
 }
 
@@ -24,7 +24,7 @@ impl Kinds {
         Self { base: page_size::base(), huge, giant }
     }
 
-    /// The page size of a kind; none where there is no such page.
+    /// The page size of a kind. `None` if the machine has no such pages.
     pub(crate) const fn page(self, kind: PageKind) -> Option<PageSize> {
         match kind {
             PageKind::Base => Some(self.base),
@@ -41,7 +41,7 @@ impl Kinds {
         self.huge
     }
 
-    /// What a set takes of memory on pages of a kind.
+    /// The memory that a set takes on pages of a kind.
     pub(crate) fn resident(self, kind: PageKind, set: Bytes) -> Bytes {
         let page = self.page(kind).unwrap_or(self.base).bytes();
         Bytes(set.0.checked_next_multiple_of(page).unwrap_or(u64::MAX))

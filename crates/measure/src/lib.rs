@@ -1,21 +1,20 @@
-//! Unit prices of page work on this machine, the ladder of pipes, and the loops that find them.
+//! Unit prices of page work on this machine, the ladder of pipes, and the loops that measure them.
 //!
-//! [`calibrate`] gives [`Prices`](pagewise_model::price::Prices): what one fault, one wake-up, one
-//! copied KiB costs here and now. Each price in `prices/` says what is inside its clock. The timed
-//! loops work on real kernel objects of the ordinary kind (on-demand mappings, default pipes, cached
-//! files), because the prices must predict programs that know nothing of them.
+//! [`calibrate`] gives [`Prices`](pagewise_model::price::Prices): what one fault, one wake-up, one copied KiB
+//! costs on this machine now. Each price in `prices/` documents what is inside its clock. The timed loops use
+//! ordinary kernel objects (on-demand mappings, default pipes, cached files), because the prices must predict
+//! programs that are not tuned.
 //!
-//! [`bench::pipe`] measures what each way to move bytes through a pipe gives, in fresh pairs of processes.
-//! [`bench::pin`] measures what it costs to find and hold pages of a process.
-//! [`bench::tlb`] measures what a load costs that needs the one before, by size of set and page.
-//! [`bench::code`] measures what a jump through code costs, by size of the code and page.
-//! [`bench::memory`] measures what a page costs until it can be used, under every way to get it.
-//! [`bench::file`] measures the ways to read a file, each in a fresh process.
-//! [`Speeds`] samples how fast CPUs and memory are while something else runs.
+//! [`bench::pipe`] measures each way to move bytes through a pipe, in fresh pairs of processes.
+//! [`bench::pin`] measures what it costs to find and hold pages of a process. [`bench::tlb`] measures a load
+//! that depends on the load before, by size of set and page. [`bench::code`] measures a jump through code, by
+//! size of the code and page. [`bench::memory`] measures what a page costs until it can be used, with every
+//! way to get it. [`bench::file`] measures the ways to read a file, each in a fresh process. [`Speeds`]
+//! samples the speed of CPUs and memory while something else runs.
 //!
-//! Everything works without privileges. Nothing here is asked of another process, save that
-//! `spawn` starts `true`, and that the ladder and the readings start their own program as the ends
-//! of a pipe and as readers. `unsafe` is confined to `kernels/`.
+//! Everything works without privileges. Nothing here involves other processes, with two exceptions: `spawn`
+//! starts `true`, and the ladder and the readings start their own program as the ends of a pipe and as
+//! readers. `unsafe` is confined to `kernels/`.
 
 pub mod bench;
 mod cycle;

@@ -1,10 +1,11 @@
 //! The prices that are kept between sessions: the chase, which takes seconds.
 //!
-//! One JSON file ([`pagewise_kernel::kept`]). It names the machine it holds for, with its setting of
-//! transparent huge pages, and the form of the file. A file that is missing, foreign, older than a week, not
-//! to be trusted or not of this form is ignored, and so is a failure to write it: the prices are there
-//! anyway. So is a chase that lacks what could be had today: a set that memory has room for, or huge pages
-//! on a machine that gives them to who asks (a moment without free ones is no property of the machine).
+//! One JSON file ([`pagewise_kernel::kept`]). It names its machine, with the machine's setting of transparent
+//! huge pages, and the format version. A file is ignored if it is missing, from another machine, older than a
+//! week, not trustworthy or of another format. A failure to write it is ignored too, because the prices are
+//! available anyway. A chase is also ignored if it lacks prices available today: a set that memory has room
+//! for, or huge pages on a machine that provides them on request (a temporary lack of free ones is not a
+//! property of the machine).
 
 use pagewise_kernel::SysError;
 use pagewise_kernel::state_file::{self, Limits};
@@ -15,9 +16,10 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
 
-/// Raised with every change of the form, or of what is inside the clock.
+/// Increased with every change of the format, or of what is inside the clock.
 const FORMAT: u32 = 3;
-/// Machines change: firmware, neighbours, the processor that a guest is on. No such file is larger.
+/// Limits age, because machines change: firmware, neighbours, the processor that a guest is on. Limits size:
+/// no valid file is larger.
 const LIMITS: Limits =
     Limits { most_age: Duration::from_secs(7 * 24 * 60 * 60), most_bytes: 64 << 10 };
 
@@ -57,7 +59,7 @@ struct Prior {
     chase: Vec<ChasePoint>,
 }
 
-/// The kept chase of this machine, if there is a sound one that has all of `sets`.
+/// The kept chase of this machine, if it is valid and has all of `sets`.
 pub(crate) fn read(path: &Path, machine: &MachineKey, sets: &[Bytes]) -> Option<Vec<ChasePoint>> {
     let prior: Prior = serde_json::from_slice(&state_file::read(path, LIMITS)?.text).ok()?;
     let chase = prior.chase;

@@ -1,8 +1,8 @@
 //! Repeats of one price.
 //!
-//! A probe owns what it needs (buffers, pipes, files) and gives one repeat at a time. A session
-//! goes round all probes again and again, so that a disturbance of some milliseconds hits one
-//! repeat of a few prices and not all repeats of one; the median then ignores it.
+//! A probe owns its resources (buffers, pipes, files) and takes one repeat at a time. A session cycles
+//! through all probes, so that a disturbance of some milliseconds hits one repeat of a few prices instead of
+//! all repeats of one. The median then ignores it.
 
 use crate::error::PriceError;
 use pagewise_kernel::clock;
@@ -21,7 +21,7 @@ impl Stop<'_> {
     }
 }
 
-/// The means to take one repeat of one price.
+/// The resources for one repeat of one price.
 pub(crate) trait Probe {
     /// Name, for errors.
     const NAME: &'static str;
@@ -29,7 +29,7 @@ pub(crate) trait Probe {
     fn measure_once(&mut self) -> Result<f64, PriceError>;
 }
 
-/// A probe with its repeats so far; a probe that fails keeps its first error and is left alone.
+/// A probe with its repeats so far. A probe that fails keeps its first error and is skipped from then on.
 #[derive(Debug)]
 pub(crate) struct Series<P> {
     probe: Result<P, PriceError>,
@@ -65,7 +65,7 @@ impl<P: Probe> Series<P> {
         Measured::from_values(&self.values).ok_or(PriceError::NoRepeat { price: P::NAME })
     }
 
-    /// The price, or why there is none.
+    /// The price, or why it is missing.
     pub(crate) fn finish_fact(self) -> Fact<Measured> {
         self.finish().into()
     }
@@ -86,7 +86,7 @@ pub(crate) fn time<T>(work: impl FnOnce() -> T) -> (f64, T) {
     (start.elapsed().as_nanos() as f64, result)
 }
 
-// One price for several sizes of transfer, as a call and its bytes do not grow together.
+// One price for several transfer sizes, because a call and its bytes do not grow together.
 
 /// A probe of transfers of one size; a repeat is in ns per transfer.
 pub(crate) trait Transfer: Probe + Sized {
@@ -99,7 +99,7 @@ pub(crate) trait Transfer: Probe + Sized {
 pub(crate) struct Transfers<P>(Vec<Series<P>>);
 
 impl<P: Transfer> Transfers<P> {
-    /// Starts a series of each size, given smallest first.
+    /// Starts a series for each size. `sizes` must be sorted, smallest first.
     pub(crate) fn start(sizes: impl IntoIterator<Item = Result<P, PriceError>>) -> Self {
         Self(sizes.into_iter().map(Series::start).collect())
     }
@@ -117,7 +117,7 @@ impl<P: Transfer> Transfers<P> {
             let transfer_ns = series.finish()?;
             points.push(TransferPoint { transfer_bytes: Bytes(size), transfer_ns });
         }
-        // Where a pipe holds two pages only, or these are 64 KiB, two of the sizes are one.
+        // If a pipe holds only two pages, or these are 64 KiB, two of the sizes are equal.
         points.dedup_by(|next, before| next.transfer_bytes <= before.transfer_bytes);
         Ok(points)
     }

@@ -1,10 +1,10 @@
 //! One calibration: all prices, round after round, within a budget.
 //!
-//! It runs on a thread of its own, pinned to one CPU, so the caller keeps its affinity. The prices
-//! of the session are taken again each time; the chase comes from the cache when that has a whole and
-//! recent one for this machine, else it is walked (some seconds more) and kept. At most a quarter of
-//! the memory that an experiment may take is used: the chase may take all of that, so it comes when
-//! everything else has been given back. The caller may stop it, within about a second.
+//! It runs on a separate thread pinned to one CPU, so the caller keeps its affinity. The prices of the
+//! session are measured each time. The chase comes from the cache if that has a complete and recent one for
+//! this machine. Otherwise it is walked (some seconds more) and kept. At most a quarter of the memory that an
+//! experiment may take is used. The chase may take all of that, so it runs after everything else has been
+//! freed. The caller may stop the calibration, within about a second.
 
 use crate::error::PriceError;
 use crate::prices::file::{self, FileFault, FileReads};
@@ -26,7 +26,7 @@ use std::time::Instant;
 const FAULT_SET: Bytes = Bytes::mib(64);
 /// Size of the scratch file, and of the buffer that is cleared.
 const FILE_SET: Bytes = Bytes::mib(32);
-/// Most memory touched in search of what the host took back.
+/// Most memory touched in search of memory that the host took back.
 const HOST_SET: Bytes = Bytes::mib(512);
 /// Fewest repeats of each price, whatever the budget.
 const FEWEST_ROUNDS: u32 = 5;
@@ -36,8 +36,7 @@ const MOST_ROUNDS: u32 = 31;
 /// What a calibration may do.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Time for the prices of the session (1 to 2 s serve well); the chase, where it is not cached,
-    /// comes on top.
+    /// Time for the prices of the session (1 to 2 s are enough). The chase adds to it if it is not cached.
     pub budget_ns: Nanos,
     /// File that keeps the slow prices; its directory also holds the scratch file.
     pub cache: Option<PathBuf>,
@@ -46,7 +45,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Prices in so much time, with the slow ones kept in the user's cache directory.
+    /// Options for prices within this budget, with the slow ones kept in the user's cache directory.
     #[must_use]
     pub fn cached(budget_ns: Nanos) -> Self {
         let cache = dirs::cache_dir().ok().map(|dir| dir.join("prices.json"));
@@ -54,11 +53,10 @@ impl Options {
     }
 }
 
-/// Measures the prices of this machine, until `interrupted` says that the caller wants no more.
+/// Measures the prices of this machine, until `interrupted` returns true.
 ///
-/// # Errors
-/// When a price that every machine has could not be measured; what a machine may lack is missing
-/// with its reason instead. [`PriceError::Interrupted`] when it was stopped.
+/// # Errors If a price that every machine has could not be measured. A price that a machine may lack is
+/// missing with its reason instead. [`PriceError::Interrupted`] if it was stopped.
 pub fn calibrate(
     options: &Options,
     interrupted: &(dyn Fn() -> bool + Sync),
@@ -69,11 +67,9 @@ pub fn calibrate(
     })
 }
 
-/// Does `rounds` times what the price of an anonymous fault is measured on: for whoever looks at it
-/// from outside.
+/// Runs `rounds` rounds of the loop that measures the price of an anonymous fault, for an outside observer.
 ///
-/// # Errors
-/// When there is no memory for it.
+/// # Errors If there is not enough memory.
 pub fn touch_pages(rounds: u32) -> Result<(), PriceError> {
     let mut probe = Anon { len: fit(FAULT_SET, most()?) };
     (0..rounds).try_for_each(|_| probe.measure_once().map(drop))
@@ -84,7 +80,7 @@ fn most() -> Result<Bytes, PriceError> {
     Ok(Bytes(limits::experiment_memory()?.bytes.0 / 4))
 }
 
-/// As much of `wanted` as one price may take of `most`.
+/// The part of `wanted` that one price may take of `most`.
 fn fit(wanted: Bytes, most: Bytes) -> usize {
     usize::try_from(wanted.0.min(most.0 / 4)).unwrap_or(usize::MAX)
 }
@@ -115,7 +111,7 @@ fn run(options: &Options, stop: Stop<'_>) -> Result<Prices, PriceError> {
     Ok(prices)
 }
 
-/// The chase with whether it came from the cache.
+/// The chase, and whether it came from the cache.
 fn obtain_chase(
     options: &Options,
     key: MachineKey,
@@ -159,7 +155,7 @@ impl Table {
         let file = Rc::new(file::create_cached(dir, file_len, file::BLOCK)?);
         let page = usize::try_from(page_size::base().bytes()).unwrap_or(file::BLOCK);
         let paged = Rc::new(file::create_cached(dir, file_len, page)?);
-        // These fork: first, so that their children share no page with what the others write.
+        // These fork, so they start first. Their children then share no page with what the others write.
         let file_fault = Series::start(FileFault::new(paged, file_len));
         let cow = Series::start(Cow::new(Rc::clone(&file), file_len / 2));
         let fork_tables = Series::start(ForkTables::new(file_len));

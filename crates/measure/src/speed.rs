@@ -1,15 +1,15 @@
-//! How fast each CPU and memory are while a program runs, sampled beside it.
+//! The speed of each CPU and of memory while a program runs, sampled beside it.
 //!
 //! A CPU shares its core, and memory its channels, with other programs, and in a guest with other guests. As
-//! they come and go, a program takes longer or less. A thread of ours on each CPU wakes every 8 ms and
-//! times two things: arithmetic in registers that fills the core's units (some 20 us), and loads from a
-//! set that caches do not hold, each of which needs the one before (some 60 us). That is about 1% of a
-//! CPU. The clock is the thread's own CPU time: waiting for a CPU is not slowness. A run's figures
-//! are the geometric means of each CPU's, weighted by the time in which it was busy (`/proc/stat`).
+//! they come and go, a program takes longer or shorter. A thread of this process on each CPU wakes every 8 ms
+//! and times two things: arithmetic in registers that fills the core's units (some 20 us), and dependent
+//! loads from a set that caches do not hold (some 60 us). That is about 1% of a CPU. The clock is the
+//! thread's own CPU time: waiting for a CPU is not slowness. A run's figures are the geometric means of each
+//! CPU's, weighted by the time in which it was busy (`/proc/stat`).
 //!
-//! Not seen: which program kept a CPU busy, runs of less than two samples, CPUs beyond the first 64, and
-//! the memory of nodes other than the set's. What the program itself does to core and memory is part of
-//! the figures.
+//! Not seen: which program kept a CPU busy, runs of less than two samples, CPUs beyond the first 64, and the
+//! memory of nodes other than the set's. What the program itself does to core and memory is part of the
+//! figures.
 
 use crate::cycle::link_lines;
 use crate::error::PriceError;
@@ -62,10 +62,9 @@ struct Sums {
 }
 
 impl Speeds {
-    /// Starts the threads, in `room` for experiments.
+    /// Starts the threads. Takes memory from `room`, the room for experiments.
     ///
-    /// # Errors
-    /// Where there is not memory enough, or a thread cannot be started.
+    /// # Errors If there is not enough memory, or a thread cannot be started.
     pub fn start(room: Bytes) -> Result<Self, PriceError> {
         let set = set_bytes();
         if set.0 > room.0 / SHARE {
@@ -79,7 +78,7 @@ impl Speeds {
         Ok(Self(samplers.collect::<Result<_, _>>()?))
     }
 
-    /// Does `work`; the speeds meanwhile, where they could be sampled.
+    /// Does `work`. Also returns the speeds meanwhile, if they could be sampled.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<Speed>) {
         let before = system_stat::busy_by_cpu().unwrap_or_default();
         let begun = self.0.iter().all(|sampler| sampler.turns.send(()).is_ok());
@@ -120,7 +119,7 @@ fn set_bytes() -> Bytes {
     Bytes(set.next_power_of_two())
 }
 
-/// Means over the CPUs, each with the time in which it was busy between the two readings.
+/// Means over the CPUs, weighted by the time in which each was busy between the two readings.
 fn weighted(
     sums: &[(u32, Option<Sums>)],
     before: &BTreeMap<u32, Nanos>,
@@ -140,7 +139,7 @@ fn weighted(
         .then(|| Speed { round_ns: (round / weight).exp(), load_ns: (load / weight).exp() })
 }
 
-/// Samples between each two turns until nobody asks any more.
+/// Samples between each two turns until the channel is closed.
 fn serve(list: &List, turns: &Receiver<()>, sums: &Sender<Sums>) {
     let mut at = 0;
     while turns.recv().is_ok() {
@@ -171,7 +170,7 @@ fn log_each(from: Nanos, to: Nanos, count: u64) -> f64 {
     (to.0.saturating_sub(from.0).max(1) as f64 / count as f64).ln()
 }
 
-/// Six chains that do not depend on each other: they need the core's units more than their latency.
+/// Six independent chains: they need the core's units more than their latency.
 fn fill_units(rounds: u64) -> u64 {
     let mut chains = [1_u64, 2, 3, 4, 5, 6];
     for round in 0..rounds {

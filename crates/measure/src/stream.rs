@@ -1,8 +1,8 @@
-//! Reading, writing and copying memory from end to end, as fast as one core does.
+//! Reading, writing and copying memory from end to end, at the full speed of one core.
 //!
-//! Two buffers on huge pages where there are any, touched before. Writing and copying are the
-//! library's fill and copy, which on most machines use wide registers or the processor's string
-//! instructions; both may write around the caches when the size is large. Reading sums words.
+//! Two buffers, on huge pages if available, are touched before. Writing and copying use the library's fill
+//! and copy, which on most machines use wide registers or the processor's string instructions. Both may
+//! bypass the caches if the size is large. Reading sums words.
 
 use crate::error::PriceError;
 use pagewise_kernel::region::{Pages, Region};
@@ -45,7 +45,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)))
 }
 
-/// GiB/s of so many bytes in so many nanoseconds.
+/// GiB/s for `bytes` in `ns` nanoseconds.
 pub(crate) fn rate(bytes: Bytes, ns: f64) -> f64 {
     bytes.0 as f64 / Bytes::gib(1).0 as f64 / (ns / 1e9)
 }

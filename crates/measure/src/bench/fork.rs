@@ -1,16 +1,17 @@
 //! What fork(2) costs a parent (`bench fork`), by the memory that it has touched, on base and on huge pages.
 //!
-//! fork copies the page tables of private memory (`copy_page_range`, mm/memory.c): one entry for each base page,
-//! one for each huge page. Afterwards parent and child share all pages, write-protected, so that each first write
-//! of the parent is a fault that copies (`do_wp_page`); on a huge page the first write splits its mapping and
-//! copies a base page (`do_huge_pmd_wp_page`, since Linux 5.8).
+//! fork copies the page tables of private memory (`copy_page_range`, mm/memory.c): one entry for each base
+//! page, one for each huge page. Afterwards parent and child share all pages, write-protected. Each first
+//! write of the parent is then a fault that copies (`do_wp_page`). On a huge page the first write splits its
+//! mapping and copies a base page (`do_huge_pmd_wp_page`, since Linux 5.8).
 //!
-//! A sample: a fresh mapping, all of it touched, its page size proven by the kernel; one fork; while the child
-//! waits, one write to each base page; the child ends. Both are timed on the calling thread by its CPU time, on
-//! one CPU, in rounds of random order. The pair of sockets to the child is part of the time (about 10 us).
+//! A sample: a fresh mapping, all of it touched, its page size proven by the kernel; one fork; while the
+//! child waits, one write to each base page; the child ends. Both are timed by the CPU time of the calling
+//! thread, on one CPU, in rounds of random order. Creating the socket pair to the child is part of the time
+//! (about 10 us).
 //!
-//! Not seen: what the child pays; the flush of other CPUs' TLBs in a program with many threads; memory that is
-//! shared or marked MADV_DONTFORK, which a fork need not copy.
+//! Not seen: what the child pays; the flush of other CPUs' TLBs in a program with many threads; memory that
+//! fork need not copy because it is shared or marked MADV_DONTFORK.
 
 use crate::bench::frame::{self, Callbacks, Cost, Rounds, Sampled, Slot, Turn};
 use crate::error::PriceError;
@@ -23,7 +24,7 @@ use pagewise_model::bench::PageKind;
 use pagewise_model::bench::fork::{Forks, Point, Sample};
 use pagewise_model::{Bytes, Fact, Nanos};
 
-/// Time of a sample beside its memory.
+/// Time of a sample in addition to its memory.
 const START: Nanos = Nanos::millis(2);
 /// Time for each byte that is touched, forked, and written again, in picoseconds: at most, on base pages.
 const PER_BYTE_PS: u64 = 800;
@@ -49,14 +50,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What was asked for, as far as this machine has the pages and the memory.
+    /// The requested plan, limited to the pages and the memory of this machine.
     ///
-    /// # Errors
-    /// When the machine does not tell what it has, or nothing is left to be measured.
+    /// # Errors If the machine does not report its memory, or nothing is left to measure.
     pub fn new(mut request: Request) -> Result<Self, PriceError> {
         let kinds = Kinds::here();
         let cpu = frame::cpus()?[0];
-        // The writes copy what was touched.
+        // The writes copy the touched memory, so it counts twice.
         let most = Bytes(frame::allowed_memory()?.bytes.0 / 2);
         let (pages, unavailable) = frame::available(&request.kinds, |kind| kinds.try_one(kind));
         request.kinds = pages;
@@ -103,8 +103,8 @@ fn points(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
     request.kinds.iter().flat_map(on).collect()
 }
 
-/// Measures all points of `plan`. What was measured before the caller wanted no more, or before the cap,
-/// is in the result; points that lack samples say why.
+/// Measures all points of `plan`. If the caller stops it or the time limit passes, the result contains the
+/// samples so far. Points that lack samples say why.
 #[must_use]
 pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Forks {
     let mut forks = plan.forks.clone();
@@ -140,7 +140,7 @@ fn thread_faults() -> Result<u64, SysError> {
     usage::thread_faults().map_err(|errno| SysError::new("getrusage", "this thread", errno))
 }
 
-/// What the frame keeps of a point.
+/// The parts of a point that the frame fills in.
 fn slot(point: &mut Point) -> Slot<'_, Sample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }

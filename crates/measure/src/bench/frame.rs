@@ -1,9 +1,9 @@
-//! The frame of every bench: what it needs from its caller, what it takes, in which order its points come, when
-//! it is over, and what becomes of a point that cannot be measured.
+//! The frame of every bench: its callbacks, its cost, the order of its points, when it ends, and how points
+//! that cannot be measured are handled.
 //!
-//! The points are gone through in rounds, each in a new random order, so that a disturbance of some seconds
-//! hits one sample of several points. A point that failed once is left alone and says why. Where samples are
-//! fresh mappings, each is timed in [`PIECES`] pieces, of which the median counts.
+//! The points are measured in rounds, each in a new random order, so that a disturbance of some seconds hits
+//! one sample of several points. A point that failed once is skipped and says why. If samples are fresh
+//! mappings, each is timed in [`PIECES`] pieces, and the median counts.
 
 use crate::error::PriceError;
 use crate::sample::Stop;
@@ -12,7 +12,7 @@ use pagewise_kernel::proc::meminfo;
 use pagewise_kernel::{affinity, clock};
 use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 
-/// Time beyond what is expected after which the whole is stopped.
+/// The bench is stopped this long after its expected end.
 const PATIENCE: Nanos = Nanos::secs(20);
 /// The short form is stopped after this.
 const QUICK: Nanos = Nanos::secs(18);
@@ -67,8 +67,8 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Of `points` with `repeats` mappings each, which take `about` so long and `memory_bytes` at a time; less
-    /// patience with the short form.
+    /// Cost of `points` with `repeats` mappings each, where a mapping takes `about` this long and
+    /// `memory_bytes` at a time. The short form has less patience.
     pub(crate) fn of_mappings(
         points: usize,
         (repeats, is_quick): (u32, bool),
@@ -86,7 +86,7 @@ impl Cost {
     }
 }
 
-/// Which sample is taken: of which repeat, and at which place in the order of all.
+/// Which sample is taken: its repeat, and its place in the order of all samples.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     pub(crate) repeat: u32,
@@ -94,7 +94,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) stop: Stop<'a>,
 }
 
-/// What the frame keeps of a point: its samples, the page that they were on, and why there are no more.
+/// The parts of a point that the frame fills in: its samples, the page size of the samples, and why there are
+/// no more.
 pub(crate) type Slot<'p, S> = (&'p mut Vec<S>, &'p mut Fact<PageSize>, &'p mut Option<String>);
 
 /// A sample, and the page that it was on.
@@ -119,7 +120,7 @@ impl<'a, P> Rounds<'a, P> {
         Self { callbacks, all, end, done: 0, total: cost.samples, place: 0 }
     }
 
-    /// Takes one sample of each point, in a new order; a point that failed is left alone.
+    /// Takes one sample of each point, in a new order. A point that failed is skipped.
     pub(crate) fn round<S>(
         &mut self,
         points: &mut [P],
@@ -161,17 +162,17 @@ impl<'a, P> Rounds<'a, P> {
         self.end = end;
     }
 
-    /// What is left of the time.
+    /// The remaining time.
     pub(crate) fn left(&self) -> Nanos {
         Nanos(self.end.0.saturating_sub(clock::now().0))
     }
 
-    /// Whether no further sample is to be taken.
+    /// Whether no further sample should be taken.
     pub(crate) fn is_over(&self) -> bool {
         self.check().is_err()
     }
 
-    /// Fails where no further sample is to be taken.
+    /// Fails if no further sample should be taken.
     pub(crate) fn check(&self) -> Result<(), PriceError> {
         self.stop().check()?;
         if self.left() == Nanos(0) {
@@ -198,8 +199,8 @@ impl<'a, P> Rounds<'a, P> {
     }
 }
 
-/// Keeps a sample and the page that it was on, or why the point is left alone from now on. The page stays known
-/// where a sample has shown it.
+/// Stores a sample and its page size, or why the point is skipped from now on. Once a sample has shown a page
+/// size, it stays known.
 fn note<S>(taken: Sampled<S>, (samples, page, refused): Slot<'_, S>) {
     match taken {
         Ok((sample, found)) => {
@@ -239,7 +240,7 @@ pub(crate) fn summary(values: &[f64], price: &'static str) -> Result<Measured, P
     Measured::from_values(values).ok_or(PriceError::NoRepeat { price })
 }
 
-/// What `work` gives on a thread of its own that runs on `cpu` alone, so that the caller keeps its affinity.
+/// Runs `work` on a separate thread pinned to `cpu`, so that the caller keeps its affinity.
 pub(crate) fn on_cpu<T: Send>(
     cpu: u32,
     work: impl FnOnce() -> Result<T, PriceError> + Send,
@@ -262,7 +263,7 @@ pub(crate) fn cpus() -> Result<Vec<u32>, PriceError> {
     Ok(cpus)
 }
 
-/// What of `wanted` is to be had, and why the rest is not.
+/// The available part of `wanted`, and why the rest is unavailable.
 pub(crate) fn available<W: Copy, M>(
     wanted: &[W],
     try_one: impl Fn(W) -> Result<(), M>,
@@ -283,7 +284,7 @@ pub(crate) fn nothing(missing: Option<(&str, &str)>, otherwise: &str) -> PriceEr
     PriceError::Unavailable(format!("nothing to measure: {why}"))
 }
 
-/// The least of what this process may take and a share of the installed memory.
+/// The smaller of what this process may take and a share of the installed memory.
 pub(crate) fn allowed_memory() -> Result<MemoryLimit, PriceError> {
     let limit = limits::own_memory()?;
     let share = Bytes(meminfo::read()?.total.0 / SHARE);
@@ -294,7 +295,7 @@ pub(crate) fn allowed_memory() -> Result<MemoryLimit, PriceError> {
     Ok(limit)
 }
 
-/// Fails where so much is large and no longer free.
+/// Fails if `resident` is large and no longer free.
 pub(crate) fn still_free(resident: Bytes) -> Result<(), PriceError> {
     if resident >= LARGE && resident > limits::own_memory()?.bytes {
         let text = format!("{resident} is no longer free for an experiment");

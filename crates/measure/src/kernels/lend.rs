@@ -1,10 +1,10 @@
 //! vmsplice(2), both ways: pages lent to a pipe, and bytes taken out of one.
 //!
-//! Into a pipe the call puts references to the caller's pages (one slot a base page) and copies
-//! nothing; the pages stay the caller's, and whoever holds a slot sees what the caller writes to
-//! them later. Out of a pipe the call copies. Overhead: one system call.
+//! Into a pipe the call puts references to the caller's pages (one slot a base page) and copies nothing. The
+//! pages remain the caller's: a process that holds a slot sees later writes of the caller. Out of a pipe the
+//! call copies. Overhead: one system call.
 //!
-//! Which end a descriptor is decides whether the kernel reads or writes the memory, so it is checked
+//! The end that a descriptor refers to decides whether the kernel reads or writes the memory. It is checked
 //! once, when [`WriteEnd`] or [`ReadEnd`] is made.
 
 use pagewise_kernel::SysError;
@@ -27,7 +27,7 @@ impl WriteEnd {
         has_mode(&fd, OFlags::WRONLY).map(|()| Self(fd))
     }
 
-    /// Lends the pages of `bytes`, as many as there are free slots; gives the number of bytes.
+    /// Lends the pages of `bytes`, as many as there are free slots. Returns the number of bytes.
     pub(crate) fn lend(&self, bytes: &[u8], flags: SpliceFlags) -> Result<usize, Errno> {
         let piece = [IoSliceRaw::from_slice(bytes)];
         // SAFETY: the descriptor was checked to be a writing end, so the kernel only reads the

@@ -1,9 +1,9 @@
-//! A list through memory: each element begins with the address of the next, so that a load cannot
-//! begin before the one before has ended.
+//! A list through memory: each element begins with the address of the next, so a load cannot begin before the
+//! previous one has ended.
 //!
-//! The loop is a load, a look whether what it gave lies inside (two instructions beside the chain of
-//! loads, which the processor does while it waits), and a count. An address, not an offset: a load
-//! by a base and an offset takes a cycle more on some processors.
+//! The loop is a load, a bounds check of the loaded address (two instructions, which the processor executes
+//! while it waits for the chain of loads), and a count. Elements hold an address, not an offset: a load by
+//! base and offset takes a cycle more on some processors.
 
 use pagewise_kernel::region::Region;
 
@@ -19,8 +19,8 @@ impl Links {
         Self(region)
     }
 
-    /// Lets the element at offset `from` lead to the one at offset `to`. Offsets outside are ignored: a
-    /// walk stops at what was not linked.
+    /// Links the element at offset `from` to the one at offset `to`. Offsets outside are ignored: a walk
+    /// stops at an element without a link.
     pub(crate) fn link(&mut self, from: usize, to: usize) {
         let address = self.0.as_ptr().addr().wrapping_add(to);
         if let Some(place) = self.0.as_mut_slice().get_mut(from..from.saturating_add(WORD)) {
@@ -41,7 +41,7 @@ impl Links {
 pub(crate) struct List {
     region: Region,
     start: usize,
-    /// Largest offset at which a whole address lies inside.
+    /// Largest offset at which a whole address fits.
     last: usize,
 }
 
@@ -51,8 +51,8 @@ impl List {
         &self.region
     }
 
-    /// Follows `steps` links from the element at offset `from`; gives the offset of the last, or none
-    /// where a link led outside.
+    /// Follows `steps` links from the element at offset `from`. Returns the offset of the last element,
+    /// `None` if a link led outside.
     pub(crate) fn walk(&self, from: usize, steps: u64) -> Option<usize> {
         let (start, last) = (self.start, self.last);
         let mut at = start.wrapping_add(from);

@@ -1,10 +1,10 @@
-//! Plain mappings whose making, touching and unmapping are what the clock sees.
+//! Plain mappings for timing mmap, touches and munmap.
 //!
-//! `pagewise_kernel::region::Region` is for memory that is used; its guards and advice cost calls
-//! of their own. Here one mapping is one mmap(2) and one munmap(2). Bytes are read and written with
-//! volatile accesses, so that a touch cannot be optimised away, and no reference into the memory is
-//! ever given out. A touch of a mapped file raises `SIGBUS` when its page cannot be read back, so
-//! loops over files run in a child (`pagewise_kernel::worker`), and what they call allocates nothing.
+//! `pagewise_kernel::region::Region` is for memory that is used; its guards and advice cost extra calls. Here
+//! one mapping is one mmap(2) and one munmap(2). Bytes are read and written with volatile accesses, so that a
+//! touch cannot be optimised away, and no reference into the memory is ever given out. A touch of a mapped
+//! file raises `SIGBUS` if its page cannot be read back. So loops over files run in a child
+//! (`pagewise_kernel::worker`), and the functions they call do not allocate.
 
 use pagewise_kernel::{SysError, page_size};
 use pagewise_model::PageSize;
@@ -95,7 +95,7 @@ impl Mapping {
         self.advise(Advice::LinuxPopulateRead)
     }
 
-    /// Says that all of it will be needed (`POSIX_MADV_WILLNEED`).
+    /// Advises that all of it will be needed (`POSIX_MADV_WILLNEED`).
     pub(crate) fn will_need(&self) -> Result<(), Errno> {
         self.advise(Advice::WillNeed)
     }
@@ -163,8 +163,8 @@ impl Drop for Mapping {
     }
 }
 
-/// A step round `count` places that comes to each of them: without a common divisor, near the golden
-/// section, so that neighbours are visited far apart.
+/// A step modulo `count` that visits every place: coprime to `count`, and near the golden section, so that
+/// neighbours are visited far apart.
 fn stride(count: usize) -> usize {
     let divisor = |mut a: usize, mut b: usize| {
         while b > 0 {
@@ -186,9 +186,9 @@ pub(super) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)
 }
 
-// Pages of the reserved pool by all ways that lead to it, as plain mappings. A pool that has run out is
-// an error of the mapping call; a limit of a cgroup may be `SIGBUS` at a touch, so these are touched in
-// children, and what they call allocates nothing.
+// Pages of the reserved pool, in all ways to get them, as plain mappings. If the pool is exhausted, the
+// mapping call fails. A cgroup limit may instead raise `SIGBUS` at a touch. So these are touched in children,
+// and the functions they call do not allocate.
 
 /// linux/shm.h.
 const SHM_HUGETLB: i32 = 0o4000;
@@ -219,8 +219,8 @@ pub(crate) fn pooled_file_in(directory: &CStr, len: usize) -> Result<OwnedFd, Er
     Ok(file)
 }
 
-/// A segment of System V shared memory, `SHM_HUGETLB`. It is marked for removal at once, so that it is gone
-/// with its mapping.
+/// A segment of System V shared memory, `SHM_HUGETLB`. It is marked for removal immediately, so that it
+/// disappears with its mapping.
 pub(crate) fn pooled_segment(len: usize, page: PageSize) -> Result<Mapping, Errno> {
     let size = (page.bytes().ilog2() << SIZE_SHIFT).cast_signed();
     let flags = libc::IPC_CREAT | SHM_HUGETLB | size | 0o600;

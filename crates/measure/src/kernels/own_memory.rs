@@ -1,7 +1,7 @@
-//! Our own memory read as another process's would be, by process_vm_readv(2): the kernel pins the pages in
-//! batches (`pin_user_pages_remote`), copies out of them and lets them go. Beside it, the same copy without
-//! the kernel: page by page, by the instruction that the kernel copies with on current x86 processors
-//! (`rep movsb`, arch/x86/lib/copy_user_64.S). Overhead: one system call; none.
+//! Our own memory read like that of another process, by process_vm_readv(2): the kernel pins the pages in
+//! batches (`pin_user_pages_remote`), copies out of them and releases them. For comparison, the same copy
+//! without the kernel: page by page, by the instruction that the kernel copies with on current x86 processors
+//! (`rep movsb`, arch/x86/lib/copy_user_64.S). Overhead: one system call for the first, none for the second.
 
 use rustix::io::Errno;
 

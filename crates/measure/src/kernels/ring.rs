@@ -1,9 +1,9 @@
 //! Reading and writing through io_uring, one operation at a time.
 //!
-//! An operation is queued, submitted and waited for by one io_uring_enter(2); nothing is in flight
-//! between two calls. What a deeper queue would give is not seen: on a pipe, whose operations take one
-//! lock in turn, it gives order problems and no overlap. Refused where `kernel.io_uring_disabled`
-//! or a filter of the container says so. Overhead: two memory rings, one call an operation.
+//! An operation is queued, submitted and awaited by one io_uring_enter(2); nothing is in flight between two
+//! calls. Not seen: the gain of a deeper queue. On a pipe, whose operations take one lock in turn, it causes
+//! ordering problems and no overlap. Refused if `kernel.io_uring_disabled` or a filter of the container
+//! forbids it. Overhead: two memory rings, one call an operation.
 
 use io_uring::{IoUring, opcode, squeue, types};
 use pagewise_kernel::region::Region;
@@ -68,14 +68,14 @@ impl Ring {
     }
 }
 
-// Reading a file through io_uring, several blocks at a time, into a buffer of the queue's own.
+// Reading a file through io_uring, several blocks at a time, into a buffer that the queue owns.
 //
-// All reads of a batch are submitted and waited for by one io_uring_enter(2); nothing is in flight between
-// two batches, so that the buffer can be looked at then. With fixed buffers its pages are held by the
-// kernel as long as the queue lives, instead of at each read. Refused where
-// `kernel.io_uring_disabled` or a filter of the container says so.
+// All reads of a batch are submitted and awaited by one io_uring_enter(2). Nothing is in flight between two
+// batches, so the buffer can be read then. With fixed buffers the kernel pins the pages for the lifetime of
+// the queue instead of at each read. Refused if `kernel.io_uring_disabled` or a filter of the container
+// forbids it.
 
-/// A queue with its buffer; dropped, the ring goes first.
+/// A queue with its buffer. On drop, the ring goes first.
 pub(crate) struct ReadQueue {
     ring: Box<IoUring>,
     buffer: Region,
@@ -89,7 +89,7 @@ impl std::fmt::Debug for ReadQueue {
 }
 
 impl ReadQueue {
-    /// A queue of so many places over `buffer`, whose pages stay held with `is_fixed`.
+    /// A queue with `depth` places over `buffer`. With `is_fixed` the kernel keeps its pages pinned.
     pub(crate) fn new(depth: u32, mut buffer: Region, is_fixed: bool) -> io::Result<Self> {
         let ring = Box::new(IoUring::new(depth)?);
         if is_fixed {
@@ -145,7 +145,7 @@ impl ReadQueue {
         }
     }
 
-    /// Waits until so many reads have ended; the fewest bytes, or the first error, of all of them.
+    /// Waits until `open` reads have ended. Returns the smallest number of bytes, or the first error.
     fn complete(&mut self, mut open: usize) -> Result<usize, Errno> {
         let mut fewest = Ok(usize::MAX);
         while open > 0 {
@@ -165,7 +165,7 @@ impl ReadQueue {
         fewest
     }
 
-    /// The place of a batch with this number, from 0; empty where there is none.
+    /// The place number `nth` of a batch, from 0. Empty if there is none.
     pub(crate) fn taken(&self, nth: usize, len: usize) -> &[u8] {
         let start = nth.saturating_mul(len);
         self.buffer.as_slice().get(start..start.saturating_add(len)).unwrap_or_default()

@@ -1,8 +1,9 @@
-//! Copies of memory by one kind of instruction each, and the saving of the vector registers that the kernel
-//! would owe a program before it could use them.
+//! Copies of memory by one kind of instruction each, and saving of the vector registers, which the kernel
+//! would have to do for a program before it could use them.
 //!
-//! The loops are written in assembly, so that no compiler makes a call of the C library out of them; 128
-//! bytes a turn. Which instructions the processor and its system allow is asked first (CPUID, XCR0).
+//! The loops are written in assembly, so that no compiler turns them into a call of the C library; 128 bytes
+//! per iteration. CPUID and XCR0 are checked first for the instructions that the processor and the system
+//! allow.
 
 use pagewise_kernel::cpuid;
 use std::arch::asm;
@@ -32,11 +33,10 @@ impl Instruction {
     }
 }
 
-/// Copies `len` bytes; of the vector loops only whole turns.
+/// Copies `len` bytes. The vector loops copy only whole iterations.
 ///
-/// # Safety
-/// `len` bytes from `from` on can be read and from `to` on be written, they do not overlap, and the
-/// instruction is there.
+/// # Safety `len` bytes from `from` on must be readable and `len` bytes from `to` on writable. They must not
+/// overlap, and the processor must have the instruction.
 pub(crate) unsafe fn copy(how: Instruction, from: *const u8, to: *mut u8, len: usize) {
     let turns = len / TURN;
     if len == 0 || (turns == 0 && how != Instruction::RepMovsb) {
@@ -105,8 +105,8 @@ pub(crate) fn state_bytes() -> Option<usize> {
     may.then(|| usize::try_from(size).ok()).flatten().filter(|size| *size > 0)
 }
 
-/// Saves the vector registers to `area` and restores them, so many times; false where that may not be done,
-/// or not there: `area` has to begin at a multiple of 64 bytes and to hold [`state_bytes`].
+/// Saves the vector registers to `area` and restores them, `rounds` times. Returns false if that is not
+/// permitted or not supported. `area` must begin at a multiple of 64 bytes and hold [`state_bytes`].
 pub(crate) fn save_state(area: &mut [u8], rounds: u64) -> bool {
     let fits = state_bytes().is_some_and(|size| size <= area.len());
     if !fits || !area.as_ptr().addr().is_multiple_of(64) {
@@ -125,7 +125,7 @@ pub(crate) fn save_state(area: &mut [u8], rounds: u64) -> bool {
 /// # Safety
 /// [`state_bytes`] are there from `area` on, their header (64 bytes from 512 on) zeroed, aligned to 64 bytes.
 unsafe fn save_and_restore(area: *mut u8, rounds: u64) {
-    /// x87, SSE, AVX and the three parts of AVX-512; what is not enabled is passed over.
+    /// x87, SSE, AVX and the three parts of AVX-512. Parts that are not enabled are skipped.
     const PARTS: u32 = 0xe7;
     if rounds == 0 {
         return;

@@ -1,9 +1,9 @@
-//! A file as memory: mapped shared and for reading, copied out of, or used where it lies.
+//! A file as memory: mapped shared and read-only, copied from, or used in place.
 //!
-//! No reference into the mapping is ever given out: others may write the file meanwhile, so words are
-//! read by volatile accesses, and blocks are copied by address. A touch raises `SIGBUS` when its page
-//! cannot be read back or the file has become shorter, so what calls this runs in a process of its own.
-//! Every range is checked against the mapping first.
+//! No reference into the mapping is ever given out. Other processes may write the file meanwhile, so words
+//! are read by volatile accesses, and blocks are copied by address. A touch raises `SIGBUS` if its page
+//! cannot be read back or the file has become shorter, so callers run in a separate process. Every range is
+//! checked against the mapping first.
 
 use super::vectors::{self, Instruction};
 use rustix::io::Errno;
@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 
 /// Bytes of a word.
 pub(crate) const WORD: usize = size_of::<u64>();
-/// Sums that are kept apart, so that additions do not wait for each other.
+/// Number of separate sums, so that additions do not wait for each other.
 const LANES: usize = 4;
 
 /// A mapped file; dropped, it is unmapped.
@@ -30,7 +30,7 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    /// The first `len` bytes of a file; with `populate` all of them are mapped by the call.
+    /// The first `len` bytes of a file. With `populate` the call maps all of them.
     pub(crate) fn map(file: BorrowedFd<'_>, len: usize, populate: bool) -> Result<Self, Errno> {
         let more = if populate { MapFlags::POPULATE } else { MapFlags::empty() };
         let (none, flags) = (std::ptr::null_mut(), MapFlags::SHARED | more);
@@ -39,7 +39,7 @@ impl View {
             .map(|start| Self { start, len })
     }
 
-    /// Gives the kernel advice on all of it, or on what of `len` bytes from `offset` on is in it.
+    /// Gives the kernel advice on the part of these `len` bytes from `offset` on that lies in the mapping.
     pub(crate) fn advise(&self, offset: usize, len: usize, advice: Advice) -> Result<(), Errno> {
         let offset = offset.min(self.len);
         let start = self.start.cast::<u8>().wrapping_add(offset).cast();
@@ -47,13 +47,13 @@ impl View {
         unsafe { rustix::mm::madvise(start, len.min(self.len - offset), advice) }
     }
 
-    /// Where `len` bytes from `offset` on lie, if all of them are in the mapping.
+    /// The address of `len` bytes from `offset` on, if all of them are in the mapping.
     fn place(&self, offset: usize, len: usize) -> Option<*const u8> {
         let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
         fits.then(|| self.start.cast::<u8>().wrapping_add(offset).cast_const())
     }
 
-    /// Copies as many bytes as `to` has from `offset` on; false when they are not all in the mapping.
+    /// Fills `to` from `offset` on. Returns false if not all bytes are in the mapping.
     pub(crate) fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool {
         let Some(from) = self.place(offset, to.len()) else { return false };
         // SAFETY: `place` found the whole source within the mapping; `to` is borrowed alone, so they do
@@ -64,8 +64,8 @@ impl View {
         true
     }
 
-    /// The same by one kind of instruction; false also where the processor lacks it, or `to` is no whole
-    /// number of turns of its loop.
+    /// The same by one kind of instruction. Also returns false if the processor lacks it, or if the length of
+    /// `to` is no multiple of its loop's step.
     pub(crate) fn copy_by(&self, how: Instruction, offset: usize, to: &mut [u8]) -> bool {
         let Some(from) = self.place(offset, to.len()) else { return false };
         if !how.is_there() || !to.len().is_multiple_of(vectors::TURN) {
@@ -76,7 +76,7 @@ impl View {
         true
     }
 
-    /// The word at `offset`; none outside.
+    /// The word at `offset`. `None` outside the mapping.
     pub(crate) fn word(&self, offset: usize) -> Option<u64> {
         let at = self.place(offset, WORD)?.cast::<u64>();
         at.is_aligned().then(|| {
@@ -86,7 +86,8 @@ impl View {
         })
     }
 
-    /// The sum of all words of `len` bytes from `offset` on, both multiples of a word; none outside.
+    /// The sum of all words of `len` bytes from `offset` on, both multiples of a word. `None` outside the
+    /// mapping.
     pub(crate) fn sum(&self, offset: usize, len: usize) -> Option<u64> {
         let start = self.place(offset, len)?.cast::<u64>();
         if !start.is_aligned() {

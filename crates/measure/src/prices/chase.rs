@@ -1,9 +1,9 @@
 //! Dependent random loads over growing sets, on base and on huge pages, ns per load.
 //!
-//! Each cache line of a set holds the address of the next; all lines form one cycle ([`crate::cycle`]), so the
-//! hardware can neither overlap nor foresee the loads. Each set is walked on fresh mappings,
-//! because placement in caches and memory is luck. The difference between base and huge pages is
-//! the upper bound of what address translation costs such a walk. Not seen: loads that overlap.
+//! Each cache line of a set holds the address of the next. All lines form one cycle ([`crate::cycle`]), so
+//! the hardware can neither overlap nor predict the loads. Each set is walked on fresh mappings, because
+//! placement in caches and memory varies by chance. The difference between base and huge pages is an upper
+//! bound of the address translation cost of such a walk. Not seen: loads that overlap.
 
 use crate::cycle::link_lines;
 use crate::error::PriceError;
@@ -68,7 +68,7 @@ fn walk(set: Bytes, pages: Pages, stop: Stop<'_>) -> Result<Measured, PriceError
     Measured::from_values(&values).ok_or(PriceError::NoRepeat { price: "the chase" })
 }
 
-/// Follows the cycle for one repeat; gives the place where it stops.
+/// Follows the cycle for one repeat. Returns the place where it stops.
 fn follow(list: &List, start: usize) -> Result<usize, SysError> {
     list.walk(start, STEPS).ok_or_else(|| SysError::malformed("walk", "a set of lines"))
 }

@@ -20,10 +20,10 @@ pub(crate) const BLOCK: usize = 64 << 10;
 
 /// A cached file without a name, for the prices of file work.
 ///
-/// `O_TMPFILE` on the file system of the cache, where programs' own files are of the same kind;
-/// where that is not offered, a memfd. It is written in steps of 64 KiB, which gives the folios that
-/// copying tools leave behind, or a base page at a time, which gives the single pages that a start
-/// from disk leaves of programs and libraries; it is gone with its last descriptor.
+/// Uses `O_TMPFILE` on the file system of the cache directory, which typically holds programs' own files too.
+/// If that is not supported, a memfd is used. The file is written in steps of 64 KiB, which give the folios
+/// that copying tools leave, or a base page at a time, which gives the single pages that a start from disk
+/// leaves of programs and libraries. It disappears with its last descriptor.
 pub(crate) fn create_cached(dir: &Path, len: usize, step: usize) -> Result<File, PriceError> {
     fill(open_nameless(dir)?, len, step).or_else(|_| fill(open_memory()?, len, step))
 }
@@ -56,16 +56,17 @@ const COUNT: u64 = 0;
 
 /// A fault on a mapped file that is in the page cache, ns per fault, and the pages it maps.
 ///
-/// The kernel maps a window around each fault (`do_fault_around` in mm/memory.c,
-/// `fault_around_bytes`, more with large folios). How many pages that is comes from a pass over all
-/// pages with the faults counted by the kernel. The clock then runs over one touch in each window,
-/// in no order, as programs and libraries are entered, and over the unmapping: the first touches of the other pages are TLB misses, which are the
-/// program's own. The file is mapped several times over, as the
-/// same libraries are by one program after another: the kernel's descriptors of its pages are cold
-/// in the first pass and warm in the others. The cache holds the file in single base pages, as a
-/// start from disk leaves programs and libraries (`do_sync_mmap_readahead`). Not seen: faults that
-/// wait for a device, and larger folios, which files have that were copied or read beforehand: a
-/// fault that maps one folio of 16 pages costs half, and folios above that map more per fault.
+/// The kernel maps a window around each fault (`do_fault_around` in mm/memory.c, `fault_around_bytes`, more
+/// with large folios). The number of pages comes from a pass over all pages while the kernel counts the
+/// faults. The clock then runs over one touch in each window, in random order, as programs and libraries are
+/// entered, and over the unmapping. The first touches of the other pages are TLB misses, which belong to the
+/// program.
+///
+/// The file is mapped several times in turn, as one program after another maps the same libraries: the
+/// kernel's page descriptors are cold in the first pass and warm in the others. The cache holds the file in
+/// single base pages, as a start from disk leaves programs and libraries (`do_sync_mmap_readahead`). Not
+/// seen: faults that wait for a device, and larger folios, which files have that were copied or read before.
+/// A fault that maps one folio of 16 pages costs half, and folios above that map more per fault.
 ///
 /// Runs in a child, because a mapped file may raise `SIGBUS`.
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl Probe for FileFault {
     }
 }
 
-/// Sizes of a read, smallest first; the last stands for all above it.
+/// Sizes of a read, smallest first. The last one also represents all larger sizes.
 const SIZES: [usize; 3] = [1, BLOCK, 4 * BLOCK];
 /// Most reads of one repeat.
 const READS: usize = 512;
@@ -136,11 +137,11 @@ pub(crate) fn start_reads(file: &Rc<File>, len: usize) -> FileReads {
 
 /// Reading out of the page cache, ns per read.
 ///
-/// pread(2) of a cached file into one buffer, as reading programs do: the call, the look-up of the
-/// folios and the copy (`filemap_read` in mm/filemap.c). Three sizes: one byte is the call and the
-/// look-up; a copy of more than 64 KiB at once takes half as long again per byte on some CPUs, whose
-/// string instruction then changes its way. The file is larger than the private caches, the buffer
-/// is not. Not seen: reads that go to a device.
+/// pread(2) of a cached file into one buffer, as reading programs do: the call, the lookup of the folios and
+/// the copy (`filemap_read` in mm/filemap.c). There are three sizes. One byte is the call and the lookup. A
+/// single copy of more than 64 KiB takes half as long again per byte on some CPUs, whose string instruction
+/// then works differently. The file is larger than the private caches, the buffer is not. Not seen: reads
+/// that go to a device.
 #[derive(Debug)]
 pub(crate) struct FileRead {
     file: Rc<File>,

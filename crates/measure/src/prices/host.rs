@@ -1,11 +1,10 @@
-//! What a first touch costs more when a virtual machine's host must back the memory again, ns per
-//! base page.
+//! The extra cost of a first touch if a virtual machine's host must back the memory again, ns per base page.
 //!
-//! A guest's free memory may have been given back to the host (free page reporting, balloon). It is
-//! looked for, not made: memory is touched in chunks, more than was in use a moment ago, until the
-//! amount or the time is up; chunks whose pages cost over one and a half times the price were not
-//! backed. No such chunk: nothing to report. The memory goes back at the end, and is backed then.
-//! Not seen: a host that takes memory back later.
+//! A guest's free memory may have been given back to the host (free page reporting, balloon). Such memory is
+//! searched for, not created. Memory is touched in chunks, more than was in use a moment ago, until the
+//! amount or the time is used up. Chunks whose pages cost over one and a half times the price were not
+//! backed. Without such a chunk there is nothing to report. The memory is freed at the end, and is backed
+//! then. Not seen: a host that takes memory back later.
 
 use crate::error::PriceError;
 use crate::sample::{Stop, time_cpu};

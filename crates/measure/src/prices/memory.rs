@@ -1,4 +1,4 @@
-//! Prices of private memory: each says what is inside the clock, and what it does not see.
+//! Prices of private memory. Each says what is inside the clock, and what it does not see.
 
 use crate::error::PriceError;
 use crate::kernels::mapping::Mapping;
@@ -45,10 +45,10 @@ const HUGE_PAGES: u64 = 16;
 
 /// First touch of a transparent huge page, ns per huge page.
 ///
-/// One byte is written in each huge page of an aligned region that has the advice; smaps must then
-/// show the whole region huge, else there is no price. The clock includes the unmapping
-/// (`do_huge_pmd_anonymous_page` in mm/huge_memory.c). Not seen: compaction, when free huge pages
-/// have run out.
+/// One byte is written in each huge page of an aligned region that has the advice. smaps must then show the
+/// whole region huge; otherwise the price is missing. The clock includes the unmapping
+/// (`do_huge_pmd_anonymous_page` in mm/huge_memory.c). Not seen: compaction, when free huge pages have run
+/// out.
 #[derive(Debug)]
 pub(crate) struct Huge;
 
@@ -108,10 +108,11 @@ impl Probe for Cow {
 
 /// Copying the page tables at a fork, ns per base page that the parent has touched.
 ///
-/// fork(2) copies an entry for each page of private memory and write-protects it in the parent (`copy_page_range` in
-/// mm/memory.c). The clock runs over a fork with some MiB touched and over one without; the price is the difference.
-/// Not seen: what the child's end undoes, and that the first write to each shared page copies it, which is the
-/// copy-on-write fault. Runs in a child, so that nothing else of this process is shared.
+/// fork(2) copies an entry for each page of private memory and write-protects it in the parent
+/// (`copy_page_range` in mm/memory.c). The clock runs over a fork with some MiB touched and over one without;
+/// the price is the difference. Not seen: the tear-down when the child ends. Not seen either: the first write
+/// to each shared page copies it, which is the copy-on-write fault. Runs in a child, so that nothing else of
+/// this process is shared.
 #[derive(Debug)]
 pub(crate) struct ForkTables {
     worker: Worker,
@@ -149,10 +150,10 @@ impl Probe for ForkTables {
 
 /// Clearing a base page, ns per page.
 ///
-/// The kernel clears a fresh page through its direct map, one string operation a page
-/// (`clear_page`), on a page that was last used some time ago. Here user space does the same to
-/// resident memory, on huge pages where they can be had because the direct map has them too, over
-/// a buffer larger than the private caches. Not seen: the fault around it.
+/// The kernel clears a fresh page through its direct map, one string operation a page (`clear_page`), on a
+/// page that was last used some time ago. Here user space does the same to resident memory. It uses huge
+/// pages if available, because the direct map has them too, and a buffer larger than the private caches. Not
+/// seen: the fault around it.
 #[derive(Debug)]
 pub(crate) struct Zero {
     buffer: Region,
@@ -192,11 +193,11 @@ const LEN: usize = 256 << 10;
 
 /// mmap(2) and munmap(2) of one untouched region, ns per pair.
 ///
-/// Private anonymous memory of 256 KiB (more than glibc's first threshold for mappings), whose cost
-/// does not depend on its size while it is untouched (mm/vma.c). It lies next to memory of the same
-/// kind, as a large allocation of a program does: the kernel joins the two and cuts them again,
-/// which costs a third more than a mapping by itself. Not seen: page tables of touched memory and
-/// their flush, which are in the prices of the faults.
+/// Private anonymous memory of 256 KiB (more than glibc's first threshold for mappings). Its cost does not
+/// depend on its size while it is untouched (mm/vma.c). It lies next to memory of the same kind, as a large
+/// allocation of a program does. The kernel merges the two and splits them again, which costs a third more
+/// than a separate mapping. Not seen: page tables of touched memory and their flush, which are in the prices
+/// of the faults.
 #[derive(Debug)]
 pub(crate) struct MapUnmap;
 

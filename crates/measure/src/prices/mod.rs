@@ -1,4 +1,4 @@
-//! What each price has inside the clock, and what it does not see; a file for each subject.
+//! What each price has inside the clock, and what it does not see. One file for each subject.
 
 pub(crate) mod chase;
 pub(crate) mod file;

@@ -1,14 +1,16 @@
 //! Transfers through a pipe, ns per transfer.
 //!
-//! One thread writes a block into a pipe of the default size and reads it back: both copies, the
-//! allocation and freeing of the pipe's pages, two system calls (fs/pipe.c). Three sizes, because
-//! the parts do not grow together: one byte is nearly all calls; a pipe keeps two pages when they
-//! are emptied (`tmp_page`), so up to two pages only copying is added; from there on each page is
-//! allocated and charged each time, which costs more than its copies. Between the sizes the time is
-//! linear in the bytes, to about 15%. Nobody sleeps, so wake-ups are not in it. A new pipe holds
-//! less than 64 KiB where this user's pipes pass `fs.pipe-user-pages-soft` (two pages) or base pages
-//! are few; then as much as it holds is the largest transfer, as in the pipes that this user's
-//! programs get. Not seen: the transfer between the caches of two cores.
+//! One thread writes a block into a pipe of the default size and reads it back: both copies, the allocation
+//! and freeing of the pipe's pages, two system calls (fs/pipe.c). There are three sizes, because the parts do
+//! not grow together. One byte is nearly all calls. A pipe keeps two pages when they are emptied
+//! (`tmp_page`), so up to two pages only copying is added. From there on each page is allocated and charged
+//! each time, which costs more than its copies. Between the sizes the time is linear in the bytes, to about
+//! 15%.
+//!
+//! Neither side sleeps, so wake-ups are not included. A new pipe holds less than 64 KiB if this user's pipes
+//! exceed `fs.pipe-user-pages-soft` (two pages) or base pages are few. The largest transfer is then what the
+//! pipe holds, as in the pipes of this user's programs. Not seen: the transfer between the caches of two
+//! cores.
 
 use super::file::BLOCK;
 use crate::error::PriceError;

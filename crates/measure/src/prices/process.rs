@@ -14,8 +14,8 @@ const CALLS: u32 = 10_000;
 
 /// Entering and leaving the kernel, ns per call.
 ///
-/// getppid(2), which libraries do not answer by themselves and which does next to nothing. Not seen:
-/// what larger calls evict from the caches, and the filter of a sandbox beyond this call's.
+/// getppid(2): libraries do not cache its result, and it does next to nothing. Not seen: what larger calls
+/// evict from the caches, and the cost of a sandbox filter for other calls.
 #[derive(Debug)]
 pub(crate) struct Syscall;
 
@@ -37,11 +37,10 @@ const STARTS: u32 = 4;
 
 /// Starting and ending a minimal program, ns.
 ///
-/// `true` from the system's directories, else from `PATH`: fork (as vfork), exec, dynamic linking, exit, wait, with
-/// parent and child on one CPU, so that wall time is the CPU time of both. Missing where there is no
-/// such program, and where ended children are not kept for their parent (`SIGCHLD` ignored), so that
-/// their end cannot be waited for. Not seen: the page tables that a plain fork of a large process
-/// copies.
+/// `true` from the system's directories, or else from `PATH`: fork (as vfork), exec, dynamic linking, exit,
+/// wait. Parent and child run on one CPU, so that wall time is the CPU time of both. Missing if there is no
+/// such program. Also missing if ended children are not kept for their parent (`SIGCHLD` ignored), because
+/// their end cannot be awaited then. Not seen: the page tables that a plain fork of a large process copies.
 #[derive(Debug)]
 pub(crate) struct Spawn {
     program: PathBuf,
@@ -156,7 +155,7 @@ fn make_trips(to: &OwnedFd, from: &OwnedFd) -> Result<(f64, f64), PriceError> {
     done.map(|()| (wall_ns, cpu_ns))
 }
 
-/// Sends back what comes until the end; CPU time of this thread.
+/// Echoes bytes until the end. Returns the CPU time of this thread.
 fn echo_bytes(cpu: u32, from: &OwnedFd, to: &OwnedFd) -> Result<f64, PriceError> {
     affinity::set(0, &[cpu])?;
     let (cpu_ns, done) = time_cpu(|| -> Result<(), PriceError> {

@@ -44,8 +44,8 @@ fn sizes(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
     points
 }
 
-/// A growing number of pages: base pages far apart, huge pages, and as many elements on few huge ones.
-/// Nothing where there are no huge pages to set them against.
+/// A growing number of pages: base pages far apart, huge pages, and as many elements on few huge ones. Empty
+/// if there are no huge pages to compare with.
 fn pages(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
     if !request.kinds.contains(&PageKind::Thp) {
         return Vec::new();
@@ -66,8 +66,8 @@ fn pages(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> {
     points
 }
 
-/// Offsets of so many elements, `apart` from page to page, each on a line of its own. Successive pages go
-/// through all lines of a base page in turn, each such round turned by a hash of its number.
+/// Offsets of `count` elements, `apart` from page to page, each on its own line. Successive pages use all
+/// lines of a base page in turn. Each such round is rotated by a hash of its number.
 pub(super) fn places(apart: Bytes, count: u64, base: PageSize) -> Vec<usize> {
     let lines = (base.bytes() / LINE.0).max(2);
     let place = |page: u64| {

@@ -1,6 +1,8 @@
-//! Misses of the instruction TLB, where the processor counts them: the kernel's generic event
-//! `iTLB-load-misses` on the calling thread, in user mode. Which hardware event that is differs between
-//! processors; on some it counts misses of the first level, on some walks of the page table.
+//! Misses of the instruction TLB, if the processor counts them: the kernel's generic event `iTLB-load-misses`
+//! on the calling thread, in user mode.
+//!
+//! The hardware event behind it differs between processors. On some it counts misses of the first level, on
+//! others walks of the page table.
 
 use pagewise_kernel::SysError;
 use pagewise_kernel::perf::bindings::{
@@ -28,14 +30,14 @@ impl Misses {
         Ok(Self(counter))
     }
 
-    /// The count in a thousand instructions of so many; none where the event was never on the hardware.
+    /// Misses per 1000 of `instructions`. `None` if the event was never scheduled on the hardware.
     pub(super) fn per_1000(&self, instructions: u64) -> Option<f64> {
         let count = self.0.read().ok()?.scaled()?;
         Some(count * 1000.0 / instructions.max(1) as f64)
     }
 }
 
-/// The event that counts here, or why there is none.
+/// The event that counts here, or why none is available.
 pub(super) fn event() -> Fact<String> {
     match Misses::count() {
         Ok(_) => Fact::Known(NAME.to_owned()),

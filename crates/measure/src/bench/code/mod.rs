@@ -1,27 +1,27 @@
-//! Jumps through generated code (`bench text`): what one costs by the size of the code, on base pages
-//! against huge ones, and from how many pages on the instruction TLB has run out.
+//! Jumps through generated code (`bench text`): what a jump costs by the size of the code, on base pages and
+//! on huge pages, and from how many pages on the instruction TLB runs out.
 //!
 //! An element of code lies on one line of each page, and jumps to the next one ([`chain`](crate::kernels)).
-//! Two orders, both by chance, each element once in a lap. *Repeated*: every element leads to the same one
-//! each time; a branch predictor learns that, the processor fetches ahead, and most of what translation
-//! costs is hidden. *Changing*: another order in each lap; where to continue is known when the jump is
-//! executed, and what translation costs shows in full. Programs are in between.
+//! There are two random orders, with each element once in a lap. *Repeated*: every element leads to the same
+//! one each time. A branch predictor learns that, the processor fetches ahead, and most of the translation
+//! cost is hidden. *Changing*: each lap has another order. The target is known only when the jump is
+//! executed, so the translation cost shows in full. Real programs are in between.
 //!
-//! The line of each page goes through all lines of a page in turn, turned by a hash for each such round, so
-//! that all sets of the caches of instructions are used alike on contiguous and on scattered memory. The
-//! same lines at the same addresses on larger pages cost the same in caches and branch predictors: the
-//! difference is translation.
+//! The used line goes through all lines of a page in turn, rotated by a hash for each such round. So all sets
+//! of the instruction caches are used equally on contiguous and on scattered memory. The same lines at the
+//! same addresses on larger pages cost the same in caches and branch predictors: the difference is
+//! translation.
 //!
 //! For the knees the elements are 17 base pages apart, because processors join translations of neighbouring
-//! pages; on huge pages each has a huge page of its own. Both are set against as many elements on few huge
-//! pages. Every sample is a fresh mapping, written, closed to writing, then executed, on a thread pinned to
-//! one CPU; rounds in random order; after the run `smaps` must show all of it on pages of the size asked
-//! for. What each run adds up proves that every element was executed.
+//! pages. On huge pages each element has its own huge page. Both are compared with as many elements on few
+//! huge pages. Every sample is a fresh mapping: written, closed to writing, then executed on a thread pinned
+//! to one CPU. Rounds are in random order. After the run, `smaps` must show all of the mapping on pages of
+//! the requested size. The sum of each run proves that every element was executed.
 //!
-//! Linux gives private memory huge pages where it is advised so, and keeps them when the memory is closed
-//! (`change_huge_pmd`); a TLB does not know whether a page is of a file. Not seen: translations that the
-//! processor does not need because it has the decoded instructions (op caches are looked up by virtual
-//! address on some); in a virtual machine the page size of the host.
+//! Linux gives private memory huge pages if the mapping has the advice, and keeps them when the memory is
+//! closed (`change_huge_pmd`). A TLB does not distinguish pages of files. Not seen: translations that the
+//! processor skips because it has the decoded instructions (some op caches are looked up by virtual address).
+//! In a virtual machine, the page size of the host is not seen either.
 
 mod grid;
 mod misses;
@@ -38,7 +38,7 @@ use pagewise_model::bench::PageKind;
 use pagewise_model::bench::code::{Jumps, Order, Point, Sample};
 use pagewise_model::{Bytes, Fact, Nanos};
 
-/// Time of a mapping beside its memory and its jumps: thread, closing, looks at its pages.
+/// Time of a mapping in addition to its memory and its jumps: thread, closing, checking its pages.
 const START: Nanos = Nanos::millis(1);
 /// Time for each byte that is made present, in picoseconds, and for each element of a route.
 const PER_BYTE_PS: u64 = 350;
@@ -47,7 +47,7 @@ const PER_STEP_NS: u64 = 15;
 const NEAR_NS: u64 = 10;
 const FAR_NS: u64 = 60;
 const MANY: u64 = 1024;
-/// Jumps of a route: at least so many, in at least so many laps, so that no predictor learns a route of
+/// A route has at least this many jumps, in at least this many laps, so that no predictor learns a route of
 /// changing laps.
 const STEPS: u64 = 1 << 14;
 const FEWEST_LAPS: u64 = 2;
@@ -71,7 +71,7 @@ impl Parts {
 pub struct Request {
     pub parts: Parts,
     pub kinds: Vec<PageKind>,
-    /// In which orders code of growing size is gone through.
+    /// The orders in which code of growing size is executed.
     pub orders: Vec<Order>,
     /// Smallest code.
     pub smallest: Bytes,
@@ -92,11 +92,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What was asked for, as far as this machine has the pages and the memory.
+    /// The requested plan, limited to the pages and the memory of this machine.
     ///
-    /// # Errors
-    /// When there is no code for this architecture or none may be executed, or nothing is left to be
-    /// measured.
+    /// # Errors If there is no code for this architecture, if no generated code may be executed, or if
+    /// nothing is left to measure.
     pub fn new(mut request: Request) -> Result<Self, PriceError> {
         let kinds = Kinds::here();
         may_execute(kinds)?;
@@ -137,7 +136,7 @@ impl Plan {
         Cost::of_mappings(points.len(), (*repeats, *quick), about, memory)
     }
 
-    /// What one mapping of a point takes of memory: base pages far apart are touched alone.
+    /// The memory that one mapping of a point takes. Of base pages far apart, only the touched ones count.
     fn resident(&self, point: &Point) -> Bytes {
         let base = self.kinds.base().bytes();
         match point.pages {
@@ -156,12 +155,12 @@ impl Plan {
     }
 
     /// Takes a sample on the calling thread, which should be pinned: a fresh mapping that is written, closed,
-    /// run, looked at and given back. `order` is that of the elements, all laps.
+    /// run, checked and unmapped. `order` is that of the elements, in all laps.
     ///
-    /// One time through the route goes before, so that caches, predictors and translations hold what they hold
-    /// in the long run; a second says how often it makes up a piece of time. Each time the sum of all elements
-    /// that were executed is looked at. Misses of the instruction TLB are counted over the pieces, where the
-    /// processor counts.
+    /// One pass through the route comes first, so that caches, predictors and translations reach their steady
+    /// state. A second pass determines how many passes fill a piece of time. Each pass checks the sum of all
+    /// executed elements. Misses of the instruction TLB are counted over the pieces, if the processor counts
+    /// them.
     fn take(&self, point: &Point, order: &[usize], turn: Turn<'_>) -> Sampled<Sample> {
         turn.stop.check()?;
         let chain = written(point, self.kinds)?;
@@ -191,8 +190,8 @@ impl Plan {
     }
 }
 
-/// Runs all points of `plan`. What was measured before the caller wanted no more, or before the cap, is in
-/// the result; points that lack samples say why.
+/// Runs all points of `plan`. If the caller stops it or the time limit passes, the result contains the
+/// samples so far. Points that lack samples say why.
 #[must_use]
 pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Jumps {
     let mut jumps = plan.jumps.clone();
@@ -207,7 +206,7 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Jumps {
     jumps
 }
 
-/// Laps of a route through so many elements.
+/// Laps of a route of `jumps` elements.
 const fn laps(jumps: u64) -> u64 {
     let laps = STEPS.div_ceil(if jumps == 0 { 1 } else { jumps });
     if laps < FEWEST_LAPS { FEWEST_LAPS } else { laps }
@@ -234,7 +233,7 @@ fn written(point: &Point, kinds: Kinds) -> Result<Chain, PriceError> {
     Ok(Chain::write(region, places)?)
 }
 
-/// So many times through the route.
+/// Runs the route `times` times.
 fn through(route: &Route<'_>, times: u64) -> Result<(), PriceError> {
     let all = (0..times).all(|_| route.run());
     if all { Ok(()) } else { Err(SysError::malformed("run", "generated code").into()) }
@@ -255,7 +254,7 @@ fn may_execute(kinds: Kinds) -> Result<(), PriceError> {
     Chain::write(region, vec![0]).map(drop).map_err(refused)
 }
 
-/// What the frame keeps of a point.
+/// The parts of a point that the frame fills in.
 fn slot(point: &mut Point) -> Slot<'_, Sample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }

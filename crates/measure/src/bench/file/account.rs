@@ -1,11 +1,11 @@
-//! What blocks hold, and the account of those that were taken.
+//! What blocks contain, and the account of the blocks that were read.
 //!
-//! A file of our own holds words that are numbers of their places, well mixed: nothing compresses them,
-//! and what a pass over it must add up to is known without reading it. Of every block that is taken one
-//! word is looked at, in the place where the way to read has put it; where in the block depends on the
-//! block. The sum of these words is the checksum: a block that was not copied, came twice, or is another
-//! changes it. Each block has a bit, so that those taken at least once can be counted. All ways keep this
-//! account inside the clock, some 2 ns a block.
+//! A generated file contains words that are well-mixed numbers of their places. So nothing compresses them,
+//! and the sum of a pass is known without reading the file. One word of every block is read, from the place
+//! where the way to read has put it. Its offset in the block depends on the block. The sum of these words is
+//! the checksum: a block that was not copied, came twice, or is a different block changes it. Each block has
+//! a bit, so that the blocks read at least once can be counted. All ways keep this account inside the clock,
+//! some 2 ns a block.
 
 use pagewise_model::Bytes;
 use pagewise_model::bench::file::Ledger;
@@ -21,12 +21,12 @@ pub(super) const fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The word that a file of our own has at this offset, a multiple of a word.
+/// The word of a generated file at this offset, a multiple of the word size.
 pub(super) const fn own_word(offset: u64) -> u64 {
     mix(offset / WORD as u64)
 }
 
-/// Fills `buffer` with what a file of our own has from `offset` on.
+/// Fills `buffer` with the content of a generated file from `offset` on.
 pub(super) fn fill(buffer: &mut [u8], offset: u64) {
     let (words, _) = buffer.as_chunks_mut::<WORD>();
     for (word, nth) in words.iter_mut().zip(offset / WORD as u64..) {
@@ -34,13 +34,13 @@ pub(super) fn fill(buffer: &mut [u8], offset: u64) {
     }
 }
 
-/// Where in its block the word lies that is looked at.
+/// The position, within its block, of the word that is read.
 pub(super) const fn sampled(index: u64, block: usize) -> usize {
     let words = block / WORD;
     if words == 0 { 0 } else { (mix(index) % words as u64) as usize * WORD }
 }
 
-/// The word at `at` of a block; 0 where there is none.
+/// The word at `at` of a block. 0 if the block is too short.
 pub(super) fn word_at(block: &[u8], at: usize) -> u64 {
     block.get(at..).and_then(<[u8]>::first_chunk).copied().map_or(0, u64::from_ne_bytes)
 }
@@ -61,7 +61,7 @@ impl Account {
         Self { block, blocks: 0, checksum: 0, seen: vec![0; words] }
     }
 
-    /// A block was taken, and this word was found in it.
+    /// Records that a block was read and this word was found in it.
     pub(super) fn take(&mut self, index: u64, word: u64) {
         self.blocks += 1;
         self.checksum = self.checksum.wrapping_add(word);

@@ -1,13 +1,15 @@
-//! What `choose` calibrates on, and how it is checked: the ways of `bench file`, run as they are there.
+//! What `choose` calibrates on, and how the result is checked: the ways of `bench file`, run as they are
+//! there.
 //!
-//! Three files of our own, one after the other, which lie in the page cache as files do: written in pieces of
-//! 64 KiB as copying tools do, in pieces of a huge page, and page by page. Each is gone through twice by
-//! every process, so that a pass without faults can be told from the first. Blocks are those between which
-//! the price of a block bends ([`RAMP`], [`SPILL`]), at the whole file and at one that stays
-//! near ([`NEAR`]); the first two files also by as many threads as there are CPUs, and the first cold. Each
-//! has its share of 17 s, after which it is stopped, finished or not; files are written in about one more.
+//! Three generated files are used in turn. They lie in the page cache as typical files do: written in pieces
+//! of 64 KiB as copying tools do, in pieces of a huge page, and page by page. Every process passes through
+//! its file twice, so that a pass without faults can be separated from the first. Block sizes are those at
+//! which the price of a block bends ([`RAMP`], [`SPILL`]), on the whole file and on a small one that stays in
+//! the cache ([`NEAR`]). The first two files are also read by as many threads as there are CPUs, and the
+//! first is also read cold. Each file has its share of 17 s, after which it is stopped, finished or not.
+//! Writing the files takes about one more second.
 //!
-//! Folios of a huge page are proven on a mapping before anything is read of them; where the file system gives
+//! Huge-page folios are verified on a mapping before anything of them is read. If the file system provides
 //! none, that file is left out.
 
 use super::origin::{Content, Origin, OriginError};
@@ -22,9 +24,10 @@ use pagewise_model::choice::{Demand, FAR, NEAR, Phase, RAMP, SPILL};
 use pagewise_model::{Bytes, Nanos};
 use std::path::Path;
 
-/// The kinds of files, the one that everything falls back to first.
+/// The kinds of files. The first one is the fallback for all others.
 pub const CALIBRATED: [FolioClass; 3] = [FolioClass::Piece, FolioClass::Huge, FolioClass::Page];
-/// Blocks of whatever passes stand for others, and of what differs from those only before and after.
+/// Block sizes: for ways whose passes represent those of others, and for ways that differ from those only
+/// before and after the passes.
 const KNOTS: [Bytes; 5] = [Bytes::kib(1), Bytes::kib(4), RAMP, SPILL, Bytes::mib(1)];
 const FEW: [Bytes; 1] = [RAMP];
 /// Blocks of several threads.
@@ -38,15 +41,14 @@ const COLD_BLOCKS: [Bytes; 2] = [RAMP, SPILL];
 const COLD_CAP: Nanos = Nanos::millis(2500);
 /// Passes of a warm process.
 const PASSES: u32 = 2;
-/// Repeats of warm cells, as far as the time goes, and of cold ones.
+/// Repeats of warm cells, if time permits, and of cold cells.
 const REPEATS: u32 = 4;
 const ONCE: u32 = 1;
 
 impl Plan {
-    /// What a calibration reads of a file of `size` bytes that lies so, one after the other.
+    /// What a calibration reads of a file of `size` bytes on such folios, in order.
     ///
-    /// # Errors
-    /// When no CPU is available.
+    /// # Errors If no CPU is available.
     pub fn calibration(
         seed: u64,
         folios: FolioClass,
@@ -150,7 +152,7 @@ fn warm(folios: FolioClass, size: Bytes, threads: u32) -> Vec<Cell> {
     cells
 }
 
-/// Cells of one that is not.
+/// Cells of a file that is not cached.
 fn cold(size: Bytes) -> Vec<Cell> {
     let span = if size < COLD { size } else { COLD };
     let mut cells = Vec::new();

@@ -1,12 +1,12 @@
-//! Why the kernel copies as it does (an experiment): the same cached bytes copied to the same buffer by the
-//! kernel, by the C library, and by one kind of instruction each, at four places within a page; and what
-//! the kernel would pay to use vector registers.
+//! Why the kernel copies as it does (an experiment). The same cached bytes are copied to the same buffer by
+//! the kernel, by the C library, and by one kind of instruction each, at four offsets within a page. The
+//! experiment also measures what the kernel would pay to use vector registers.
 //!
-//! The source is a file of our own, cached, 16 MiB, in blocks of 64 KiB: for a program a mapping of it that
-//! is populated, for the kernel its own map of the same pages. The kernel may not touch vector registers
-//! that belong to the program it was entered from, unless it saves them first and restores them later
-//! (`kernel_fpu_begin` in arch/x86/kernel/fpu/core.c); here a program does the same to itself, by `xsave` and
-//! `xrstor`. What the kernel pays on top (preemption off, state marked) is not seen.
+//! The source is a cached, generated file of 16 MiB, in blocks of 64 KiB. The program reads it through a
+//! populated mapping, the kernel through its own map of the same pages. The kernel must not touch vector
+//! registers that belong to the interrupted program, unless it saves them first and restores them later
+//! (`kernel_fpu_begin` in arch/x86/kernel/fpu/core.c). Here the program does the same to itself, with `xsave`
+//! and `xrstor`. Additional costs of the kernel (preemption off, state marked) are not seen.
 //!
 //! Runs in a child, because a mapped file may raise `SIGBUS`.
 
@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Bytes that are gone through in one repeat, and those of one copy.
+/// Bytes read in one repeat, and bytes of one copy.
 const SET: Bytes = Bytes::mib(16);
 const BLOCK: usize = 64 << 10;
 /// Places within a page, the last its last byte.
@@ -74,7 +74,7 @@ pub fn copies(directory: &Path, stop: &dyn Fn() -> bool) -> Result<Copies, Price
     })
 }
 
-/// The values of one request, or why there are none.
+/// The values of one request, or why they are missing.
 fn fact(values: Vec<Result<f64, String>>) -> Fact<Measured> {
     let values: Result<Vec<f64>, String> = values.into_iter().collect();
     match values {

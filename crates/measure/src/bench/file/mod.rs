@@ -1,20 +1,19 @@
 //! Ways to read a file (`bench file`): calls that copy and mappings, over blocks, orders and residencies,
 //! from the first call to the last.
 //!
-//! Every sample is a fresh process ([`serve_reader`]) on a CPU of its own choice, so that a file that is
-//! shortened while it is mapped ends that process and no other. It opens, advises and maps; goes through
-//! the blocks, in order or by chance, each once in a pass; unmaps and closes: three times that are told
-//! apart and counted together, since what one way saves in one another pays in the next. What was really
-//! read is counted in every way alike (`account`).
+//! Every sample is a fresh process ([`serve_reader`]) on a chosen CPU. So a file that is shortened while it
+//! is mapped ends only that process. The process opens, advises and maps. It reads the blocks in order or at
+//! random, each once in a pass. Then it unmaps and closes. These three times are recorded separately and
+//! counted together, because what one way saves in one of them another way pays elsewhere. All ways count
+//! what was really read in the same way (`account`).
 //!
-//! Warm and cold are proven by the page cache's own count before and after each sample (`state`). All
-//! warm cells are gone through in rounds, each in a new random order, then all cold ones: a file that was
-//! evicted comes back in other folios than it was written in, and how a file is held decides what a
-//! mapping of it costs.
+//! The page cache's own count before and after each sample proves warm and cold (`state`). All warm cells are
+//! read in rounds, each in a new random order, then all cold ones. The order matters: a file that was evicted
+//! comes back in other folios than it was written in, and the folios determine the cost of a mapping.
 //!
-//! A mapping is shared and for reading. The kernel maps a window of pages around a fault (`do_fault_around`
-//! in mm/memory.c), all of a range for `MAP_POPULATE` and `MADV_POPULATE_READ` (`faultin_page_range` in
-//! mm/gup.c); calls copy folio by folio (`filemap_read` in mm/filemap.c). Not seen: the host's cache under a
+//! A mapping is shared and read-only. The kernel maps a window of pages around a fault (`do_fault_around` in
+//! mm/memory.c), and all of a range for `MAP_POPULATE` and `MADV_POPULATE_READ` (`faultin_page_range` in
+//! mm/gup.c). Calls copy folio by folio (`filemap_read` in mm/filemap.c). Not seen: the host's cache under a
 //! virtual machine, memory of other NUMA nodes, and what else a program does with its bytes.
 
 mod account;
@@ -46,14 +45,13 @@ use process::Outcome;
 use reader::Task;
 use state::Cache;
 
-/// How often a warm cell is read again that turned out not to be warm.
+/// How often a warm cell is read again if it turned out not to be warm.
 const AGAIN: u32 = 2;
 
-/// Reads all cells of `plan` out of `content`, in processes that `launcher` starts. What was measured before the caller wanted no more, or
-/// before the cap, is in the result; points that lack samples say why.
+/// Reads all cells of `plan` from `content`, in processes that `launcher` starts. If the caller stops it or
+/// the time limit passes, the result contains the samples so far. Points that lack samples say why.
 ///
-/// # Errors
-/// When the file cannot be read at all.
+/// # Errors If the file cannot be read at all.
 pub fn run(
     plan: &Plan,
     content: &Content,
@@ -68,7 +66,7 @@ pub fn run(
     let mut session = Session { plan, cache, launcher, rounds, refills: 0 };
     let mut points: Vec<Point> = plan.cells.iter().copied().map(Point::new).collect();
     for residency in [Residency::Warm, Residency::Cold] {
-        // What one leaves of its time the other has as well.
+        // Unused time of one residency passes to the other.
         end += Nanos::from_f64(cost.cap_ns.0 as f64 * plan.share(residency));
         session.rounds.end_at(end);
         session.go_through(&mut points, residency);
@@ -95,7 +93,7 @@ pub fn run(
     })
 }
 
-/// What a pass over each span in blocks of each size adds up to.
+/// The expected sum of a pass over each span in blocks of each size.
 fn truths(plan: &Plan, content: &Content) -> Result<Vec<Truth>, SysError> {
     let mut wanted: Vec<(Bytes, Bytes)> =
         plan.cells.iter().map(|cell| (cell.block_bytes, cell.span_bytes)).collect();
@@ -132,7 +130,7 @@ impl Session<'_, '_> {
         }
     }
 
-    /// One process of a point; a point that failed is left alone.
+    /// One process of a point. A point that failed is skipped.
     fn repeat(&mut self, point: &mut Point, repeat: u32) {
         self.rounds.show(&point.cell);
         if point.refused.is_some() {

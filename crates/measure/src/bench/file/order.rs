@@ -1,5 +1,5 @@
-//! In which order blocks are taken: by address, or each once by chance (a permutation, made before the
-//! clock starts); and as the published benchmark did it in its errors.
+//! The order in which blocks are read: by address, or at random, each block once (a permutation, made before
+//! the clock starts). Also the erroneous orders of the published benchmark.
 
 use super::account::mix;
 use pagewise_model::bench::file::{Cell, Slip};
@@ -9,7 +9,7 @@ use std::ops::Range;
 /// The blocks of a pass, in their order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Blocks {
-    /// By address, so many.
+    /// By address, this many blocks.
     Sequential(usize),
     Listed(Vec<u32>),
 }
@@ -37,7 +37,7 @@ impl Blocks {
         }
     }
 
-    /// The places in the order that one of so many threads has.
+    /// The places in the order that one of `threads` threads reads.
     pub(super) fn share(&self, thread: usize, threads: usize) -> Range<usize> {
         let (len, threads) = (self.len(), threads.max(1));
         // Whole ones first: the product may be larger than a number.
@@ -75,7 +75,7 @@ fn permuted(count: usize, seed: u64) -> Vec<u32> {
     all
 }
 
-/// As many numbers below `count`, each by chance.
+/// `count` random numbers below `count`, drawn with replacement.
 fn drawn(count: usize, seed: u64) -> Vec<u32> {
     (0..count).map(|place| below(count, seed, place) as u32).collect()
 }

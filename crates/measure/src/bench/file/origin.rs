@@ -1,9 +1,10 @@
-//! The file that is read: one that was named, or one of our own.
+//! The file to read: a given file or a generated one.
 //!
-//! A file of our own has no name (`O_TMPFILE`, else it is unlinked at once), so nothing of it stays behind
-//! however this ends. It is written in pieces of 64 KiB, which give the folios that copying tools leave
-//! behind, or as asked ([`Origin::in_pieces`]), with words that nothing compresses (see [`super::account`]), and
-//! on to the disk, so that its pages are clean. It takes at most a quarter of the memory and half of what is free on the disk.
+//! A generated file has no name (`O_TMPFILE`; otherwise it is unlinked immediately), so nothing remains,
+//! however the run ends. It is written in pieces of 64 KiB, which give the folios that copying tools leave,
+//! or as requested ([`Origin::in_pieces`]). Its words cannot be compressed (see [`super::account`]). It is
+//! written to the disk, so its pages are clean. It takes at most a quarter of the memory and half of the free
+//! disk space.
 
 use super::account::{WORD, fill, own_word};
 use pagewise_kernel::cached_file::CachedFile;
@@ -22,11 +23,11 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of one write.
 const WRITTEN_IN: Bytes = Bytes::kib(64);
-/// Sizes of our own files are multiples of this.
+/// Sizes of generated files are multiples of this.
 const UNIT: Bytes = Bytes::mib(1);
-/// Smallest file of our own that says anything.
+/// Smallest useful generated file.
 const SMALLEST: Bytes = Bytes::mib(8);
-/// Share of the installed memory that a file of our own may have.
+/// A generated file may take one in this many bytes of the installed memory.
 const MEMORY_SHARE: u64 = 4;
 /// Share of the free disk, and of what memory an experiment may take.
 const FREE_SHARE: u64 = 2;
@@ -36,17 +37,17 @@ const FREE_SHARE: u64 = 2;
 pub enum OriginError {
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// What was named cannot be read here.
+    /// The given file cannot be read here.
     #[error("`{path}` {what}")]
     Unfit {
-        /// What was named.
+        /// The path given.
         path: String,
         /// What is wrong with it.
         what: String,
         /// What to do about it.
         help: &'static str,
     },
-    /// A file of our own has no room.
+    /// There is no room for a generated file.
     #[error("no space for a file to read: {why}")]
     NoRoom {
         /// What binds.
@@ -75,7 +76,7 @@ impl OriginError {
 /// Where the file comes from, and how large it is.
 #[derive(Debug)]
 pub enum Origin {
-    /// A file of our own, not yet written.
+    /// A generated file, not yet written.
     Own {
         /// Where it will be.
         directory: PathBuf,
@@ -95,10 +96,9 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// A file of our own in `directory`: of `wanted` bytes, or as much of `usual` as there is room for.
+    /// A generated file in `directory`: of `wanted` bytes, or up to `usual` bytes as room permits.
     ///
-    /// # Errors
-    /// When there is no room.
+    /// # Errors If there is no room.
     pub fn own(directory: &Path, wanted: Option<Bytes>, usual: Bytes) -> Result<Self, OriginError> {
         let (most, bound_by) = room(directory)?;
         let (size, bound_by) = match wanted {
@@ -118,7 +118,7 @@ impl Origin {
         Ok(Self::Own { directory: directory.to_path_buf(), size, bound_by, piece: WRITTEN_IN })
     }
 
-    /// A file of our own that is written in pieces of this size; another stays as it is.
+    /// A generated file written in pieces of this size. No effect on a given file.
     #[must_use]
     pub fn in_pieces(self, piece: Bytes) -> Self {
         match self {
@@ -129,7 +129,7 @@ impl Origin {
         }
     }
 
-    /// A file of our own that is written as files come to lie on such folios; another stays as it is.
+    /// A generated file written so that it lies on such folios. No effect on a given file.
     #[must_use]
     pub fn on(self, folios: FolioClass) -> Self {
         self.in_pieces(match folios {
@@ -139,10 +139,9 @@ impl Origin {
         })
     }
 
-    /// On what the page cache holds most of it, or will once it is written.
+    /// The folios that hold most of it in the page cache, or will after it is written.
     ///
-    /// # Errors
-    /// When that cannot be looked at.
+    /// # Errors If the page cache cannot be queried.
     pub fn folios(&self) -> Result<FolioPart, SysError> {
         match self {
             Self::Own { piece, .. } => {
@@ -172,7 +171,7 @@ impl Origin {
             what,
             help,
         };
-        // Without waiting for whoever may open the other end of a named pipe.
+        // Does not wait until another process opens the other end of a named pipe.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file: File = rustix::fs::open(path, flags, Mode::empty())
             .map_err(|e| {
@@ -204,10 +203,9 @@ impl Origin {
         }
     }
 
-    /// The file, written if it is our own.
+    /// The file. A generated file is written first.
     ///
-    /// # Errors
-    /// When it cannot be written, a full disk above all; nothing of it is left then.
+    /// # Errors If it cannot be written, most likely because the disk is full. Nothing of it remains then.
     pub fn open(self, stop: &dyn Fn() -> bool) -> Result<Content, OriginError> {
         match self {
             Self::Given { path, file, size } => {
@@ -244,7 +242,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// The word at `offset`: of a file of our own what was written, of another what is read.
+    /// The word at `offset`: computed for a generated file, read from a given one.
     pub(super) fn word(&self, offset: u64) -> Result<u64, SysError> {
         if self.source.path.is_none() {
             return Ok(own_word(offset));
@@ -255,7 +253,7 @@ impl Content {
     }
 }
 
-/// The largest file of our own, and what binds.
+/// The largest possible generated file, and what limits it.
 fn room(directory: &Path) -> Result<(Bytes, String), OriginError> {
     let place = directory.display();
     let free = rustix::fs::statvfs(directory)
@@ -278,13 +276,13 @@ fn nameless(directory: &Path) -> Result<File, SysError> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     match rustix::fs::open(directory, flags | OFlags::TMPFILE, mode) {
         Ok(file) => Ok(file.into()),
-        // The file system, or an older kernel, has no such files.
+        // The file system, or an older kernel, does not support `O_TMPFILE`.
         Err(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL) => unlinked(directory, flags, mode),
         Err(error) => Err(SysError::new("open O_TMPFILE", directory.to_string_lossy(), error)),
     }
 }
 
-/// A file whose name is taken away at once.
+/// A file that is unlinked immediately.
 fn unlinked(directory: &Path, flags: OFlags, mode: Mode) -> Result<File, SysError> {
     let path = directory.join(format!("pagewise-file-{}", std::process::id()));
     let subject = path.to_string_lossy().into_owned();

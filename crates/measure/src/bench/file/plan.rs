@@ -1,4 +1,4 @@
-//! What is to be read, cell by cell, and what that will take: known before a file is written or a process
+//! What will be read, cell by cell, and how long it takes. Known before a file is written or a process is
 //! started.
 
 use crate::bench::frame::Cost;
@@ -8,18 +8,20 @@ use pagewise_model::bench::file::{Arm, Cell, Part, Residency, Slip};
 use pagewise_model::bench::tlb::Order;
 use pagewise_model::{Bytes, Nanos, PageSize};
 
-/// Time of a process beside its reading: start, preparation, the looks at the cache.
+/// Time of a process in addition to its reading: start, preparation, checking the cache.
 const START: Nanos = Nanos::millis(12);
 /// Bytes in a second of a warm pass, of a cold one, and of the writing of the file.
 const WARM_PER_S: u64 = 5 << 30;
 const COLD_PER_S: u64 = 1 << 30;
 const WRITTEN_PER_S: u64 = 1 << 30;
-/// Time of one cold block that nobody has read ahead, and the part of the blocks for which that holds.
+/// Time of one cold block that was not read ahead, and the fraction (one in this many) of blocks for which
+/// that holds.
 const COLD_BLOCK: Nanos = Nanos(100_000);
 const COLD_ALONE: u64 = 2;
 /// Time to prepare a place in a random order.
 const PLACED: Nanos = Nanos(12);
-/// The usual form is stopped after this; a longer one after half as much again as it should take.
+/// The default form is stopped after this time. A longer one is stopped after one and a half times its
+/// expected time.
 const USUAL: Nanos = Nanos::secs(100);
 /// The short form is stopped after this; its prices take some seconds more.
 const QUICK: Nanos = Nanos::secs(13);
@@ -43,7 +45,7 @@ pub struct Request {
     /// Sizes of blocks, multiples of 512 bytes.
     pub blocks: Vec<Bytes>,
     pub orders: Vec<Order>,
-    /// Where the bytes are before.
+    /// Where the bytes are before each sample.
     pub residencies: Vec<Residency>,
     /// Most bytes of a cold pass.
     pub cold_bytes: Bytes,
@@ -51,7 +53,7 @@ pub struct Request {
     pub passes: u32,
     /// Numbers of threads of the part about them.
     pub threads: Vec<u32>,
-    /// Processes of each warm cell; of a cold one half as many.
+    /// Processes of each warm cell. Cold cells get half as many.
     pub repeats: u32,
     /// Errors of the published benchmark to repeat.
     pub slips: Vec<Slip>,
@@ -108,15 +110,14 @@ pub struct Plan {
     pub(super) page: PageSize,
     size: Bytes,
     written: bool,
-    /// When it is stopped; as its form has it without.
+    /// The time limit. `None` for the default of the form.
     pub(super) cap: Option<Nanos>,
 }
 
 impl Plan {
-    /// What was asked for, over a file of `size` bytes, which is `written` before if it is our own.
+    /// The requested plan for a file of `size` bytes. `written` if the file is generated and written first.
     ///
-    /// # Errors
-    /// When nothing of it can be read here.
+    /// # Errors If nothing of it can be read here.
     pub fn new(mut request: Request, size: Bytes, written: bool) -> Result<Self, PriceError> {
         if request.threads.is_empty() {
             let cpus = affinity::get(0)?.len();
@@ -212,7 +213,7 @@ const fn per(bytes: Bytes, per_s: u64) -> Nanos {
     Nanos((bytes.0 as u128 * 1_000_000_000 / per_s as u128) as u64)
 }
 
-/// All cells over a file of `size` bytes, in the order in which they are shown.
+/// All cells for a file of `size` bytes, in display order.
 fn cells(request: &Request, size: Bytes, page: PageSize) -> Vec<Cell> {
     let mut cells = Vec::new();
     for part in &request.parts {
@@ -356,7 +357,8 @@ mod tests {
     fn the_usual_cells_are_those_of_the_study_and_more() {
         let cells = all(&request(), Bytes::gib(1));
         let of = |part| cells.iter().filter(move |cell| cell.part == part).count();
-        // Three blocks: all ways in order, all but readv at random; past the cache only cold ones.
+        // Three blocks: all ways in order, all but readv at random. Ways that bypass the cache have only cold
+        // cells.
         assert_eq!(of(Part::Blocks), 3 * (15 + 14 + 16 + 15));
         assert_eq!((of(Part::Passes), of(Part::Buffers), of(Part::Threads)), (4, 2 * 2 * 4, 4 * 2));
         for (at, cell) in cells.iter().enumerate() {

@@ -1,13 +1,14 @@
-//! What the time of cells is explained by: cells of its own, over another file, read before all others.
+//! The cells that explain the time of other cells. They are read before all others, over a separate file.
 //!
-//! Four sizes of blocks in both orders, so that a cost for each block and one for each byte can be told
-//! apart: `pread`; a mapping gone through twice, by copy and in place, whose second pass has no faults. One
-//! mapping is populated, whose set-up is what mapping costs, and one cell puts blocks into fresh memory; `read`, with
-//! its position, stands beside `pread` in the smallest blocks. The
-//! file is as large as the one to be read, so that caches hold the same share of both; at random a quarter of
-//! it is read as well, which tells how much that share is worth. It lies in the cache on folios of the same
-//! class ([`Origin::folios`]): a huge page is mapped by one entry, and found by one lookup. `pagewise_judge::bench::file`
-//! makes the prices out of them. Entering and leaving the kernel is measured by a call that does nothing else.
+//! Four block sizes in both orders, so that a cost for each block and one for each byte can be separated:
+//! `pread`; and a mapping read twice, by copy and in place, whose second pass has no faults. One mapping is
+//! populated, and its set-up is the price of mapping. One cell puts blocks into fresh memory. `read`, with
+//! its file position, is compared with `pread` at the smallest block size. The file is as large as the one to
+//! be read, so that caches hold the same share of both. At random order a quarter of the file is read as
+//! well, which shows the worth of that share. The file lies in the cache on folios of the same class
+//! ([`Origin::folios`]): a huge page is mapped by one entry and found by one lookup.
+//! `pagewise_judge::bench::file` derives the prices. A call that does nothing else measures entering and
+//! leaving the kernel.
 
 use super::plan::{Plan, Request};
 use crate::error::PriceError;
@@ -23,19 +24,19 @@ const LARGEST: Bytes = Bytes::kib(64);
 const BLOCKS: [Bytes; 4] = [Bytes::kib(4), Bytes::kib(8), Bytes::kib(16), LARGEST];
 /// Ways, and the passes of each.
 const WAYS: [(Arm, u32); 3] = [(Arm::Pread, 1), (Arm::Map, 2), (Arm::Place, 2)];
-/// Processes of each cell, and of the short form: about as many as of the cells that are explained, since the
-/// least of more processes is less.
+/// Processes of each cell, and of the short form. About as many as of the explained cells, because the
+/// minimum of more processes is lower.
 const REPEATS: u32 = 4;
 const QUICK_REPEATS: u32 = 3;
-/// Size of the file: that of the one to be read, within these.
+/// Bounds for the size of the file, which otherwise is that of the file to be read.
 const LEAST: Bytes = Bytes::mib(32);
 const MOST: Bytes = Bytes::mib(512);
-/// So much of it is the smaller span at random.
+/// The smaller span at random order is one in this many bytes of the file.
 const QUARTER: u64 = 4;
 /// Repeats of the call that does nothing.
 const ENTRIES: u32 = 9;
 
-/// Size of the file, for one of so many bytes that is to be read.
+/// Size of the price file, for a file of `size` bytes to be read.
 #[must_use]
 pub fn price_file(size: Bytes) -> Bytes {
     size.clamp(LEAST, MOST)

@@ -11,10 +11,10 @@ use pagewise_model::bench::file::{Pace, Proof, Residency, Sample};
 use std::io;
 use std::os::fd::AsFd;
 
-/// A process that has not ended after so long is stuck.
+/// A process that has not ended after this time is stuck.
 const STUCK: Nanos = Nanos::secs(120);
 
-/// What came of one process.
+/// The result of one process.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// The sample, its numbers still to be given.

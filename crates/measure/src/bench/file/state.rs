@@ -1,9 +1,11 @@
-//! What the page cache holds of the file before and after a cell, proven, or the cell is not read.
+//! Proves what the page cache holds of the file before and after a cell. Without the proof the cell is not
+//! read.
 //!
-//! Warm: every page is cached before and after. What is missing before is read in; what is missing after
-//! means that the cell was not warm, and it is read again. Cold: nothing is cached. The file is written
-//! back and dropped by `POSIX_FADV_DONTNEED`, which needs no rights, and its pages are counted; pages that
-//! another process maps stay. In a virtual machine the host may still have them: cold for the guest.
+//! Warm: every page is cached before and after. Missing pages are read in before. If pages are missing
+//! afterwards, the cell was not warm and is read again. Cold: nothing is cached. The file is written back and
+//! dropped by `POSIX_FADV_DONTNEED`, which needs no rights, and its pages are counted. Pages that another
+//! process maps stay cached. In a virtual machine the host may still have them: the cell is cold only for the
+//! guest.
 
 use crate::error::PriceError;
 use pagewise_kernel::{page_cache, page_size};
@@ -15,7 +17,7 @@ use std::os::unix::fs::FileExt;
 
 /// How often a state is tried to be reached.
 const TRIES: u32 = 3;
-/// Bytes of one read that fills the cache: as much as the largest readahead of a disk.
+/// Bytes of one read that fills the cache: as large as the largest readahead of a disk.
 const FILL: Bytes = Bytes::mib(1);
 
 /// A file whose pages are counted.

@@ -1,14 +1,14 @@
-//! One sample of private memory of this process: made, touched, given back.
+//! One sample of private memory of this process: mapped, touched, unmapped.
 //!
-//! The memory lies between guards, so that what `smaps` says of it is about it alone; the two calls that
-//! this takes (about 3 us) are in the set-up. One thread is the usual case. More threads share the
-//! mapping, each with a part of its own, as the threads of a program share a heap: they begin together, the
-//! time runs from the first beginning to the last end, and who maps and unmaps is one of them.
+//! The memory lies between guards, so that `smaps` shows it alone. The two calls for that (about 3 us) are
+//! part of the set-up. One thread is the usual case. Several threads share the mapping, each with its own
+//! part, as the threads of a program share a heap. They begin together, and the time runs from the first
+//! beginning to the last end. One of them maps and unmaps.
 //!
-//! mTHP sizes are asked for by the shape of the mappings. The kernel takes the largest size that is
-//! enabled, fits the mapping and is aligned (mm/memory.c, `alloc_anon_folio`; mm/huge_memory.c,
-//! `thp_vma_suitable_orders`). So in each stretch of the next larger size a hole of the wanted size has the
-//! opposite advice, which makes it a mapping of its own: nothing larger fits between the holes.
+//! mTHP sizes are selected by the shape of the mappings. The kernel takes the largest enabled size that fits
+//! the mapping and is aligned (mm/memory.c, `alloc_anon_folio`; mm/huge_memory.c, `thp_vma_suitable_orders`).
+//! So each stretch of the next larger size gets a hole of the wanted size with the opposite advice. The hole
+//! becomes a separate mapping, and nothing larger fits between the holes.
 
 use super::child::{self, Cycle, Phases, Present, Spent, spend, unmetered};
 use crate::error::PriceError;
@@ -177,7 +177,7 @@ fn work(job: &Job, part: &mut [u8], cpu: u32, at: &AtGate<'_>) -> Result<Share, 
     Ok(Share { setup, touch: access(job, part)? })
 }
 
-/// The size of the pages that the kernel gave; an error where the way is about another.
+/// The size of the pages that the kernel gave. An error if the way is about another size.
 fn prove(job: &Job, region: &Region, faults: u64) -> Result<Fact<PageSize>, PriceError> {
     match job.way {
         Way::Thp => job.kinds.prove(PageKind::Thp, region).map(Fact::Known),
@@ -189,7 +189,8 @@ fn prove(job: &Job, region: &Region, faults: u64) -> Result<Fact<PageSize>, Pric
     }
 }
 
-/// Pages between base and huge do not show in `smaps`: how many faults filled the mapping tells their size.
+/// Page sizes between base and huge do not show in `smaps`. The number of faults that filled the mapping
+/// gives their size.
 fn prove_by_faults(job: &Job, page: PageSize, faults: u64) -> Result<Fact<PageSize>, PriceError> {
     let used = job.holes.map_or(job.size.0, |holes| {
         job.size.0 / holes.stretch.0.max(1) * (holes.stretch.0 - holes.hole.0)
@@ -204,10 +205,10 @@ fn prove_by_faults(job: &Job, page: PageSize, faults: u64) -> Result<Fact<PageSi
 
 // One sample of memory that a fork shares: the child writes to each page, and each write copies.
 //
-// This process fills the memory and forks (the set-up, which copies its page tables as well); the child
-// writes and unmaps. Since Linux 5.8 the first write to a shared huge page splits its mapping and copies
-// a base page (mm/huge_memory.c, `do_huge_pmd_wp_page`), so that the other writes fault as well; the count
-// of faults tells.
+// This process fills the memory and forks (the set-up, which also copies its page tables). The child writes
+// and unmaps. Since Linux 5.8 the first write to a shared huge page splits its mapping and copies a base page
+// (mm/huge_memory.c, `do_huge_pmd_wp_page`), so the other writes fault as well. The number of faults shows
+// this.
 
 /// Pages of the small cycle.
 const SMALL: u64 = 32;
@@ -247,12 +248,11 @@ fn copied_page(kinds: Kinds, size: Bytes, faults: u64) -> PageSize {
     if faults > size.pages(kinds.base()) / 2 { kinds.base() } else { kinds.huge() }
 }
 
-// One sample of memory whose faults another thread of this process answers.
+// One sample of memory whose faults another thread of this process resolves.
 //
-// The answering thread waits by poll(2) and read(2), and copies a page of zeroes for each fault, as
-// userfaultfd(2) shows it; it runs on the second CPU where there is one, so that each fault is two
-// wake-ups across CPUs. The kernel counts such a fault as a major one, so the pages that were filled in
-// take the place of the count.
+// The resolving thread waits with poll(2) and read(2), and copies a page of zeroes for each fault, as in
+// userfaultfd(2). It runs on a second CPU if there is one, so that each fault is two wake-ups across CPUs.
+// The kernel counts such a fault as a major one, so the number of filled pages replaces the fault count.
 
 /// The answering thread looks this often whether all is touched.
 const PATIENCE: Nanos = Nanos::millis(5);
@@ -272,7 +272,7 @@ pub(super) fn take_answered(kinds: Kinds, size: Bytes, cpus: &[u32]) -> Result<P
     let helper = cpus.get(1).or(cpus.first()).copied().unwrap_or(0);
     let (touched, answered) = std::thread::scope(|scope| {
         let work = || answer(missing, helper, &over);
-        // Where it cannot be started the descriptor is closed, and nothing waits for an answer.
+        // If it cannot be started, the descriptor is closed and no fault waits for it.
         let answering = std::thread::Builder::new().spawn_scoped(scope, work);
         let page = kinds.base().bytes() as usize;
         let touched = spend(|| touch::write_pages(region.as_mut_slice(), page));
@@ -300,7 +300,7 @@ struct Answered {
     cpu: Nanos,
 }
 
-/// Answers until `over`; the descriptor is closed at the end, however it comes.
+/// Resolves faults until `over`. The descriptor is closed on every exit path.
 fn answer(missing: Missing, cpu: u32, over: &AtomicBool) -> Result<Answered, PriceError> {
     affinity::set(0, &[cpu])?;
     let start = clock::thread_cpu();

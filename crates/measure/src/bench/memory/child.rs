@@ -1,9 +1,9 @@
-//! Samples that a child takes: of mapped files and of pages of a pool, where a touch may raise `SIGBUS`,
-//! and of memory that a fork shares.
+//! Samples taken by a child: of mapped files and pool pages, where a touch may raise `SIGBUS`, and of memory
+//! that a fork shares.
 //!
-//! Each sample has a child of its own (`pagewise_kernel::worker`), which goes through the cycle twice: once
-//! over a few pages, so that its own code, stack and tables are there, and once over all. It makes system
-//! calls only; its figures come back one by one.
+//! Each sample has its own child (`pagewise_kernel::worker`), which runs the cycle twice: once over a few
+//! pages, so that its own code, stack and tables are present, and once over all pages. It makes only system
+//! calls; its figures are returned one by one.
 
 use crate::error::PriceError;
 use crate::kernels::usage::thread_faults;
@@ -62,7 +62,7 @@ impl Cycle {
     }
 }
 
-/// A child that goes through `cycle` when it is asked to: over `small` bytes, then over `len`.
+/// A child that runs `cycle` on request: over `small` bytes, then over `len`.
 pub(super) fn start(
     mut cycle: impl FnMut(usize) -> Result<Cycle, Errno>,
     small: usize,
@@ -74,7 +74,7 @@ pub(super) fn start(
     })
 }
 
-/// A child that does `work` when it is asked to, and then tells its figures one by one.
+/// A child that does `work` on request and then returns its figures one by one.
 pub(super) fn serve<const N: usize>(
     mut work: impl FnMut() -> Result<[u64; N], Errno>,
 ) -> Result<Worker, PriceError> {
@@ -84,7 +84,7 @@ pub(super) fn serve<const N: usize>(
             last = work()?;
         }
         let figure = usize::try_from(request).ok().and_then(|nth| nth.checked_sub(1));
-        // Exact: no figure is above 2^53, save the one that means none.
+        // Exact: no figure is above 2^53, except the one that means none.
         Ok(figure.and_then(|nth| last.get(nth).copied()).unwrap_or(0) as f64)
     };
     Ok(Worker::start(serve)?)
@@ -105,10 +105,10 @@ pub(super) fn run(worker: &Worker) -> Result<Cycle, PriceError> {
     figures(worker).map(Cycle::from_figures)
 }
 
-// What a piece of work took: time on the wall clock, CPU time and minor faults of the calling thread.
+// Cost of a piece of work: wall time, CPU time and minor faults of the calling thread.
 //
 // CPU time and faults are read outside the wall time (two system calls before and two after, about 1 us
-// together). Nothing here allocates, so it serves children made by fork as well.
+// together). Nothing here allocates, so forked children can use it too.
 
 /// Time and faults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -151,7 +151,7 @@ pub(super) fn spend<T>(work: impl FnOnce() -> T) -> Result<(Spent, T), Errno> {
     Ok((spent, result))
 }
 
-/// That this thread's own figures are not to be had.
+/// The error that this thread's usage is not available.
 pub(super) fn unmetered(errno: Errno) -> PriceError {
     SysError::new("getrusage", "this thread", errno).into()
 }
@@ -169,7 +169,7 @@ pub(super) struct Phases {
 }
 
 impl Phases {
-    /// As it is saved: of this repeat, at this place of the order, with the size of its pages.
+    /// The sample as it is saved: its repeat, its place in the order, and the size of its pages.
     pub(super) fn sample(self, repeat: u32, place: u32) -> (Sample, Fact<PageSize>) {
         let sample = Sample {
             repeat,
@@ -186,14 +186,14 @@ impl Phases {
     }
 }
 
-// Which pages of a range are mapped, by `/proc/self/pagemap` (bit 63 of each entry; everybody may read it
-// of himself). `mincore(2)` does not serve: of a file it tells the page cache, not the mapping.
+// Which pages of a range are mapped, from `/proc/self/pagemap` (bit 63 of each entry; every process may read
+// its own). `mincore(2)` cannot be used: for a file it reports the page cache, not the mapping.
 //
 // The buffer is made before a fork, so that a child counts without allocating.
 
 /// Bytes of an entry.
 const ENTRY: usize = 8;
-/// Entries that are read at once.
+/// Entries read in one call.
 const WINDOW: usize = 1 << 12;
 /// The bit of a page that is mapped.
 const PRESENT: u64 = 1 << 63;
@@ -212,7 +212,7 @@ impl Present {
     /// How many of the base pages from `address` on are mapped.
     pub(super) fn count(&mut self, address: u64, len: usize) -> Result<u64, Errno> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        // Opened each time: a descriptor belongs to the memory of whoever opened it.
+        // Opened each time, because a descriptor refers to the memory of the process that opened it.
         let file = rustix::fs::open(c"/proc/self/pagemap", flags, Mode::empty())?;
         let page = page_size::base().bytes();
         let mut left = len as u64 / page;

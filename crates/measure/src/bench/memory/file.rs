@@ -1,8 +1,8 @@
-//! One sample of a cached file that is read through a private mapping, in a child.
+//! One sample of a cached file that a child reads through a private mapping.
 //!
-//! The file has no name and was written a base page at a time, as a start from disk leaves programs in the
-//! page cache. It is read once before each sample, so that all of it is cached. A fault maps the pages
-//! around it (mm/memory.c, `do_fault_around`), so there are fewer faults than pages.
+//! The file has no name. It was written one base page at a time, as a start from disk leaves programs in the
+//! page cache. It is read once before each sample, so that all of it is cached. A fault maps the pages around
+//! it (mm/memory.c, `do_fault_around`), so there are fewer faults than pages.
 
 use super::child::{self, Cycle, Phases, Present, spend};
 use crate::error::PriceError;
@@ -49,7 +49,7 @@ impl Cached {
         Ok(child::run(&worker)?.taken(Fact::Known(page_size::base())))
     }
 
-    /// Brings back what the kernel may have taken out of the cache meanwhile.
+    /// Reads pages back that the kernel may have evicted meanwhile.
     fn read_through(&self) -> Result<(), PriceError> {
         let mut block = vec![0; BLOCK];
         for offset in (0..self.len as u64).step_by(BLOCK) {
@@ -77,19 +77,19 @@ fn map_and_read(file: &File, len: usize, way: Way, present: &mut Present) -> Res
     Ok(Cycle { setup, touch, teardown, present: before })
 }
 
-// A file that is mapped with `MAP_POPULATE` where memory is short.
+// A file mapped with `MAP_POPULATE` when memory is short.
 //
-// Populating is an attempt: mmap(2) says nothing of what it could not fill, or of what was taken away again
-// before it came back. Two children map one file that is on disk and not in the page cache: one as it is,
-// one in a cgroup that may hold half of it (`kernel::memory_group`). What is mapped when the call comes back
-// is counted in `/proc/self/pagemap`; then each page is read once, and the faults that wait for the
-// device are counted by the kernel. The pages that were filled first are the ones that are taken away, and
-// reading in order then meets each page just after it has gone.
+// Populating is best effort: mmap(2) does not report pages that it could not fill, or that were reclaimed
+// before it returned. Two children map one file that is on disk but not in the page cache. One runs without a
+// limit, one in a cgroup that may hold half of the file (`kernel::memory_group`). When the call returns, the
+// mapped pages are counted in `/proc/self/pagemap`. Then each page is read once, and the kernel counts the
+// faults that wait for the device. The first pages filled are the first reclaimed, so reading in order meets
+// each page just after it was evicted.
 //
-// Not seen: anonymous memory, of which nothing can be taken away without swap: the group's process would be
-// killed. The device is part of these times.
+// Not seen: anonymous memory. Without swap none of it can be reclaimed, so the group's process would be
+// killed. These times include the device.
 
-/// The group may hold one in so many of the file's bytes.
+/// The group may hold one in this many of the file's bytes.
 const SHARE: u64 = 2;
 
 /// Both of them over a file of `size`.
@@ -104,7 +104,7 @@ pub(super) fn measure(size: Bytes) -> Result<Pressure, PriceError> {
     Ok(Pressure { file_bytes: size, limit_bytes, alone, limited })
 }
 
-/// What came of populating the file, which is not in the page cache before, by a child that enters a group first.
+/// Populates the uncached file in a child that first enters a group, and returns what was populated.
 fn populate(file: &File, len: usize, group: Option<&CStr>) -> Result<Populated, PriceError> {
     drop_cached(file)?;
     let mut present = Present::new();
@@ -138,7 +138,7 @@ fn populate_once(file: &File, len: usize, present: &mut Present) -> Result<[u64;
     Ok([mapped.0.saturating_sub(begin.0), pages, end.0.saturating_sub(start.0), waited])
 }
 
-/// Takes the file out of the page cache; an error where it stays.
+/// Drops the file from the page cache. An error if pages remain.
 fn drop_cached(file: &File) -> Result<(), PriceError> {
     let failed = |errno| SysError::new("posix_fadvise", "the scratch file", errno);
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed).map_err(failed)?;

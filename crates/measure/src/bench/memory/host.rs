@@ -1,10 +1,10 @@
-//! The host's part, kept out of the figures and shown beside them.
+//! The host's part, excluded from the figures and reported beside them.
 //!
-//! Before each mapping a quarter more than it takes is touched and freed, on pages of its kind, in chunks
-//! (`prices/host.rs`): what a virtual machine's host had taken back is there again when the clock runs. Each
-//! chunk is timed; one that costs half as much again as memory that is there was not backed, and what it
-//! cost more is the host's. The first chunks come before everything else and are the state in which the
-//! machine was found.
+//! Before each mapping, memory of its page kind is touched and freed in chunks, a quarter more than the
+//! mapping takes (`prices/host.rs`). So memory that the host of a virtual machine had taken back is present
+//! again before the clock starts. Each chunk is timed. A chunk that costs at least one and a half times as
+//! much as present memory was not backed, and the excess is the host's part. The first chunks come before
+//! everything else and show the initial state of the machine.
 //!
 //! Not seen: a host that takes memory back between the two, within milliseconds.
 
@@ -26,7 +26,7 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// Touches and frees so much memory on base or huge pages.
+    /// Touches and frees this much memory on base or huge pages.
     pub(super) fn touch(
         &mut self,
         is_huge: bool,
@@ -41,7 +41,7 @@ impl Before {
         Ok(())
     }
 
-    /// The host's part against what a touch of memory that is there costs, where that was measured.
+    /// The host's part compared with the cost of touching present memory, if that was measured.
     pub(super) fn finish(self, points: &[Point]) -> Vec<Host> {
         let price = |way| {
             let point = points.iter().find(|point| point.is(way, 1, 1))?;

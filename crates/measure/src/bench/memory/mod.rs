@@ -1,21 +1,21 @@
-//! First touches of memory (`bench memory`): what a page costs until it can be used, under every way to get
+//! First touches of memory (`bench memory`): what a page costs until it can be used, with every way to get
 //! it, in nanoseconds for each base page used.
 //!
-//! Every sample is a fresh mapping: made, touched once in each page used, given back, each part on the wall
-//! clock, because what a program waits for is wall time and several threads wait for each other. The
-//! points are gone through in rounds, each in a new random order, so that a disturbance of some seconds
-//! hits one sample of many points. The kernel proves what was had: its own count of minor faults against
-//! the number that the way must take, the size of the pages by `smaps`, and what was mapped before the
-//! first touch.
+//! Every sample is a fresh mapping: made, touched once in each used page, unmapped. Each part is timed by the
+//! wall clock, because programs wait for wall time and several threads wait for each other. The points are
+//! measured in rounds, each in a new random order, so that a disturbance of some seconds hits one sample of
+//! many points. The kernel proves the result: its own count of minor faults is compared with the number that
+//! the way must take, `smaps` shows the size of the pages, and pages mapped before the first touch are
+//! counted.
 //!
-//! A virtual machine's free memory may not be there: its host takes free blocks back and faults them in
-//! again. `host.rs` touches and frees memory before each mapping, so that the figures are the guest's own, and
-//! tells the host's part apart.
+//! Free memory of a virtual machine may not be present: its host takes free blocks back and faults them in
+//! again. `host.rs` touches and frees memory before each mapping, so that the figures are the guest's own,
+//! and reports the host's part separately. Files and forks are measured in children (`child.rs`), because a
+//! touch of a mapped file may raise `SIGBUS`.
 //!
-//! Files and forks are measured in children (`child.rs`), because a touch of a mapped file may be `SIGBUS`.
-//!
-//! Linux maps anonymous memory in mm/memory.c (`do_anonymous_page`), huge pages in mm/huge_memory.c, populates
-//! in mm/gup.c. Not seen: faults that wait for a device or for reclaim, and pages of other NUMA nodes.
+//! Linux maps anonymous memory in mm/memory.c (`do_anonymous_page`), huge pages in mm/huge_memory.c,
+//! populates in mm/gup.c. Not seen: faults that wait for a device or for reclaim, and pages of other NUMA
+//! nodes.
 
 mod anonymous;
 mod child;
@@ -41,11 +41,11 @@ use pagewise_model::bench::memory::{FirstTouch, Point, Sample, Way};
 use pagewise_model::{Bytes, Fact};
 use split::Splits;
 
-/// Most memory that is looked at, once, for what the host has taken back.
+/// Most memory that is searched, once, for pages that the host has taken back.
 const FOUND: Bytes = Bytes::mib(512);
 
-/// Measures all points of `plan`. What was measured before the caller wanted no more, or before the cap, is
-/// in the result; points that lack samples say why.
+/// Measures all points of `plan`. If the caller stops it or the time limit passes, the result contains the
+/// samples so far. Points that lack samples say why.
 #[must_use]
 pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> FirstTouch {
     let mut touches = plan.touches.clone();
@@ -140,7 +140,7 @@ fn job(plan: &Plan, point: &Point) -> Job {
     }
 }
 
-/// What the frame keeps of a point.
+/// The parts of a point that the frame fills in.
 fn slot(point: &mut Point) -> Slot<'_, Sample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }

@@ -1,4 +1,4 @@
-//! What is to be touched, and what that will take: shown before anything is begun.
+//! What will be touched, and how long it takes. Shown before anything starts.
 
 use super::pool::Pool;
 use super::split::Splits;
@@ -12,37 +12,37 @@ use pagewise_model::{Bytes, Fact, Nanos, PageSize};
 
 /// Why there is nothing of a part.
 const NOT_ASKED: &str = "not requested";
-/// The word for the splitting of a huge page.
+/// The name on the command line for splitting a huge page.
 const SPLIT: &str = "split";
-/// The word for populating where memory is short.
+/// The name on the command line for populating when memory is short.
 const PRESSURE: &str = "pressure";
 /// The file that is populated there.
 const PRESSED: Bytes = Bytes::mib(64);
 const QUICK_PRESSED: Bytes = Bytes::mib(16);
-/// Usual size of a mapping: more than private caches hold. At most a share of what is available.
+/// Default size of a mapping: more than private caches hold. Limited to a share of the available memory.
 const SIZE: Bytes = Bytes::mib(128);
 const QUICK_SIZE: Bytes = Bytes::mib(16);
 const SHARE: u64 = 8;
-/// Most memory whose faults another thread answers: each is two wake-ups.
+/// Most memory whose faults another thread resolves: each fault is two wake-ups.
 const ANSWERED: Bytes = Bytes::mib(2);
-/// One page in so many is used where most of a populated mapping is not.
+/// One page in this many is used if most of a populated mapping is unused.
 const SELDOM: u64 = 10;
 /// Threads at most: beyond, contention is the same and the mapping would be cut too small.
 const MOST_THREADS: usize = 16;
-/// Memory that is touched and freed before a mapping, over what the mapping takes.
+/// Memory touched and freed before a mapping, as a multiple of what the mapping takes.
 const BEFORE: f64 = 1.25;
 /// Time for each base page that is filled, touched and given back, for estimates.
 const PAGE_NS: u64 = 1_200;
 /// Time of a repeat of the splitting.
 const SPLITTING: Nanos = Nanos::millis(30);
-/// Time of a mapping beside its pages: threads, a child, looks at its pages.
+/// Time of a mapping in addition to its pages: threads, a child, checking its pages.
 const START: Nanos = Nanos::millis(4);
 #[derive(Debug, Clone)]
 pub struct Request {
     /// Only these [`words`]; all where empty.
     pub only: Vec<String>,
-    /// Size of each mapping, rounded up to whole huge pages for each thread; without it what is usual,
-    /// less where memory is short.
+    /// Size of each mapping, rounded up to whole huge pages for each thread. `None` for the default size,
+    /// less if memory is short.
     pub size: Option<Bytes>,
     /// Most threads.
     pub threads: u32,
@@ -73,10 +73,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What was asked for, as far as this machine has the pages and the memory.
+    /// The requested plan, limited to the pages and the memory of this machine.
     ///
-    /// # Errors
-    /// When the machine does not tell what it has, or nothing is left to be measured.
+    /// # Errors If the machine does not report its memory, or nothing is left to measure.
     pub fn new(request: Request) -> Result<Self, PriceError> {
         let kinds = Kinds::here();
         let cpus = frame::cpus()?;
@@ -111,7 +110,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Where everything runs that needs one CPU alone.
+    /// The CPU for everything that needs only one.
     pub(super) fn first_cpu(&self) -> u32 {
         self.touches.cpus.first().copied().unwrap_or(0)
     }
@@ -136,7 +135,7 @@ impl Plan {
         self.is_asked(SPLIT)
     }
 
-    /// Size of the file that is populated where memory is short; none where that was not requested.
+    /// Size of the file that is populated when memory is short. `None` if that was not requested.
     pub(super) fn pressed(&self) -> Option<Bytes> {
         let size = if self.touches.quick { QUICK_PRESSED } else { PRESSED };
         self.is_asked(PRESSURE).then_some(size)
@@ -232,7 +231,7 @@ impl Plan {
         self.touches.points.iter().any(|point| point.way.is_file())
     }
 
-    /// What is touched and freed before a mapping of this point is made.
+    /// Bytes to touch and free before a mapping of this point is made.
     pub(super) fn before(&self, point: &Point) -> Bytes {
         let taken = match point.way {
             way if way.is_file() || way.is_pool() => 0,

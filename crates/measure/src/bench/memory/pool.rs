@@ -1,9 +1,9 @@
-//! Samples of pages of the reserved pool, by all ways that lead to it, each in a child; and what two
-//! processes see of one file on hugetlbfs.
+//! Samples of pages of the reserved pool, by all ways to get them, each in a child. Also what two processes
+//! see of one file on hugetlbfs.
 //!
-//! The child goes through the whole cycle once before it counts, so that a host has backed the pool's pages.
-//! Every touch of a page that is not there yet is one fault, which clears a huge page (mm/hugetlb.c,
-//! `hugetlb_no_page`); the pages were taken from the free ones when the pool was made.
+//! The child runs the whole cycle once before it counts, so that a host has backed the pool's pages. Every
+//! touch of a missing page is one fault, which clears a huge page (mm/hugetlb.c, `hugetlb_no_page`). The
+//! pages left the free list when the pool was made.
 
 use super::child::Present;
 use super::child::{self, Cycle};
@@ -24,7 +24,7 @@ const SEE: u64 = 0;
 const FAULTS: u64 = 1;
 const EXECUTE: u64 = 2;
 
-/// The pool of one page size, and where its files are.
+/// The pool of one page size, and the directory of its files.
 #[derive(Debug)]
 pub(super) struct Pool {
     page: PageSize,
@@ -44,7 +44,7 @@ impl Pool {
         self.mount.is_some()
     }
 
-    /// As much of `size` as is free in the pool, at least a page.
+    /// The part of `size` that is free in the pool, at least a page.
     pub(super) fn share_of(&self, size: Bytes) -> Bytes {
         let pages = hugetlb::pool(self.page).map_or(0, |pool| pool.available_pages()).max(1);
         Bytes(size.0.min(pages.saturating_mul(self.page.bytes())))
@@ -90,7 +90,7 @@ impl Pool {
             Err(e) if matches!(e.errno(), Some(libc::EPERM | libc::EACCES)) => Fact::Known(false),
             Err(e) => Fact::missing(e.to_string()),
         };
-        // Once for the faults of its own code and stack.
+        // The first request only faults in its own code and stack.
         reader.ask(SEE)?;
         Ok(SharedPool {
             mount: self.mount.as_ref().map_or_else(String::new, |m| m.display().to_string()),

@@ -1,9 +1,9 @@
-//! What it costs that a part of a huge page gets other rights.
+//! The cost of giving a part of a huge page different rights.
 //!
-//! One base page of each huge page is made read-only: its mapping has to be split (mm/huge_memory.c,
-//! `__split_huge_pmd`). Then it is made writable again: the rights are as before, the page stays split
-//! until khugepaged comes by. `AnonHugePages` before and after is the proof. The same calls on base pages
-//! show what the mapping itself costs, which is cut in two and joined again each time.
+//! One base page of each huge page is made read-only, so its mapping must be split (mm/huge_memory.c,
+//! `__split_huge_pmd`). Then it is made writable again. The rights are as before, but the page stays split
+//! until khugepaged merges it. `AnonHugePages` before and after is the proof. The same calls on base pages
+//! show the cost of the mapping itself, which is split and merged each time.
 
 use crate::error::PriceError;
 use crate::kernels::touch;

@@ -1,5 +1,5 @@
-//! Which ways there are here: every one is tried before anything is announced; one that is not to be had
-//! is named with what would make it available.
+//! The ways that are available here. Each is tried before anything is announced. For an unavailable way, the
+//! message says what would make it available.
 
 use super::anonymous::Holes;
 use super::pool::Pool;
@@ -19,9 +19,9 @@ const SIZE_CONTROL: &str =
 /// The sizes between base and huge that the kernel offers for anonymous memory.
 #[derive(Debug, Clone)]
 pub(super) struct Sizes {
-    /// Those that a program may have by advice, smallest first.
+    /// Sizes that a program can get by advice, smallest first.
     enabled: Vec<PageSize>,
-    /// The others, with the word that stands in their file.
+    /// The other sizes, each with the setting in its file.
     disabled: Vec<(PageSize, String)>,
     huge: PageSize,
     /// Whether huge pages may be had as well.
@@ -52,7 +52,7 @@ impl Sizes {
         sizes
     }
 
-    /// Every size as a way, those that are not to be had too.
+    /// Every size as a way, including the unavailable ones.
     pub(super) fn ways(&self) -> impl Iterator<Item = Way> {
         let disabled = self.disabled.iter().map(|(size, _)| size);
         self.enabled.iter().chain(disabled).map(|size| Way::Mthp { page_bytes: *size })
@@ -77,13 +77,14 @@ impl Sizes {
     }
 }
 
-/// Whether a program has pages of a size by advice, with this word for the size and this one for all.
+/// Whether a program gets pages of a size by advice. `word` is the setting of the size, `whole` the global
+/// one.
 fn is_advised(word: &str, whole: &str) -> bool {
     let word = if word == "inherit" { whole } else { word };
     matches!(word, "always" | "madvise")
 }
 
-/// Tries a way; an error when it is not to be had.
+/// Tries a way. An error if it is not available.
 pub(super) fn try_way(
     way: Way,
     kinds: Kinds,

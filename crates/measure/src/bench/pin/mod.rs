@@ -1,22 +1,22 @@
 //! What it costs to pin pages of a process (`bench pin`): to find the frames of a piece of its memory in the
-//! page table and to hold them, on base pages against huge ones.
+//! page table and to hold them, on base pages and on huge pages.
 //!
-//! The kernel pins wherever it is to use memory of a process by itself: vmsplice, direct I/O, registered
-//! buffers, reading another process. Nothing measures that alone without a kernel built for it
-//! (`CONFIG_GUP_TEST`, which is asked where it is there), so it is found by differences:
+//! The kernel pins pages whenever it accesses memory of a process itself: vmsplice, direct I/O, registered
+//! buffers, reading another process. Only a kernel built with `CONFIG_GUP_TEST` can measure pinning alone,
+//! and that interface is used if present. Otherwise pinning is derived from differences:
 //! - vmsplice of a piece into a pipe that is then emptied into /dev/null, against tee of as many slots into
-//!   the same pipe: slots and counters are the same, only the page table is not asked
-//!   (`iov_iter_get_pages2`, `get_user_pages_fast`);
-//! - registering the piece with io_uring and giving it back (`pin_user_pages_fast`, for long);
+//!   the same pipe: slots and counters are the same, only the page table is not read (`iov_iter_get_pages2`,
+//!   `get_user_pages_fast`);
+//! - registering the piece with io_uring and releasing it (`pin_user_pages_fast`, long-term);
 //! - process_vm_readv of our own memory (`pin_user_pages_remote`), which copies: against the same copy in
 //!   user space, by the instruction that the kernel copies with.
 //!
-//! Pieces of 4 KiB to 1 MiB go in turn through 2 MiB, so that frames are as cold or warm as in a stream. A
-//! piece's price is a line over its pages: the rise is the price of a page, what is left that of the call.
+//! Pieces of 4 KiB to 1 MiB step through 2 MiB, so that frames are as cold or warm as in a stream. A piece's
+//! price is a line over its pages: the slope is the price of a page, the intercept the price of the call.
 //!
 //! Every sample is a fresh mapping whose page size the kernel has shown, on a thread pinned to one CPU, in
-//! rounds of random order; the clock is that thread's CPU time. Not seen: direct I/O (its pins drown in the
-//! device), contention for the counters of frames (one thread), pages that must be faulted in first.
+//! rounds of random order. The clock is that thread's CPU time. Not seen: direct I/O (the device's time hides
+//! its pins), contention for the counters of frames (one thread), pages that must be faulted in first.
 
 mod pinner;
 
@@ -33,14 +33,14 @@ use pinner::Pinner;
 
 /// Memory that the pieces go through.
 const REGION: Bytes = Bytes::mib(2);
-/// Time of a sample beside its pieces: thread, mapping, looks at its pages, pipes.
+/// Time of a sample in addition to its pieces: thread, mapping, checking its pages, pipes.
 const START: Nanos = Nanos::millis(3);
 /// Most turns of a timed piece.
 const MOST: f64 = 100_000.0;
 
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// By which ways; those without pinning that they are set against are taken along.
+    /// The ways to measure. The ways without pinning that they are compared with are added.
     pub ways: Vec<Way>,
     pub kinds: Vec<PageKind>,
     /// Bytes of a call, each a power of two and at most 1 MiB.
@@ -61,10 +61,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What was asked for, as far as this machine has pages and ways.
+    /// The requested plan, limited to the pages and ways of this machine.
     ///
-    /// # Errors
-    /// When the machine does not tell what it has, or nothing is left to be measured.
+    /// # Errors If the machine does not report its memory, or nothing is left to measure.
     pub fn new(mut request: Request) -> Result<Self, PriceError> {
         let kinds = Kinds::here();
         let cpu = frame::cpus()?[0];
@@ -109,8 +108,8 @@ impl Plan {
     }
 }
 
-/// Measures all points of `plan`. What was measured before the caller wanted no more, or before the cap,
-/// is in the result; points that lack samples say why.
+/// Measures all points of `plan`. If the caller stops it or the time limit passes, the result contains the
+/// samples so far. Points that lack samples say why.
 #[must_use]
 pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Pins {
     let mut pins = plan.pins.clone();
@@ -124,8 +123,9 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Pins {
     pins
 }
 
-/// Takes a sample on the calling thread, which should be pinned: a fresh mapping, proven to be on pages of the
-/// size asked for before and behind. One turn goes before; another says how many make up a piece of time.
+/// Takes a sample on the calling thread, which should be pinned: a fresh mapping, proven before and after to
+/// be on pages of the requested size. One turn warms up. Another determines how many turns fill a piece of
+/// time.
 fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Sampled<Sample> {
     turn.stop.check()?;
     let too_large =
@@ -154,7 +154,7 @@ fn take(point: &Point, kinds: Kinds, piece: Nanos, turn: Turn<'_>) -> Sampled<Sa
     Ok((sample, Fact::Known(page)))
 }
 
-/// Takes one page of the kind, where a mapping of it leaves enough to others.
+/// Takes one page of the kind, if a mapping of it leaves enough memory for others.
 fn try_kind(kinds: Kinds, kind: PageKind, most: Bytes) -> Result<(), Unavailable> {
     let resident = kinds.resident(kind, REGION);
     if resident > most {
@@ -167,7 +167,7 @@ fn try_kind(kinds: Kinds, kind: PageKind, most: Bytes) -> Result<(), Unavailable
     kinds.try_one(kind)
 }
 
-/// Every way that was asked for and the one without pinning, on every kind of page, by every size.
+/// Every requested way and its counterpart without pinning, on every kind of page, in every size.
 fn points(request: &Request) -> Vec<Point> {
     let mut points = Vec::new();
     let wanted = |way: &Way| {
@@ -219,7 +219,7 @@ fn next_step(way: Way, error: &PriceError) -> String {
     .to_owned()
 }
 
-/// What the frame keeps of a point.
+/// The parts of a point that the frame fills in.
 fn slot(point: &mut Point) -> Slot<'_, Sample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }

@@ -1,4 +1,4 @@
-//! The means of each way, and one turn of it: every piece of the region pinned once, or a pipe filled and
+//! The resources of each way, and one turn of it: every piece of the region pinned once, or a pipe filled and
 //! emptied once.
 
 use crate::bench::pipe::turns::{CAPACITY, Loop};
@@ -24,7 +24,7 @@ pub(super) struct Turn {
     pub(super) release_ns: f64,
 }
 
-/// What a way needs beside the memory that is pinned.
+/// The resources of a way, besides the pinned memory.
 pub(super) enum Pinner {
     Lend { pipe: Loop, end: WriteEnd },
     Tee { pipe: Loop, seed: Loop },
@@ -67,7 +67,7 @@ impl Pinner {
         })
     }
 
-    /// So many turns.
+    /// Runs this many turns.
     pub(super) fn turns(
         &mut self,
         count: u64,
@@ -139,7 +139,7 @@ fn short(call: &'static str, done: usize, size: usize) -> PriceError {
     PriceError::Unavailable(format!("{call} took {done} of {size} bytes"))
 }
 
-/// Fills the pipe by `put` with as many pieces as it holds, and empties it.
+/// Fills the pipe with `put`, with as many pieces as it holds, and empties it.
 fn fill_and_empty<T>(
     pipe: &Loop,
     size: usize,

@@ -1,9 +1,9 @@
-//! The rungs of the ladder: the five of the published study (P1 to P5, with its settings), then what
-//! a program may use today, each beside the way that it is to be compared with.
+//! The rungs of the ladder: the five of the published study (P1 to P5, with its settings), then the ways
+//! available to programs today, each next to the way it is compared with.
 //!
-//! The study's rule for lent buffers is kept where its rungs are meant: the pipe holds half a
-//! buffer, so that a buffer that was handed over whole shows the other one to have left the pipe.
-//! Ours have the largest pipe that an ordinary user may have by default, 1 MiB.
+//! The study's rungs follow its rule for lent buffers: the pipe holds half a buffer. So once a whole buffer
+//! has been passed, the other one has left the pipe. Our rungs use the largest pipe that an unprivileged user
+//! may have by default, 1 MiB.
 
 use pagewise_model::Bytes;
 use pagewise_model::bench::pipe::{Pages, Reader, Rung, Wait, Writer};
@@ -92,8 +92,8 @@ fn ours() -> Vec<Rung> {
     ]
 }
 
-/// `rungs` over a grid of buffer and pipe sizes. A lent buffer smaller than the pipe is measured
-/// too: by reference nobody sees that it is reused too soon.
+/// `rungs` over a grid of buffer and pipe sizes. A lent buffer smaller than the pipe is measured too: with
+/// references, no reader sees that it is reused too soon.
 #[must_use]
 pub fn sweep(rungs: &[Rung]) -> Vec<Rung> {
     let sizes = SWEEP_BUFFERS.into_iter().flat_map(|b| SWEEP_PIPES.map(|p| (b, p)));

@@ -1,18 +1,18 @@
 //! The ladder of `bench pipe`: every way to move bytes through a pipe, measured on this machine.
 //!
-//! A point is one technique under one consumption (see `pagewise_model::bench::pipe`). Each repeat of a
-//! point is a fresh pair of processes on CPUs of its placement, set off together when both have
-//! everything at hand; the clock runs from the arrival of the first bytes. One small repeat goes
-//! before, which warms up, sizes the rest and finds out what is refused. Then the points are gone
-//! through in rounds, each round in a new random order from the seed, so that a disturbance of some
-//! seconds hits one repeat of several points and not all of one.
+//! A point is one technique with one consumption (see `pagewise_model::bench::pipe`). Each repeat of a point
+//! is a fresh pair of processes on the CPUs of its placement. They start together when both are ready. The
+//! clock runs from the arrival of the first bytes. One small repeat comes first: it warms up, determines the
+//! size of the others, and finds out what is refused. Then the points are measured in rounds, each in a new
+//! random order from the seed. So a disturbance of some seconds hits one repeat of several points instead of
+//! all repeats of one.
 //!
-//! Bytes are counted at both ends and must agree; where the consumer touches them it checks every
-//! one against the sequence that the producer wrote. The page size of a buffer is what
-//! `/proc/self/smaps` shows. Every pair has a deadline, the whole has a cap.
+//! Bytes are counted at both ends, and the counts must agree. A consumer that touches the bytes checks each
+//! of them against the sequence that the producer wrote. The page size of a buffer is what `/proc/self/smaps`
+//! shows. Every pair has a deadline, and the whole ladder has a time limit.
 //!
-//! Not seen: what the kernel does for the pipe on other CPUs (freeing pages by RCU), and, where
-//! bytes are forwarded to a socket, the CPU time of the process behind it.
+//! Not seen: what the kernel does for the pipe on other CPUs (freeing pages by RCU), and, if bytes are
+//! forwarded to a socket, the CPU time of the process behind it.
 
 pub mod catalogue;
 mod end;
@@ -35,11 +35,10 @@ use pagewise_model::{Bytes, Fact};
 use pair::{Job, Outcome};
 use plan::Cpus;
 
-/// Measures all points of `plan`, in processes that `launcher` starts as the ends. What was measured before the caller wanted no more, or before the
-/// cap, is in the result; points that lack repeats say why.
+/// Measures all points of `plan`, in processes that `launcher` starts as the ends. If the caller stops it or
+/// the time limit passes, the result contains the samples so far. Points that lack repeats say why.
 ///
-/// # Errors
-/// When nothing may be begun.
+/// # Errors If the plan must not start.
 pub fn run(
     plan: &Plan,
     launcher: &Launcher,
@@ -90,7 +89,7 @@ struct Session<'a, 'c> {
 }
 
 impl Session<'_, '_> {
-    /// The small repeat that goes before: it tells what the point is on, and whether at all.
+    /// The small repeat that comes first. It shows which pages the point is on, and whether it works at all.
     fn pilot(&mut self, mut point: Point) -> Lane {
         let pilot = self.plan.pilot();
         let mut bytes = pilot;
@@ -108,7 +107,7 @@ impl Session<'_, '_> {
         Lane { point, bytes }
     }
 
-    /// One counted repeat; a point that failed is left alone.
+    /// One counted repeat. A point that failed is skipped.
     fn repeat(&mut self, lane: &mut Lane, repeat: u32) {
         if lane.point.refused.is_some() {
             self.rounds.pass_over();
@@ -137,7 +136,7 @@ impl Session<'_, '_> {
     }
 }
 
-/// Takes over what a pair showed of its point: the worst of all repeats counts.
+/// Records what a pair showed about its point: the worst of all repeats counts.
 fn learn(point: &mut Point, outcome: &Outcome) {
     point.pipe_bytes = outcome.pipe_bytes;
     (point.writer_cpu, point.reader_cpu) = (outcome.seats.writer, outcome.seats.reader);

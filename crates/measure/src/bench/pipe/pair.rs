@@ -1,9 +1,9 @@
-//! One fresh pair of processes around one pipe (and a third behind a socket, where bytes are
-//! forwarded to one): started, readied, set off together, and heard until a deadline.
+//! One fresh pair of processes around one pipe (and a third behind a socket, if bytes are forwarded to one):
+//! started, made ready, released together, and awaited until a deadline.
 //!
-//! Nothing is left behind on any way out: what has not ended is killed and reaped when its guard is
-//! dropped. A pair that moves nothing more (a deadlock, a stopped process) runs into the deadline.
-//! Starting a pair costs some 3 ms, none of it in the clock.
+//! Nothing remains on any exit path: dropping its guard kills and reaps a process that has not ended. A pair
+//! that stops moving bytes (a deadlock, a stopped process) runs into the deadline. Starting a pair costs some
+//! 3 ms, none of it inside the clock.
 
 use super::end::{Done, Role, Task, Word};
 use super::plan::Seats;
@@ -16,10 +16,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// What it means that a pair has not ended in time.
+/// The message if a pair has not ended in time.
 const LATE: &str = "the two processes stopped moving data, or were too slow";
 
-/// What a pair is to do.
+/// What a pair must do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Job<'a> {
     pub(super) rung: &'a Rung,
@@ -28,7 +28,7 @@ pub(super) struct Job<'a> {
     pub(super) seats: Seats,
 }
 
-/// What a pair has done.
+/// The result of a pair.
 #[derive(Debug, Clone)]
 pub(super) struct Outcome {
     /// The sample, its numbers still to be given.
@@ -76,7 +76,7 @@ fn stream_pair() -> Result<(OwnedFd, OwnedFd), SysError> {
         .map_err(|e| SysError::new("socketpair", "a socket to forward to", e))
 }
 
-/// Both counted the same, and as much as was asked.
+/// Both ends counted the same number of bytes, and it is the requested one.
 fn outcome(
     job: &Job<'_>,
     pipe_bytes: Bytes,
@@ -151,7 +151,7 @@ impl Crew<'_> {
         Ok(())
     }
 
-    /// Waits until all are ready; gives the period of what the producer sends.
+    /// Waits until all are ready. Returns the period of the producer's stream.
     fn hear_ready(&self) -> Result<Option<u64>, PriceError> {
         let mut known = None;
         for member in &self.members {
@@ -180,7 +180,7 @@ impl Crew<'_> {
         Ok(done)
     }
 
-    /// The reason of a failure: where one end failed first, the other only saw its pipe break.
+    /// The cause of a failure. If one end failed first, the other only saw its pipe break.
     fn cause(&self, open: &[&Member], why: String) -> PriceError {
         let others: Vec<String> = open
             .iter()

@@ -1,4 +1,4 @@
-//! What a ladder is to measure, and what that will take: shown before anything is started.
+//! What a ladder will measure, and how long it takes. Shown before anything starts.
 
 use crate::bench::frame::Cost;
 use crate::error::PriceError;
@@ -12,28 +12,28 @@ pub(super) const PILOT: Bytes = Bytes::mib(32);
 pub(super) const FEWEST: Bytes = Bytes::mib(16);
 /// Most bytes of such a repeat.
 pub(super) const MOST: Bytes = Bytes::gib(32);
-/// Time of a pair beside what is in the clock: two processes, their buffers, a file's window.
+/// Time of a pair outside the clock: two processes, their buffers, a file's window.
 const START: Nanos = Nanos::millis(15);
 /// Time of one round of yardsticks.
 const YARDSTICKS: Nanos = Nanos::millis(120);
-/// Rate that estimates take where no rate is known: a slow pipe's.
+/// Rate for estimates if no rate is known: that of a slow pipe.
 const SLOW_BYTES_PER_S: u64 = 1 << 30;
-/// A pair that has not ended after so long and the time for its bytes is stuck.
+/// A pair that has not ended after this time plus the time for its bytes is stuck.
 const STUCK: Nanos = Nanos::secs(30);
-/// Buffers and files of one pair beside those of the rung.
+/// Buffers and files of one pair in addition to those of the rung.
 const OTHERWISE: Bytes = Bytes::mib(48);
 const YARDSTICK_MEMORY: Bytes = Bytes::mib(130);
 
 /// What is to be measured.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The points, in the order in which they are shown.
+    /// The points, in display order.
     pub points: Vec<(Rung, Consumption)>,
     /// Fresh pairs of each point.
     pub repeats: u32,
     /// Bytes of each repeat; none lets each point move what fills `repeat_ns`.
     pub bytes: Option<Bytes>,
-    /// Time of a repeat, where no bytes are given.
+    /// Time of a repeat, if no number of bytes is given.
     pub repeat_ns: Nanos,
     /// Seed of the order, for the record.
     pub seed: u64,
@@ -42,10 +42,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What it takes, if it may be begun.
+    /// What the plan costs, if it may start.
     ///
-    /// # Errors
-    /// When there is nothing to measure, or not the memory for it.
+    /// # Errors If there is nothing to measure, or not enough memory.
     pub fn cost(&self) -> Result<Cost, PriceError> {
         let largest = self.points.iter().map(|(rung, _)| rung.buffer_bytes).max();
         let largest =
@@ -89,9 +88,8 @@ impl Plan {
         Bytes(whole.unwrap_or(MOST.0))
     }
 
-    /// How long one pair of so many bytes may take before it counts as stuck: far longer than on a
-    /// machine with much else to do, and at a fiftieth of a slow rate where spinning keeps the
-    /// other end from its CPU.
+    /// How long one pair for `bytes` may take before it counts as stuck. Far longer than on a busy machine,
+    /// and a fiftieth of a slow rate, because spinning may keep the other end off its CPU.
     pub(super) fn patience(bytes: Bytes) -> Nanos {
         STUCK + Nanos(at_slow_rate(bytes).0.saturating_mul(50))
     }
@@ -103,7 +101,7 @@ fn at_slow_rate(bytes: Bytes) -> Nanos {
 
 // CPUs for the two processes.
 
-/// Where producer and consumer run; none where the scheduler chooses.
+/// Where producer and consumer run. `None` if the scheduler chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seats {
     pub(super) writer: Option<u32>,
@@ -115,7 +113,7 @@ pub(super) struct Seats {
 pub(super) struct Cpus(Vec<(u32, u32)>);
 
 impl Cpus {
-    /// Those of this process. A core that the kernel does not tell of is taken to have one thread.
+    /// The CPUs of this process. A core that the kernel does not report is assumed to have one thread.
     pub(super) fn allowed() -> Self {
         let cpus = affinity::get(0).unwrap_or_default();
         let core = |cpu| topology::siblings(cpu).ok().and_then(|s| s.first().copied());

@@ -1,24 +1,22 @@
-//! What one slot of a pipe costs by itself, what finding its page costs, and what another core makes
-//! dearer: the prices that explain the rungs, taken before a ladder. Nanoseconds of CPU time for each
-//! slot.
+//! The prices that explain the rungs: what one slot of a pipe costs, what finding its page costs, and what a
+//! second core adds. Measured before a ladder, in nanoseconds of CPU time for each slot.
 //!
-//! A pipe is filled and emptied in turn ([`super::turns`]), so nobody waits; by reference it is
-//! emptied into /dev/null and nothing is copied. Filled by tee(2) from another pipe, a slot costs no
-//! search for a page; filled by vmsplice(2) it costs in addition the walk of the page table and the
-//! hold on the page (`get_user_pages_fast`), from base or from huge pages; by splice(2) from a memfd,
-//! the look into the page cache. Filled by vmsplice and read, it costs the copy out of pages that
-//! were lent, from as much memory, into as much and in as large pieces as on the published rungs; once
-//! of the same bytes each time, once of bytes that are written again.
+//! A pipe is filled and emptied in turn ([`super::turns`]), so no side waits. To pass references, it is
+//! emptied into /dev/null and nothing is copied. Filled by tee(2) from another pipe, a slot needs no search
+//! for a page. Filled by vmsplice(2), it also costs the walk of the page table and the reference to the page
+//! (`get_user_pages_fast`), from base or huge pages. Filled by splice(2) from a memfd, it costs the lookup in
+//! the page cache. Filled by vmsplice and read, it costs the copy out of lent pages, with the memory,
+//! destination and piece size of the published rungs. That copy is measured twice: with the same bytes each
+//! time, and with bytes that are rewritten.
 //!
-//! Each way is taken with one thread and with a second one that empties on another core: the difference
-//! is slots, page descriptors, counters and bytes fetched from its caches, and pages that are freed where
-//! they were not allocated. That is taken twice: with threads that never leave their CPUs, and with such
-//! that sleep while it is the other's turn, whose caches are then colder. The CPU time of a hand-over
-//! between two CPUs is that of both sides.
+//! Each way is measured with one thread and with a second one that empties on another core. The difference is
+//! slots, page descriptors, counters and bytes that are fetched from its caches, and pages that are freed
+//! where they were not allocated. The second thread is measured twice: with threads that never leave their
+//! CPUs, and with threads that sleep during the other's turn, whose caches are colder. The CPU time of a
+//! hand-over between two CPUs is that of both sides.
 //!
-//! All but the first are differences, so each carries the noise of two figures, and one that comes
-//! out below zero is missing. Not seen: both ends at the pipe's lock at the same time. Takes about
-//! half a second.
+//! All but the first are differences, so each contains the noise of two figures, and one below zero is
+//! missing. Not seen: both ends at the pipe's lock at the same time. Takes about half a second.
 
 use super::end::source::{self, Source};
 use super::end::waiter::Waiter;
@@ -103,7 +101,7 @@ fn with_reason(price: Result<f64, PriceError>) -> Result<f64, String> {
     price.map_err(|error| error.to_string())
 }
 
-/// A price with one thread and with a second one on another core, or why there is none.
+/// A price with one thread and with a second one on another core, or why it is missing.
 struct Placements {
     here: Result<f64, String>,
     apart: Result<f64, String>,
@@ -192,7 +190,7 @@ fn measure() -> Result<ReferencePrices, PriceError> {
     })
 }
 
-/// What one price is above another.
+/// The amount by which one price exceeds another.
 fn beyond(price: &Result<f64, String>, other: &Result<f64, String>) -> Fact<f64> {
     match (price, other) {
         (Ok(price), Ok(other)) if price > other => Fact::Known(price - other),
@@ -240,7 +238,7 @@ fn content(len: usize) -> Vec<u8> {
     content
 }
 
-/// A slot by `way`, whose memory must be on the pages that it says.
+/// The price of a slot with `way`. Its memory must be on the pages that `way` specifies.
 fn by(way: Way, other: Option<Other>) -> Result<f64, PriceError> {
     let target = if way.is_read { Loop::into_memory(way.pipe) } else { Loop::into_null(way.pipe) }?;
     let writer = target.writer.try_clone().map_err(|e| SysError::new("dup", "a pipe", e))?;

@@ -1,9 +1,9 @@
 //! The bytes that a producer sends and a consumer checks: the numbers of their own places.
 //!
-//! The stream is a row of 8-byte words in the machine's order, each the number of its place, from
-//! 0; with a period the row starts again after so many bytes. A byte that was lost, repeated,
-//! reordered, changed, or overwritten while it was on the way differs from what belongs at its
-//! place. Costs about what reading or writing the memory costs: both loops are vectorised.
+//! The stream is a sequence of 8-byte words in native byte order, each the number of its place, from 0. With
+//! a period the sequence restarts after that many bytes. A byte that was lost, repeated, reordered, changed
+//! or overwritten on the way differs from the expected one. The cost is about that of reading or writing the
+//! memory: both loops are vectorised.
 
 const WORD: usize = 8;
 
@@ -21,7 +21,7 @@ pub(super) fn fill(bytes: &mut [u8], offset: u64) {
     fill_bytes(after, next.wrapping_mul(WORD as u64));
 }
 
-/// Whether `bytes` are what belongs at `offset` of a stream with this period.
+/// Whether `bytes` are the expected ones at `offset` of a stream with this period.
 pub(super) fn is_whole(mut bytes: &[u8], offset: u64, period: Option<u64>) -> bool {
     let Some(period) = period.filter(|&period| period > 0) else {
         return is_straight(bytes, offset);

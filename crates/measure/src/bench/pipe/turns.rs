@@ -1,10 +1,10 @@
-//! A pipe that is filled and emptied in turn, so that nobody waits for room or data: by one thread,
-//! or by two on CPUs of their own, of which one always looks on.
+//! A pipe that is filled and emptied in turn, so that no side waits for room or data: by one thread, or by
+//! two on separate CPUs, of which one is always idle.
 //!
-//! Each turn is timed by the CPU time of its thread, so that what else runs there is not in it; that
-//! adds one system call to a turn of some hundred slots, the same with one thread and with two. The
-//! thread that looks on spins on a number in memory, not on the pipe, or looks at it between naps, so
-//! that its CPU is idle for as long as that of an end that sleeps; none of that is timed.
+//! Each turn is timed by the CPU time of its thread, so that other load is excluded. This adds one system
+//! call to a turn of some hundred slots, the same with one thread and with two. The idle thread spins on a
+//! number in memory, not on the pipe. Or it checks the number between naps, so that its CPU is idle for as
+//! long as that of an end that sleeps. None of that is timed.
 
 use super::end::{failed, length};
 use crate::error::PriceError;
@@ -21,13 +21,13 @@ use std::time::Duration;
 
 /// Capacity wanted of a pipe that is to hold much.
 pub(crate) const CAPACITY: Bytes = Bytes::mib(1);
-/// Bytes read at once, where bytes are read.
+/// Bytes per read, if bytes are read.
 const READ: usize = 256 << 10;
 /// Repeats of a price, and fillings of the pipe in each.
 const REPEATS: usize = 7;
 const FILLINGS: usize = 32;
 
-/// A pipe with a way out that nobody looks at.
+/// A pipe with an outlet whose data is discarded.
 pub(crate) struct Loop {
     pub(crate) reader: OwnedFd,
     pub(crate) writer: OwnedFd,
@@ -53,7 +53,7 @@ pub(super) struct Other {
 pub(super) struct Filling {
     pub(super) bytes: usize,
     pub(super) slots: u64,
-    /// Time in which the bytes were made, which is not the filling's.
+    /// Time spent making the bytes. It does not count as filling.
     pub(super) own: Nanos,
 }
 
@@ -67,7 +67,7 @@ impl Filling {
 type Filled = Result<Filling, PriceError>;
 
 impl Loop {
-    /// Emptied by reference; the pipe is made to hold `capacity`, where it may.
+    /// Emptied by reference. The pipe is set to `capacity` if permitted.
     pub(crate) fn into_null(capacity: Bytes) -> Result<Self, PriceError> {
         let null = File::options().write(true).open("/dev/null");
         Self::new(capacity, Out::Null(null.map_err(|e| SysError::new("open", "/dev/null", e))?))
@@ -80,12 +80,12 @@ impl Loop {
 
     fn new(capacity: Bytes, out: Out) -> Result<Self, PriceError> {
         let (reader, writer) = pipe::pipe()?;
-        // Beyond the user's limits it stays as large as it is.
+        // Beyond the user's limits, the pipe keeps its size.
         let held = pipe::set_capacity(&writer, capacity).or_else(|_| pipe::capacity(&writer))?;
         Ok(Self { reader, writer, capacity: length(held)?, out })
     }
 
-    /// Empties the pipe of so many bytes; the CPU time that it took, in nanoseconds.
+    /// Empties the pipe of `bytes` bytes. Returns the CPU time, in nanoseconds.
     pub(crate) fn empty(&self, bytes: usize) -> Result<f64, PriceError> {
         let (ns, done) = time_cpu(|| self.take_out(bytes));
         done.map(|()| ns)
@@ -149,8 +149,8 @@ impl Loop {
     }
 }
 
-/// Nanoseconds a slot of filling and emptying in turn, the median over repeats; the first warms up.
-/// `empty` tells what it took.
+/// Nanoseconds per slot of filling and emptying in turn, the median over repeats. The first repeat warms up.
+/// `empty` returns the time it took.
 fn in_turn(
     mut fill: impl FnMut() -> Filled,
     mut empty: impl FnMut(usize) -> Result<f64, PriceError>,
@@ -174,14 +174,14 @@ fn in_turn(
 /// Says whose turn it is.
 #[derive(Debug, Default)]
 struct Baton {
-    /// Bytes to be emptied: it is that side's turn. 0 is the other's, [`END`] nobody's.
+    /// Bytes to empty: it is the emptying side's turn. 0: the filling side's turn. [`END`]: the end.
     bytes: AtomicUsize,
     /// Nanoseconds that the last emptying took.
     spent_ns: AtomicU64,
     sleeps: bool,
 }
 
-/// How long to sleep between two looks: about as long as the ends of a rung do.
+/// Sleep between two checks: about as long as the ends of a rung sleep.
 const NAP: Duration = Duration::from_micros(20);
 
 const END: usize = usize::MAX;
@@ -190,21 +190,21 @@ impl Baton {
     /// Lets the other side empty `bytes`, and waits; the nanoseconds it took, or none when that side
     /// has ended.
     fn pass(&self, bytes: usize) -> Option<f64> {
-        // Ended meanwhile: it stays so.
+        // If it has ended meanwhile, that stays.
         self.bytes.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Acquire).ok()?;
         let is_back = self.spin_while(|now| now == bytes) == 0;
         is_back.then(|| self.spent_ns.load(Ordering::Acquire) as f64)
     }
 
-    /// Waits for bytes to be emptied; none at the end.
+    /// Waits for bytes to empty. `None` at the end.
     fn wait_for(&self) -> Option<usize> {
         Some(self.spin_while(|now| now == 0)).filter(|bytes| *bytes != END)
     }
 
-    /// The bytes have been emptied in so many nanoseconds.
+    /// Reports that the bytes have been emptied in `ns` nanoseconds.
     fn give_back(&self, ns: f64) {
         self.spent_ns.store(ns as u64, Ordering::Release);
-        // An end that was told meanwhile is kept.
+        // An end that was signalled meanwhile is kept.
         let _ended = self
             .bytes
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| (now != END).then_some(0));

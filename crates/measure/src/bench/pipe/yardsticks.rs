@@ -1,10 +1,9 @@
-//! What the memory itself gives: the roofline that pipe figures stand beside, in GiB/s.
+//! The speed of memory: the roofline that pipe figures are compared with, in GiB/s.
 //!
-//! Copying and reading go over buffers larger than the caches, on huge pages where there are any,
-//! on one core. The transfer between cores is read by one thread from what another has just
-//! written, in pieces that a private cache holds; only the reading is timed. One repeat of each is
-//! taken after each round of the ladder, so that both saw the same machine. Not seen: what several
-//! cores draw together. A round takes some 30 ms.
+//! Copying and reading use buffers larger than the caches, on huge pages if available, on one core. For the
+//! transfer between cores, one thread reads what another has just written, in pieces that fit a private
+//! cache; only the reading is timed. One repeat of each is taken after each round of the ladder, so that both
+//! saw the same machine state. Not seen: the bandwidth of several cores together. A round takes some 30 ms.
 
 use super::plan::Cpus;
 use crate::error::PriceError;
@@ -18,7 +17,7 @@ use std::sync::mpsc;
 
 /// Larger than the last-level cache of one core's share.
 const SET: Bytes = Bytes::mib(64);
-/// What is handed from core to core at once: within a private cache.
+/// Bytes passed from core to core at a time: within a private cache.
 const PIECE: Bytes = Bytes::kib(256);
 /// Pieces of one repeat.
 const PIECES: usize = 64;

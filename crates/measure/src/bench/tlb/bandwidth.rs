@@ -1,10 +1,10 @@
-//! What the memory gives: every byte of a large buffer read, written, copied, by one CPU alone and by all
+//! Memory bandwidth: every byte of a large buffer read, written, copied, by one CPU alone and by all
 //! together, in GiB/s.
 //!
-//! Each thread has two buffers of its own, on huge pages where there are any, larger than its share of
-//! the caches, and goes through them several times; all begin together. The rate of all is their
-//! bytes over the time from the first beginning to the last end. Not seen: memory of other NUMA nodes
-//! (each thread touches its own buffers first, so they are near it).
+//! Each thread has two buffers, on huge pages if available, larger than its share of the caches, and
+//! processes them several times. All threads begin together. The total rate is their bytes over the time from
+//! the first beginning to the last end. Not seen: memory of other NUMA nodes (each thread touches its own
+//! buffers first, so they are local).
 
 use crate::error::PriceError;
 use crate::gate::{self, AtGate};
@@ -16,14 +16,14 @@ use pagewise_model::{Bytes, Fact, Measured, Nanos};
 /// Most and least size of a buffer, and its unit.
 const LARGEST: Bytes = Bytes::mib(64);
 const SMALLEST: Bytes = Bytes::mib(8);
-/// Times that a buffer is gone through.
+/// Passes over a buffer.
 const PASSES: u64 = 3;
 /// Kinds of work: read, write, copy.
 const WORKS: usize = 3;
 /// Time of one repeat with one thread, at a slow rate; more threads share the memory.
 const ONCE: Nanos = Nanos::millis(120);
 
-/// About the time of one repeat, alone and with all.
+/// Approximate time of one repeat, with one CPU and with all.
 pub(super) fn time(cpus: usize) -> Nanos {
     Nanos(ONCE.0 * (1 + cpus.min(8) as u64))
 }
@@ -64,7 +64,7 @@ impl Rounds {
         Self { cpus: cpus.to_vec(), buffer: buffer.unwrap_or_default(), one, all }
     }
 
-    /// Takes one repeat, alone and with all.
+    /// Takes one repeat, with one CPU and with all.
     pub(super) fn step(&mut self) {
         let alone = self.cpus.get(..1).unwrap_or_default();
         step(&mut self.one, alone, self.buffer);

@@ -87,7 +87,7 @@ pub(super) fn lines(request: &Request, kinds: Kinds, most: Bytes) -> Vec<Point> 
     points
 }
 
-/// Numbers from `from` (a power of two) to `to`, so many to each doubling.
+/// Numbers from `from` (a power of two) to `to`, with `per_octave` numbers for each doubling.
 pub(crate) fn steps(from: u64, to: u64, per_octave: u64) -> Vec<u64> {
     let octaves = (0..u64::BITS).map_while(|n| from.checked_mul(1_u64.checked_shl(n)?));
     let within = octaves.take_while(|start| *start <= to);

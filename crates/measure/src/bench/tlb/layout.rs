@@ -1,4 +1,4 @@
-//! Where the elements of a path lie and which follows which.
+//! Where the elements of a path lie, and their order.
 
 use crate::cycle::Cycle;
 use crate::kernels::list::{Links, WORD};
@@ -7,25 +7,25 @@ use pagewise_model::{Bytes, PageSize};
 
 /// Elements that are linked between two looks whether the caller wants no more.
 const PIECE: u64 = 1 << 22;
-/// Lines of successive pages are so many apart within their pages: odd, so that all sets of a cache
-/// are gone through, and more than the lines of a small page, so that those of larger caches are too.
+/// Distance in lines between the lines of successive pages, within their pages. Odd, so that all sets of a
+/// cache are used. More than the lines of a small page, so that the sets of larger caches are used too.
 const LINE_STEP: u64 = 65;
 
-/// A path through so many elements.
+/// A path through `elements` elements.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     path: Path,
     elements: u64,
     /// Of a random list: which of the orders.
     key: u64,
-    /// Of lines: the order in which they follow each other, each once.
+    /// For lines: the order in which they follow each other, each once.
     order: Vec<usize>,
-    /// Of lines: the page within which each has its place.
+    /// For lines: the size of the page within which each has its place.
     page: PageSize,
 }
 
 impl Layout {
-    /// `order` is of the numbers below `elements`, and used for lines alone.
+    /// `order` contains the numbers below `elements`. It is used only for lines.
     pub(super) const fn new(
         path: Path,
         elements: u64,

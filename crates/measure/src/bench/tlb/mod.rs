@@ -1,23 +1,23 @@
-//! Walks through memory (`bench tlb`): what a load costs that needs the one before, by size of set, by
-//! order and by page size; and what of it is address translation.
+//! Walks through memory (`bench tlb`): what a load costs that depends on the load before, by size of set, by
+//! order and by page size; and how much of it is address translation.
 //!
-//! Two kinds of paths. **Lists** fill a set with elements side by side, as programs' lists and trees
-//! do: what they cost is caches and translation together. **Lines** are one cache line each on so many
-//! pages; the same number of lines packed together costs the same in the caches and nearly nothing in
-//! translation, so the difference is translation, and where it rises a TLB has run out. Base pages are
-//! taken 17 apart: processors join translations of neighbouring pages into one entry, which would
-//! show more entries than there are, and an odd distance still reaches every set of a TLB. The lines
-//! of successive pages go through all sets of the first cache in turn.
+//! There are two kinds of paths. **Lists** fill a set with elements side by side, as programs' lists and
+//! trees do. They cost caches and translation together. **Lines** are one cache line on each of a number of
+//! pages. The same number of lines packed together costs the same in the caches and nearly nothing in
+//! translation. So the difference is translation, and where it rises a TLB has run out. Base pages are taken
+//! 17 apart: processors join translations of neighbouring pages into one entry, which would show more entries
+//! than exist. An odd distance still reaches every set of a TLB. The lines of successive pages use all sets
+//! of the first cache in turn.
 //!
-//! Every sample is a fresh mapping, made, linked, walked and given back on a thread pinned to one CPU;
-//! the points are gone through in rounds, each in a new random order, so that the free pages are
-//! mixed in between and a disturbance of some seconds hits one sample of many points. After the walk
-//! `smaps` must show all of the mapping on pages of the size that was asked for, or there is no sample.
+//! Every sample is a fresh mapping, made, linked, walked and unmapped on a thread pinned to one CPU. The
+//! points are measured in rounds, each in a new random order. So the free pages are mixed in between, and a
+//! disturbance of some seconds hits one sample of many points. After the walk `smaps` must show all of the
+//! mapping on pages of the requested size. Otherwise the sample is dropped.
 //!
-//! Linux gives anonymous memory huge pages where it is advised so (mm/huge_memory.c), and pages of a
-//! pool by `MAP_HUGETLB`. Not seen: loads that overlap, as those of most programs do (they hide much of
-//! what is measured here); instruction TLBs; in a virtual machine, the page size of the host, save by
-//! what translation costs.
+//! Linux gives anonymous memory huge pages if it has the advice (mm/huge_memory.c), and pool pages by
+//! `MAP_HUGETLB`. Not seen: loads that overlap, as in most programs (they hide much of what is measured
+//! here), and instruction TLBs. In a virtual machine the page size of the host is seen only through the cost
+//! of translation.
 
 mod bandwidth;
 mod grid;
@@ -36,7 +36,7 @@ use pagewise_model::bench::PageKind;
 use pagewise_model::bench::tlb::{Cache, ClaimedTlb, LINE, Order, Path, Point, Sample, Walks};
 use pagewise_model::{Bytes, Fact, Nanos};
 
-/// Time of a mapping beside its memory and its loads: thread, look at its pages.
+/// Time of a mapping in addition to its memory and its loads: thread, checking its pages.
 const START: Nanos = Nanos::millis(1);
 /// Time for each byte that is made present, and for each element that is linked, in picoseconds.
 const PER_BYTE_PS: u64 = 350;
@@ -44,7 +44,7 @@ const PER_ELEMENT_PS: u64 = 4_000;
 /// Time of a load in a cache and beyond, for estimates.
 const CACHED_NS: u64 = 10;
 const UNCACHED_NS: u64 = 100;
-/// Loads that go before: at least so many, and so many where no cache holds the set.
+/// Warm-up loads: the least number, and the number if no cache holds the set.
 const FEWEST_WARM: u64 = 20_000;
 const UNCACHED_WARM: u64 = 1 << 16;
 /// Loads of the stretch that sizes the pieces, and the bounds of a piece in loads.
@@ -53,7 +53,7 @@ const FEWEST: f64 = 1_000.0;
 const MOST: f64 = 4_000_000.0;
 /// Repeats of the bandwidth in the short form.
 const QUICK_RATES: u32 = 6;
-/// Odd, so that every place of the order has a key of its own.
+/// Odd, so that every place of the order has a different key.
 const KEY_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Which parts are measured.
@@ -101,10 +101,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What was asked for, as far as this machine has the pages and the memory.
+    /// The requested plan, limited to the pages and the memory of this machine.
     ///
-    /// # Errors
-    /// When the machine does not tell what it has, or nothing is left to be measured.
+    /// # Errors If the machine does not report its memory, or nothing is left to measure.
     pub fn new(mut request: Request) -> Result<Self, PriceError> {
         let kinds = Kinds::here();
         let cpus = frame::cpus()?;
@@ -169,7 +168,7 @@ impl Plan {
         Cost::of_mappings(points.len(), (*repeats, *quick), Nanos(about), memory)
     }
 
-    /// What one mapping of a point takes of memory.
+    /// The memory that one mapping of a point takes.
     fn resident(&self, point: &Point) -> Bytes {
         let base = self.kinds.base().bytes();
         let set = match (point.path, point.pages) {
@@ -207,18 +206,18 @@ impl Plan {
     }
 
     /// Takes a sample on the calling thread, which should be pinned: a fresh mapping that is linked, walked,
-    /// looked at and given back.
+    /// checked and unmapped.
     ///
-    /// One lap goes before (of a set that no cache holds its beginning), so that caches and translations hold
-    /// what they hold in the long run; then a short stretch, which says how many loads make up a piece. The clock
-    /// is the thread's CPU time: what others did on this CPU meanwhile is not in it, what they did to its caches
-    /// is. Memory of a pool is populated before it is touched: a touch beyond a cgroup's hugetlb limit would be
-    /// `SIGBUS`, the call is an error.
+    /// One lap comes first (or its beginning, if no cache holds the set), so that caches and translations
+    /// reach their steady state. Then a short stretch determines the number of loads in a piece. The clock is
+    /// the thread's CPU time. It excludes other work on this CPU, but not the effect of that work on the
+    /// caches. Memory of a pool is populated before it is touched: beyond a cgroup's hugetlb limit a touch
+    /// would raise `SIGBUS`, while the call returns an error.
     fn take(&self, point: &Point, layout: &Layout, turn: Turn<'_>) -> Sampled<Sample> {
         let stop = turn.stop;
         stop.check()?;
         let mut region = self.kinds.map(point.pages, layout.span())?;
-        // Lines on base pages touch few of the pages that they lie among.
+        // Lines on base pages touch only few of the pages around them.
         if matches!(point.path, Path::List { .. }) || point.pages != PageKind::Base {
             region.populate()?;
         }
@@ -244,8 +243,8 @@ impl Plan {
     }
 }
 
-/// Walks all points of `plan`, with one repeat of the bandwidth after each round. What was measured before the
-/// caller wanted no more, or before the cap, is in the result; points that lack samples say why.
+/// Walks all points of `plan`, with one bandwidth repeat after each round. If the caller stops it or the time
+/// limit passes, the result contains the samples so far. Points that lack samples say why.
 #[must_use]
 pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Walks {
     let mut walks = plan.walks.clone();
@@ -265,7 +264,7 @@ pub fn run(plan: &Plan, callbacks: Callbacks<'_, Point>) -> Walks {
     walks
 }
 
-/// Loads that go before the walk of so many elements, which the last cache holds or not.
+/// Warm-up loads before the walk of `elements` elements. `is_cached` says whether the last cache holds them.
 fn warm(elements: u64, is_cached: bool) -> u64 {
     let lap = if is_cached { elements } else { elements.min(UNCACHED_WARM) };
     lap.max(FEWEST_WARM)
@@ -281,7 +280,7 @@ fn caches(cpu: u32) -> Vec<Cache> {
     found.into_iter().map(|(level, size_bytes)| Cache { level, size_bytes }).collect()
 }
 
-/// What a CPU claims of its TLBs: on processors with cores of several kinds each answers for itself.
+/// What a CPU reports about its TLBs. On processors with cores of several kinds each core reports its own.
 pub(crate) fn claimed_tlbs(cpu: u32) -> Vec<ClaimedTlb> {
     let asked = frame::on_cpu(cpu, || Ok(tlb::claimed()));
     let one = |found: tlb::Tlb| ClaimedTlb {
@@ -294,7 +293,7 @@ pub(crate) fn claimed_tlbs(cpu: u32) -> Vec<ClaimedTlb> {
     asked.unwrap_or_default().into_iter().map(one).collect()
 }
 
-/// What the frame keeps of a point.
+/// The parts of a point that the frame fills in.
 fn slot(point: &mut Point) -> Slot<'_, Sample> {
     (&mut point.samples, &mut point.page_bytes, &mut point.refused)
 }

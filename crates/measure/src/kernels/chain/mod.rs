@@ -1,14 +1,13 @@
-//! A chain of jumps through generated code: elements of a few bytes, one on each line that was asked for,
-//! which lead to each other by a list of addresses beside them.
+//! A chain of jumps through generated code: elements of a few bytes, one on each requested line, linked by a
+//! separate list of addresses.
 //!
-//! Each element adds its number to a sum, steps to the next address of the list and jumps there: what the
-//! sum is at the end says which elements were executed. The order stands in the list alone, so the same
-//! code can be gone through in the same order again and again, which branch predictors learn, or in a new
-//! one each time. The code is written first and executed only after it has been closed to writing
-//! ([`CodeRegion`]).
+//! Each element adds its number to a sum, steps to the next address of the list and jumps there. The final
+//! sum shows which elements were executed. Only the list defines the order. So the same code can run in the
+//! same order again and again, which branch predictors learn, or in a new order each time. The code is
+//! written first and executed only after it has been closed to writing ([`CodeRegion`]).
 //!
-//! The bytes are those of one architecture each (`x86_64.rs`); on others there are none, and
-//! [`IS_KNOWN`] says so.
+//! The code is specific to an architecture (`x86_64.rs`). Other architectures have none, and [`IS_KNOWN`]
+//! says so.
 
 #[cfg(not(target_arch = "x86_64"))]
 mod unknown;
@@ -28,10 +27,10 @@ use pagewise_kernel::region::Region;
 
 /// What elements are apart by at least: no two of them overlap, nor the frame and another element.
 const LINE: usize = 64;
-/// Where the frame lies behind the first element.
+/// Offset of the frame after the first element.
 const FRAME: usize = 32;
 
-/// Code that can be gone through.
+/// Code that can be run.
 #[derive(Debug)]
 pub(crate) struct Chain {
     code: CodeRegion,
@@ -98,7 +97,7 @@ impl Route<'_> {
         self.jumps
     }
 
-    /// Goes through it once; whether all of its elements were executed, by their sum.
+    /// Runs it once. Returns whether all of its elements were executed, by their sum.
     pub(crate) fn run(&self) -> bool {
         let entry = self.chain.region().as_ptr().wrapping_add(self.chain.frame());
         // SAFETY: `Chain::write` put the frame there, which nothing overlaps, and the memory is

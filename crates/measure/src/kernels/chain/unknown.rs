@@ -1,4 +1,4 @@
-//! The chain on architectures for which there is no code: none is written, so none is entered.
+//! The chain for unsupported architectures: no code is written, so none is entered.
 
 /// There is no code for this architecture.
 pub(crate) const IS_KNOWN: bool = false;

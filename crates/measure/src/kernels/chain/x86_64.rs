@@ -1,6 +1,6 @@
-//! The chain in x86-64 code, called by the System V convention: the list of addresses comes in `rdi`, the
-//! sum goes back in `rax`, and nothing but `rsi` and the flags is changed beside it. No stack is used
-//! beyond the return address.
+//! The chain in x86-64 code, called by the System V convention. The list of addresses is passed in `rdi` and
+//! the sum is returned in `rax`. Apart from those, only `rsi` and the flags change. The stack is used only
+//! for the return address.
 
 /// There is code for this architecture.
 pub(crate) const IS_KNOWN: bool = true;
@@ -17,7 +17,7 @@ pub(super) const FRAME: [u8; 8] = [
 /// Offset within the frame at which the chain is left.
 pub(super) const EXIT: usize = 7;
 
-/// Adds its number and goes on.
+/// Adds its number and jumps to the next element.
 pub(super) fn element(number: u32) -> [u8; 12] {
     let [a, b, c, d] = number.to_le_bytes();
     [

@@ -32,10 +32,10 @@ const PIECE: Bytes = Bytes::mib(2);
 const SLICES: usize = 64;
 const ALL_SLICES: usize = 512;
 
-/// What is read is dropped from the cache again, where it was not there before (Linux 6.14).
+/// Drops what is read from the cache again, if it was not there before (Linux 6.14).
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(libc::RWF_DONTCACHE as u32);
 
-/// A thread with what it needs.
+/// A thread and the resources that it needs.
 #[derive(Debug)]
 pub(super) struct Hand {
     share: Range<usize>,
@@ -81,12 +81,12 @@ impl Hand {
         self.calls
     }
 
-    /// Gives back what was taken for the task alone.
+    /// Frees what was allocated only for the task.
     pub(super) fn let_go(&mut self) {
         self.destination.take_if(|destination| destination.is_fresh());
     }
 
-    /// What all of them took.
+    /// The combined account of all threads.
     pub(super) fn account(hands: &mut [Self]) -> Account {
         let mut whole = Account::new(0, 0);
         if let Some((first, others)) = hands.split_first_mut() {
@@ -165,7 +165,7 @@ impl Hand {
         }
     }
 
-    /// Puts each block where it belongs by `fetch`, and keeps the account.
+    /// Puts each block at its place with `fetch`, and keeps the account.
     fn copy(
         &mut self,
         blocks: &Blocks,
@@ -207,7 +207,7 @@ impl Hand {
         self.copy(blocks, |_, to| whole("read", rustix::io::read(file, &mut *to), to.len()))
     }
 
-    /// Puts the position of a descriptor where the share begins, before its first slice.
+    /// Sets the position of a descriptor to the beginning of the share, before its first slice.
     fn begin_at(&mut self, file: BorrowedFd<'_>) -> Result<(), PriceError> {
         if self.slice.start != self.share.start {
             return Ok(());
@@ -216,7 +216,7 @@ impl Hand {
         seek(file, self.share.start as u64 * self.block as u64)
     }
 
-    /// Neighbouring blocks, many by one call, each into a buffer of its own.
+    /// Neighbouring blocks, many in one call, each into its own buffer.
     fn readv(&mut self, file: BorrowedFd<'_>) -> Result<(), PriceError> {
         self.begin_at(file)?;
         let Some(destination) = &mut self.destination else { return Err(no_memory()) };
@@ -239,7 +239,7 @@ impl Hand {
         Ok(())
     }
 
-    /// Several blocks at a time through a queue, into its own memory.
+    /// Several blocks at a time through a queue, into the queue's memory.
     fn queued(
         &mut self,
         queue: &mut ReadQueue,
@@ -301,7 +301,7 @@ impl Hand {
     }
 }
 
-/// Pieces of a mapping that are populated when they are reached; none where that is not requested.
+/// Pieces of a mapping that are populated when first used. Empty if that was not requested.
 struct Pieces<'a> {
     view: &'a View,
     done: Vec<bool>,
@@ -313,7 +313,7 @@ impl<'a> Pieces<'a> {
         Self { view, done: std::mem::take(done), calls: 0 }
     }
 
-    /// Populates the pieces in which these bytes lie, if they are not.
+    /// Populates the pieces that contain these bytes, unless they are populated already.
     fn reach(&mut self, offset: usize, len: usize) -> Result<(), PriceError> {
         if self.done.is_empty() {
             return Ok(());

@@ -1,9 +1,8 @@
-//! A process that reads: it gets its task, prepares, waits for the word, reads, and tells.
+//! A process that reads: it receives its task, prepares, waits for the start message, reads, and reports.
 //!
-//! Standard output is the file. What takes time beforehand (the
-//! order of the blocks, the memory that they are put into) is prepared before the word. It is a process
-//! of its own so that a file that somebody shortens ends it alone: a touch of a page that is gone is
-//! `SIGBUS`.
+//! Standard output is the file. Everything that takes time beforehand (the order of the blocks, the
+//! destination memory) is prepared before the start. A separate process is needed because another program may
+//! shorten the file: a touch of a missing page raises `SIGBUS` and ends only this process.
 
 use super::order::Blocks;
 use crate::error::PriceError;
@@ -31,17 +30,16 @@ mod hand;
 
 /// Serves the bench at the other end of socket `fd` until the task is done.
 ///
-/// # Errors
-/// When this was not started by a bench, whose line is missing then; what goes wrong in the task itself is
-/// reported to the bench.
+/// # Errors If this process was not started by a bench: the socket is missing then. Errors of the task itself
+/// are reported to the bench.
 pub fn serve_reader(fd: RawFd) -> Result<(), SysError> {
     helper::serve(fd, serve)
 }
 
-/// Does the task; reports nothing when the bench has gone before the start.
+/// Does the task. Returns `None` if the bench has ended before the start.
 fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
     end_with_starter()?;
-    // Only the end shows that a page is gone; nobody wants the memory of this process on disk.
+    // Only the end of the process shows that a page is missing. A core file of it is not wanted.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     setrlimit(Resource::Core, none).map_err(PriceError::sys("setrlimit", "RLIMIT_CORE"))?;
     let file = duplicate(io::stdout())?;
@@ -53,13 +51,13 @@ fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
     }
 }
 
-/// All threads of a task with what they need.
+/// All threads of a task and the resources that they need.
 #[derive(Debug)]
 struct Crew<'a> {
     task: &'a Task,
     blocks: Blocks,
     hands: Vec<Hand>,
-    /// For queues, which have memory of their own; taken when they are made.
+    /// Memory for queues, taken when they are made.
     memory: Vec<Region>,
 }
 
@@ -80,7 +78,7 @@ impl<'a> Crew<'a> {
 
     /// Everything that is timed.
     fn read(&mut self, file: &OwnedFd) -> Result<Done, PriceError> {
-        // The descriptor that was given is not used: opening is a part of what is timed.
+        // The given descriptor is not read from: opening is part of the timed work.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let memory = std::mem::take(&mut self.memory);
         let early = if self.is_unclocked() {
@@ -149,8 +147,8 @@ impl<'a> Crew<'a> {
         self.task.slips.contains(&slip) && slip.changes(&self.task.cell)
     }
 
-    /// All blocks once; the CPU time of each slice, where one thread alone takes them. Threads are started
-    /// for each pass: that is in the clock, some 50 us each.
+    /// Reads all blocks once. Returns the CPU time of each slice if a single thread reads them. Threads are
+    /// started for each pass: that is inside the clock, some 50 us each.
     fn pass(&mut self, opened: &Opened) -> Result<Option<Vec<Nanos>>, PriceError> {
         let (task, blocks) = (self.task, &self.blocks);
         if let [only] = self.hands.as_mut_slice() {
@@ -169,7 +167,7 @@ impl<'a> Crew<'a> {
             let end = |one: ScopedJoinHandle<'_, Result<(), PriceError>>| {
                 one.join().map_err(|_| PriceError::ThreadLost)?
             };
-            // All of them are waited for, whichever fails.
+            // Waits for all of them, even if one fails.
             let ends: Vec<Result<(), PriceError>> = started.into_iter().map(end).collect();
             ends.into_iter().collect::<Result<(), PriceError>>().map(|()| None)
         })
@@ -204,8 +202,8 @@ const fn since(begin: Nanos, end: Nanos) -> Nanos {
     Nanos(end.0.saturating_sub(begin.0))
 }
 
-/// What of the file this process has mapped shared, as ways to read do: our own program, which may be the
-/// file, is mapped privately.
+/// The bytes of the file that this process has mapped shared, as ways to read do. Our own program, which may
+/// be the file, is mapped privately.
 fn mapped(file: &OwnedFd) -> Result<Bytes, PriceError> {
     let inode = rustix::fs::fstat(file).map_err(PriceError::sys("fstat", "the file"))?.st_ino;
     let mut entries = smaps::read(own_pid())?;
@@ -225,7 +223,7 @@ fn difference(before: Fact<Bytes>, after: Fact<Bytes>) -> Fact<Bytes> {
     }
 }
 
-// The file as a way to read has it open: a descriptor, queues, or a mapping with the kernel advised.
+// The file as a way to read has it open: a descriptor, queues, or a mapping with advice.
 
 /// Reads that a queue has at a time.
 const DEPTH: u32 = 16;
@@ -234,7 +232,7 @@ const DEPTH: u32 = 16;
 #[derive(Debug)]
 struct Opened {
     view: Option<View>,
-    /// One for each thread, which locks its own for a whole pass.
+    /// One queue for each thread, which locks it for a whole pass.
     queues: Vec<Mutex<ReadQueue>>,
     /// One, or for calls that use its position one for each thread.
     descriptors: Vec<OwnedFd>,
@@ -307,19 +305,19 @@ fn map(file: BorrowedFd<'_>, task: &Task) -> Result<View, PriceError> {
 
 // The memory that blocks are put into: the same buffer again, or memory that was never touched.
 
-/// Memory for blocks, so many bytes behind the beginning of a page.
+/// Memory for blocks, at this offset from the beginning of a page.
 #[derive(Debug)]
 struct Destination {
     region: Region,
     offset: usize,
     at: usize,
-    /// Each piece comes after the one before, from memory that was not touched yet.
+    /// Each piece follows the one before, in memory that was not touched before.
     fresh: bool,
     len: usize,
 }
 
 impl Destination {
-    /// Memory for pieces of `piece` bytes, used again; or for `all` bytes, where it is to be fresh.
+    /// Reused memory for pieces of `piece` bytes. If it must be fresh, memory for `all` bytes.
     fn new(task: &Task, piece: usize, all: usize) -> Result<Self, PriceError> {
         let fresh = task.cell.fresh;
         let len = if fresh { all.max(piece) } else { piece };
@@ -332,7 +330,7 @@ impl Destination {
         Ok(Self { region, offset, at: 0, fresh, len })
     }
 
-    /// The next place for `len` bytes; shorter only where that is more than was asked for at first.
+    /// The next place for `len` bytes. Shorter only if `len` exceeds the size requested at first.
     fn next(&mut self, len: usize) -> &mut [u8] {
         if self.at.saturating_add(len) > self.len {
             self.at = 0;
@@ -345,18 +343,18 @@ impl Destination {
         self.region.as_mut_slice().get_mut(start..end).unwrap_or_default()
     }
 
-    /// Whether its memory is allocated for each task, so that giving it back belongs to the task.
+    /// Whether its memory is allocated for each task, so that freeing it is part of the task.
     const fn is_fresh(&self) -> bool {
         self.fresh
     }
 }
 
-// What a bench and a process that reads for it tell each other.
+// The messages between a bench and a process that reads for it.
 
-/// What a process is to do; the file is its standard output.
+/// What a process must do. The file is its standard output.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Task {
-    /// What is read in which way.
+    /// What is read, and in which way.
     pub(super) cell: Cell,
     /// Errors that are repeated.
     pub(super) slips: Vec<Slip>,
@@ -368,7 +366,8 @@ pub(super) struct Task {
     pub(super) cpus: Vec<u32>,
 }
 
-/// What a process has done: a sample, its numbers and the proof still to be given; the pace of one thread alone.
+/// What a process has done: a sample without its numbers and proof, which are filled in later, and the pace
+/// if there is a single thread.
 pub(super) type Done = (Sample, Option<Pace>);
 
 pub(super) type Word = helper::Word<Task, Done>;

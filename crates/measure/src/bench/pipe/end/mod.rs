@@ -1,8 +1,9 @@
-//! One process of a pair: it gets its task, prepares, waits for the word, moves bytes, and tells.
+//! One process of a pair: it receives its task, prepares, waits for the start message, moves bytes, and
+//! reports.
 //!
-//! Standard output is its end of the pipe (whichever that is), standard error the socket that a consumer forwards to. All that takes time beforehand
-//! (buffers, their pages, files) is prepared before the word; a process whose ladder dies is ended
-//! by the kernel (`PR_SET_PDEATHSIG`).
+//! Standard output is its end of the pipe (reading or writing), standard error the socket that a consumer
+//! forwards to. Everything that takes time beforehand (buffers, their pages, files) is prepared before the
+//! start. If the ladder dies, the kernel ends this process (`PR_SET_PDEATHSIG`).
 
 use crate::error::PriceError;
 use crate::helper::{self, duplicate, end_with_starter};
@@ -26,16 +27,15 @@ pub(super) fn failed(call: &'static str) -> impl Fn(Errno) -> PriceError {
 
 /// Serves the ladder at the other end of socket `fd` until the task is done.
 ///
-/// # Errors
-/// When this was not started by a ladder, whose line is missing then; what goes wrong in the task
-/// itself is reported to the ladder.
+/// # Errors If this process was not started by a ladder: the socket is missing then. Errors of the task
+/// itself are reported to the ladder.
 pub fn serve_end(fd: RawFd) -> Result<(), SysError> {
     helper::serve(fd, |line, task: &Task| {
         serve(line, task).map_err(|trouble| format!("{}: {trouble}", task.role.into_str()))
     })
 }
 
-/// Does the task; reports nothing when the ladder has gone before the start.
+/// Does the task. Returns `None` if the ladder has ended before the start.
 fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
     end_with_starter()?;
     if !task.cpus.is_empty() {
@@ -61,7 +61,7 @@ fn serve(line: &Line, task: &Task) -> Result<Option<Done>, PriceError> {
     }
 }
 
-/// Tells that everything is at hand and waits for the word; none when it will not come.
+/// Reports that everything is ready and waits for the start message. `None` if it will not come.
 fn begin(line: &Line, period: Option<u64>) -> Result<Option<Option<u64>>, PriceError> {
     line.say(&Word::Ready { period })?;
     match line.hear()? {
@@ -70,8 +70,8 @@ fn begin(line: &Line, period: Option<u64>) -> Result<Option<Option<u64>>, PriceE
     }
 }
 
-/// Sends what the task says. The page size is read afterwards, when all pages of the buffer have
-/// been used.
+/// Sends what the task requires. The page size is read afterwards, when all pages of the buffer have been
+/// used.
 fn produce(source: &mut source::Source, task: &Task) -> Result<Done, PriceError> {
     let mut waiter = waiter::Waiter::new(task.rung.wait);
     let total = length(task.bytes)?;
@@ -97,7 +97,7 @@ fn produce(source: &mut source::Source, task: &Task) -> Result<Done, PriceError>
     Ok(Done { page_bytes: source.prove_page_size(), ..plain(usage) })
 }
 
-/// What this process has used since it was made, with counts to be filled in.
+/// Usage of this process since the meter was made, with counts to be filled in.
 struct Meter {
     before: usage::Usage,
 }
@@ -122,7 +122,7 @@ impl Meter {
     }
 }
 
-/// A result without what only a consumer knows.
+/// A result without the fields that only a consumer knows.
 fn plain(usage: EndUsage) -> Done {
     Done {
         usage,
@@ -140,7 +140,7 @@ pub(super) fn length(bytes: Bytes) -> Result<usize, PriceError> {
     usize::try_from(bytes.0).map_err(|_| too_large())
 }
 
-/// The kernel crate's word for the pages of a rung.
+/// The pages of a rung, as the kernel crate names them.
 const fn region_pages(rung: &Rung) -> pagewise_kernel::region::Pages {
     match rung.pages {
         Pages::Base => pagewise_kernel::region::Pages::Base,
@@ -149,9 +149,9 @@ const fn region_pages(rung: &Rung) -> pagewise_kernel::region::Pages {
     }
 }
 
-// What the ladder and its processes tell each other.
+// The messages between the ladder and its processes.
 
-/// What a process is there for.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub(super) enum Role {
@@ -164,13 +164,13 @@ pub(super) enum Role {
     Drain,
 }
 
-/// What a process is to do.
+/// What a process must do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) role: Role,
     /// The technique.
     pub(super) rung: Rung,
-    /// What becomes of the bytes.
+    /// What happens to the bytes.
     pub(super) consumption: Consumption,
     /// Bytes to move.
     pub(super) bytes: Bytes,
@@ -178,15 +178,15 @@ pub(super) struct Task {
     pub(super) cpus: Vec<u32>,
 }
 
-/// What a process has done.
+/// The result of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Done {
     /// What it moved and used.
     pub(super) usage: EndUsage,
-    /// Bytes that came while the clock ran, and that time (consumer).
+    /// Bytes that arrived while the clock ran, and that time (consumer).
     pub(super) timed_bytes: Bytes,
     pub(super) wall_ns: Nanos,
-    /// Whether the sequence was whole, where it was looked at (consumer).
+    /// Whether the sequence was intact, if it was checked (consumer).
     pub(super) verified: Option<bool>,
     /// Page size of the buffer (producer).
     pub(super) page_bytes: Fact<PageSize>,

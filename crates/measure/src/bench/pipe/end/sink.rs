@@ -1,7 +1,7 @@
 //! How a consumer takes bytes out of the pipe, and where they go.
 //!
-//! A file to forward to is a nameless one in the page cache, filled beforehand and written over
-//! and over, so that neither its growth nor a disk is measured.
+//! The file to forward to has no name. It lies in the page cache, is filled beforehand and is overwritten
+//! again and again, so that neither its growth nor a disk is measured.
 
 use super::source::{never_sleep, open_ring};
 use super::waiter::{HERE, Waiter};
@@ -27,12 +27,12 @@ use std::os::unix::fs::FileExt;
 /// Size of the file that is written over and over.
 const WINDOW: Bytes = Bytes::mib(32);
 
-/// A consumer's means, prepared.
+/// A consumer's resources, prepared.
 #[derive(Debug)]
 pub(super) struct Sink {
     way: Way,
     to: To,
-    /// Bytes taken at once, at most.
+    /// Most bytes taken in one call.
     len: usize,
     adaptive: bool,
 }
@@ -53,7 +53,7 @@ enum To {
     Window { file: File, at: u64 },
 }
 
-/// Prepares what the task needs; `socket` is where a forwarding consumer writes.
+/// Prepares what the task needs. `socket` is where a forwarding consumer writes.
 pub(super) fn prepare(pipe: OwnedFd, socket: OwnedFd, task: &Task) -> Result<Sink, PriceError> {
     let rung = &task.rung;
     if matches!(rung.wait, Wait::Busy | Wait::BusyPoll) {
@@ -126,7 +126,7 @@ impl Sink {
         .map_err(failed(self.way.call()))
     }
 
-    /// The bytes that were taken last, where they were copied.
+    /// The bytes that were taken last, if they were copied.
     pub(super) fn bytes(&self, len: usize) -> &[u8] {
         match &self.way {
             Way::Read { buffer, .. } | Way::Out { buffer, .. } | Way::Ring { buffer, .. } => {
@@ -208,13 +208,13 @@ impl Way {
     }
 }
 
-// The timed loop of a consumer: take exactly so many bytes and do with them what is asked. The
+// The timed loop of a consumer: takes the exact number of bytes and does the requested work with them. The
 // clock runs from the arrival of the first bytes, which do not count, to the end of the last.
 
-/// Bytes that the process behind the socket reads at once.
+/// Bytes per read of the process behind the socket.
 const DRAIN: usize = 256 << 10;
 
-/// Takes what the task says.
+/// Takes what the task requires.
 pub(super) fn run(sink: &mut Sink, task: &Task, period: Option<u64>) -> Result<Done, PriceError> {
     let touches = task.consumption == Consumption::Touched;
     let mut waiter = Waiter::new(task.rung.wait);

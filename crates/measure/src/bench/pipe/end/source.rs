@@ -1,10 +1,10 @@
-//! How a producer hands bytes over: one way for each kind of writer.
+//! How a producer passes bytes: one way for each kind of writer.
 //!
-//! A way that copies sends its buffer again and again; one that lends takes two buffers in turn.
-//! Where the consumer touches the bytes, each buffer is written again before each turn, with the
-//! part of the sequence that belongs there. What cannot be changed any more (frozen, seed) is sent
-//! with a period. Fresh pages of a dropped buffer are touched even where nobody looks: a page that
-//! was never written would be the kernel's zero page, which costs nothing and is nobody's data.
+//! A way that copies sends its buffer again and again. A way that lends alternates between two buffers. If
+//! the consumer touches the bytes, each buffer is rewritten before each turn with its part of the sequence.
+//! Bytes that cannot be changed any more (frozen, seed) are sent with a period. Fresh pages of a dropped
+//! buffer are always touched, even if no consumer reads them. A page that was never written would be the
+//! kernel's zero page, which costs nothing and contains no data.
 
 use super::waiter::{HERE, Waiter};
 use super::{Task, failed, length, region_pages};
@@ -25,7 +25,7 @@ use rustix::pipe::SpliceFlags;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// What one call handed over.
+/// What one call passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::bench::pipe) struct Given {
     pub(in crate::bench::pipe) bytes: usize,
@@ -33,13 +33,13 @@ pub(in crate::bench::pipe) struct Given {
     pub(in crate::bench::pipe) slots: u64,
 }
 
-/// A producer's means, prepared.
+/// A producer's resources, prepared.
 #[derive(Debug)]
 pub(in crate::bench::pipe) struct Source {
     way: Way,
     /// Bytes of one turn.
     len: usize,
-    /// Bytes of this turn that are gone.
+    /// Bytes of this turn that have been sent.
     at: usize,
     /// Bytes of all turns before.
     sent: u64,
@@ -67,7 +67,7 @@ pub(in crate::bench::pipe) fn prepare(pipe: OwnedFd, task: &Task) -> Result<Sour
     let (way, len) = choose(pipe, rung)?;
     let refills = task.consumption == Consumption::Touched && !rung.writer.sends_constant();
     let mut source = Source { way, len, at: 0, sent: 0, refills };
-    // Where the consumer looks, what it sees must have been written.
+    // If the consumer reads the bytes, they must have been written.
     if !rung.untouched || task.consumption == Consumption::Touched {
         source.fill_all()?;
     }
@@ -117,13 +117,13 @@ fn choose(pipe: OwnedFd, rung: &Rung) -> Result<(Way, usize), PriceError> {
     })
 }
 
-/// Makes calls on our end return instead of sleeping; the description is this pair's alone.
+/// Makes calls on our end return instead of sleeping. Only this pair uses the open file description.
 pub(in crate::bench::pipe) fn never_sleep(pipe: &OwnedFd) -> Result<(), PriceError> {
     let flags = rustix::fs::fcntl_getfl(pipe).map_err(failed("fcntl F_GETFL"))?;
     rustix::fs::fcntl_setfl(pipe, flags | OFlags::NONBLOCK).map_err(failed("fcntl F_SETFL"))
 }
 
-/// A queue for io_uring, or that there is none here.
+/// A queue for io_uring. An error if this machine has none.
 pub(in crate::bench::pipe) fn open_ring() -> Result<Ring, PriceError> {
     Ring::new().map_err(|e| PriceError::Unavailable(format!("io_uring_setup: {e}")))
 }
@@ -152,7 +152,7 @@ fn lane_pages(rung: &Rung) -> Result<buffer::Pages, PriceError> {
     }
 }
 
-/// The library's word for how an end waits; its ends poll by themselves where they must.
+/// How an end waits, as the library names it. Its ends poll by themselves if they must.
 const fn lane_wait(wait: Wait) -> pipe_end::Wait {
     match wait {
         Wait::Block | Wait::Poll => pipe_end::Wait::Block,
@@ -175,7 +175,7 @@ fn freeze(rung: &Rung) -> Result<Frozen, PriceError> {
 }
 
 impl Source {
-    /// Bytes after which the stream repeats itself; none where every turn is new.
+    /// Bytes after which the stream repeats itself. `None` if every turn is new.
     pub(in crate::bench::pipe) fn period(&self) -> Option<u64> {
         (!self.refills).then_some(self.len as u64)
     }
@@ -199,7 +199,7 @@ impl Source {
         Ok(Nanos(clock::now().0.saturating_sub(start.0)))
     }
 
-    /// Hands over at most `most` bytes by one call that moves any.
+    /// Passes at most `most` bytes, with one call that moves any.
     pub(in crate::bench::pipe) fn give(
         &mut self,
         most: usize,
@@ -250,7 +250,7 @@ impl Source {
         Ok(Given { bytes, slots: slots(at, bytes) })
     }
 
-    /// What the library's own end waited, where it is used.
+    /// How long the library's own end waited, if it is used.
     pub(in crate::bench::pipe) fn waits(&self) -> pipe_end::WaitCounts {
         match &self.way {
             Way::Dropped { end, .. } => end.waits(),
@@ -258,8 +258,8 @@ impl Source {
         }
     }
 
-    /// Page size of the buffer, as the kernel shows it now. Of what is given away nothing is left to
-    /// look at, so one more turn is made real first.
+    /// Page size of the buffer, as the kernel shows it now. Pages that were given away can no longer be
+    /// checked, so one more turn is faulted in first.
     pub(in crate::bench::pipe) fn prove_page_size(&mut self) -> Fact<PageSize> {
         match self.touch_fresh() {
             Ok(()) => self.page_size(),
@@ -339,8 +339,8 @@ impl Way {
     }
 }
 
-/// A pipe that keeps bytes of the kernel's, and one between it and the real one: tee(2) copies
-/// references from the head only, so what a full pipe did not take is kept in between.
+/// A pipe that keeps bytes of the kernel, and one between it and the real one. tee(2) copies references only
+/// from the head, so the bytes that a full pipe did not take are kept in between.
 #[derive(Debug)]
 struct Seed {
     kept: (OwnedFd, OwnedFd),
@@ -354,7 +354,7 @@ impl Seed {
         let (kept, between) = (pipe::pipe()?, pipe::pipe()?);
         let grow = |end: &OwnedFd| match pipe::set_capacity(end, wanted) {
             Ok(held) => Ok(held),
-            // Beyond the user's limits: as large as it is.
+            // Beyond the user's limits, the pipe keeps its size.
             Err(_) => pipe::capacity(end),
         };
         let len = length(grow(&kept.1)?.min(grow(&between.1)?).min(wanted))?;
@@ -385,7 +385,7 @@ const fn flags(nonblocking: bool) -> SpliceFlags {
     if nonblocking { SpliceFlags::NONBLOCK } else { SpliceFlags::empty() }
 }
 
-/// Gives away exactly so many bytes, waiting as the end waits. Copied bytes are no answer.
+/// Gives away exactly `bytes` bytes, waiting as the end waits. Copied bytes are an error.
 fn give_away(
     content: &mut Dropped,
     end: &mut pipe_end::Writer,
@@ -423,7 +423,7 @@ fn slots(at: usize, bytes: usize) -> u64 {
     ((at % page + bytes).div_ceil(page)) as u64
 }
 
-/// The page size that all of these regions are on; what is mixed, or not there, has none.
+/// The page size of all of these regions. Unknown if the sizes are mixed or nothing is resident.
 fn proven(regions: &[Region]) -> Fact<PageSize> {
     let (mut resident, mut huge) = (Bytes(0), Bytes(0));
     for region in regions {

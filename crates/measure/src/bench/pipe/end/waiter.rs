@@ -1,9 +1,9 @@
-//! What an end does while the other is not ready: the five ways of a rung, over any call that can
-//! be made with and without sleeping.
+//! What an end does while the other is not ready: the five ways of a rung, for any call that can be made with
+//! and without sleeping.
 //!
-//! `Adaptive` is the rule of `pagewise_lanes::pipe::Waiter`, the one that the library's own ends
-//! follow. A call counts each time it is made; it is a spin when it answers EAGAIN. The clock is read
-//! after each spin, some 30 ns, and never while calls move bytes.
+//! `Adaptive` is the rule of `pagewise_lanes::pipe::Waiter`, which the library's own ends follow. A call
+//! counts each time it is made. It is a spin if it returns EAGAIN. The clock is read after each spin, some 30
+//! ns, and never while calls move bytes.
 
 use pagewise_kernel::clock;
 use pagewise_lanes::pipe::{self, Moment};
@@ -13,10 +13,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 
-/// Says to `preadv2` and `pwritev2` that the file's own position is meant, of which a pipe has none.
+/// Makes `preadv2` and `pwritev2` use the file's own position. A pipe has no position.
 pub(in crate::bench::pipe) const HERE: u64 = u64::MAX;
 
-/// How one end waits, and what came of it.
+/// How one end waits, and its counts.
 #[derive(Debug)]
 pub(in crate::bench::pipe) struct Waiter {
     wait: Wait,
@@ -27,20 +27,20 @@ pub(in crate::bench::pipe) struct Waiter {
     vain: Vain,
 }
 
-/// Time of calls that came back with nothing.
+/// Time of calls that returned nothing.
 #[derive(Debug, Default)]
 struct Vain {
     /// Those of all waits, and the waits.
     calls: u64,
     waits: u64,
-    /// Time of all but the first of each wait, whose start nobody saw.
+    /// Time of all but the first call of each wait, whose start was not recorded.
     timed: Nanos,
-    /// When the last one of this wait came back.
+    /// When the last call of this wait returned.
     last: Option<Nanos>,
 }
 
 impl Vain {
-    /// A call came back with nothing.
+    /// Records a call that returned nothing.
     fn note(&mut self) {
         let now = clock::now();
         match self.last {
@@ -55,7 +55,7 @@ impl Vain {
         self.last = None;
     }
 
-    /// Time of all: the first of each wait is taken to last as long as the others.
+    /// Total time. The first call of each wait is assumed to last as long as the others.
     fn time(&self) -> Nanos {
         match self.calls - self.waits {
             0 => self.timed,
@@ -70,8 +70,8 @@ impl Waiter {
         Self { wait, adaptive, calls: 0, spins: 0, polls: 0, vain: Vain::default() }
     }
 
-    /// Makes `call` (told whether it must not sleep) until bytes were moved or it fails. `ready` is
-    /// what is polled for.
+    /// Makes `call` until bytes were moved or it fails. The argument of `call` says whether it must not
+    /// sleep. `ready` is what is polled for.
     pub(in crate::bench::pipe) fn run(
         &mut self,
         ready: (BorrowedFd<'_>, PollFlags),
@@ -126,7 +126,7 @@ impl Waiter {
         call()
     }
 
-    /// What came of it, for the end's account.
+    /// The counts for the end's account.
     pub(in crate::bench::pipe) fn counts(&self) -> EndUsage {
         let blocks = self.polls + self.adaptive.counts().sleeps;
         let spun_ns = Some(self.vain.time());
