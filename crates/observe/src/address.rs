@@ -1,10 +1,10 @@
-//! What the kernel tells of addresses of a running process: its mappings (`smaps`), the entries of its
+//! What the kernel reports about addresses of a running process: its mappings (`smaps`), the entries of its
 //! page table (`pagemap`, `PAGEMAP_SCAN`), the frames under them (`kpageflags`, `kpagecount`).
 //!
-//! The process is not stopped: one thing is read after the other, so a page that comes or goes meanwhile
-//! may be told of in two ways. What is refused is missing with its reason. Cost: one read of `smaps`, which
-//! walks all page tables of the process under its lock (about 1 us for each resident MiB), and for each
-//! address four short calls.
+//! The process is not stopped. Sources are read one after the other, so a page that changes meanwhile may
+//! appear inconsistently. What the kernel refuses is missing, with the reason. Cost: one read of `smaps`,
+//! which walks all page tables of the process under its lock (about 1 us for each resident MiB), and four
+//! short calls for each address.
 
 use pagewise_kernel::pagemap::{self, Pagemap};
 use pagewise_kernel::proc::{maps, smaps};
@@ -48,7 +48,7 @@ pub fn look(
     if target.has_ended() { Err(TargetError::Gone(target.pid())) } else { Ok(seen) }
 }
 
-/// The mappings, each with what is resident of it where the kernel tells.
+/// The mappings, each with its resident bytes if the kernel reports them.
 fn mapped(target: &Target) -> Result<Vec<(Mapping, Fact<Residence>)>, TargetError> {
     let why = match smaps::read(target.pid()) {
         Ok(entries) => {

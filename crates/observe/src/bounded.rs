@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// A FIFO that nobody writes to.
+/// A FIFO without a writer.
 pub(crate) fn fifo(directory: &Path, name: impl AsRef<Path>) -> PathBuf {
     let path = directory.join(name);
     mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();

@@ -1,11 +1,11 @@
-//! Records another program: what its processes are, map, share and do ([`trace`]), the code that its
-//! page faults and samples came from ([`faults`], [`profile`]), what a running process has at an address
-//! ([`address`]), which processes of the host pay for pages ([`top`]), how files and processes map their code ([`text`]), what linkers work with ([`order`]), and
-//! profiles of other tools ([`import`]).
+//! Records another program: what its processes are, map, share and do ([`trace`]), the code that its page
+//! faults and samples came from ([`faults`], [`profile`]), what a running process has at an address
+//! ([`address`]), which processes of the host pay for pages ([`top`]), how files and processes map their code
+//! ([`text`]), what linkers work with ([`order`]), and profiles of other tools ([`import`]).
 //!
-//! What comes out are the facts of `pagewise_model::look`, plain data that can be saved; nothing is
-//! judged here. How a thread is stopped and its memory read is `tracee`'s, and so are the samples
-//! and counters that the supervisor takes while it runs a program. Overhead: each module's text.
+//! The results are the facts of `pagewise_model::look`, plain data that can be saved. This crate judges
+//! nothing. `tracee` stops threads and reads their memory. It also takes the samples and counters while the
+//! supervisor runs a program. Overhead: see each module.
 #![forbid(unsafe_code)]
 
 pub mod address;

@@ -1,8 +1,8 @@
-//! The functions of a program in the stacks of its profile, by the symbols of its files, and those of scripts by the
-//! maps that their interpreters wrote.
+//! Names the functions in the stacks of a profile, from the symbols of its files. Functions of scripts get
+//! their names from the maps that their interpreters wrote.
 //!
-//! As [`crate::faults`] has them: not demangled, none of files that are gone. Cost: the symbols of a file are read
-//! once (1-100 ms by their number), a look-up is a binary search.
+//! As in [`crate::faults`], names are not demangled, and files that no longer exist have none. Cost: the
+//! symbols of a file are read once (1-100 ms, depending on their number); a lookup is a binary search.
 
 use crate::faults::Images;
 use crate::made_code::{MadeCode, interpreter};
@@ -35,7 +35,7 @@ pub fn name_functions(
     images.unnamed()
 }
 
-/// A function of a script with the line where it begins: a frame has nothing else to name it by.
+/// A function of a script with its first line: a frame has no other field for it.
 fn named(made: MadeFunction) -> String {
     let MadeFunction { function, source, .. } = made;
     match source {

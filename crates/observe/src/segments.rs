@@ -1,4 +1,5 @@
-//! Where the parts of an ELF file are mapped: from an offset in it to the address that its tables use, and back.
+//! Where the parts of an ELF file are mapped. Translates file offsets to the addresses that its tables use,
+//! and back.
 
 use object::{Object, ObjectSegment};
 
@@ -23,7 +24,7 @@ impl Segments {
         Self(segments.collect())
     }
 
-    /// The address of what is at `offset` of the file.
+    /// The address of `offset` of the file.
     pub(crate) fn address(&self, offset: u64) -> Option<u64> {
         let within = |s: &&Segment| s.offset <= offset && offset - s.offset < s.size;
         let segment = self.0.iter().find(within)?;

@@ -1,10 +1,10 @@
-//! Samples which processes of this host pay for pages: rates between two looks at `/proc`.
+//! Samples which processes of this host pay for pages: rates between two reads of `/proc`.
 //!
-//! Of every process one file is read in each interval (`/proc/PID/stat`, proc(5)), of those that are shown two
-//! more: `status`, and `smaps_rollup`, which walks the page table of the process and is read only where its
-//! resident set is at most [`LARGEST_WALK`]. No process is stopped. Without rights the rollup of other accounts
-//! is not seen; the rest is. Not seen: processes that begin and end within an interval, and what children that
-//! were waited for took in it.
+//! For every process one file is read in each interval (`/proc/PID/stat`, proc(5)). For those that are shown,
+//! two more are read: `status`, and `smaps_rollup`, which walks the page table of the process and is read
+//! only if its resident set is at most [`LARGEST_WALK`]. No process is stopped. Without rights only the
+//! rollup of other accounts is missing. Not seen: processes that begin and end within an interval, and usage
+//! in it by reaped children.
 
 use pagewise_kernel::SysError;
 use pagewise_kernel::clock;
@@ -13,13 +13,13 @@ use pagewise_model::top::{HostCounts, Top, TopHost, TopProcess};
 use pagewise_model::{Bytes, Nanos};
 use std::collections::HashMap;
 
-/// A usual price of a minor fault, in seconds: 0.25 to 1 us by processor and kernel, more on a guest whose host
-/// has to back the page.
+/// Typical price of a minor fault, in seconds. It is 0.25 to 1 us depending on processor and kernel, more on
+/// a guest whose host must back the page.
 const FAULT_SECONDS: f64 = 0.5e-6;
-/// Processes whose page tables are not walked: at some 30 ns a page that would be milliseconds.
+/// Page tables of larger processes are not walked: at some 30 ns a page that would take milliseconds.
 const LARGEST_WALK: Bytes = Bytes::gib(8);
 
-/// What a process had taken at the last look.
+/// The usage of a process at the last read.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     start_ticks: u64,
@@ -28,7 +28,7 @@ struct Seen {
     ticks: u64,
 }
 
-/// The looks so far.
+/// The state of all reads so far.
 #[derive(Debug)]
 pub struct Sampler {
     at: Nanos,
@@ -48,10 +48,9 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Another look: what has happened since the last, with the `most` processes that pay most.
+    /// Reads again: what has happened since the last read, with the `most` processes that pay most.
     ///
-    /// # Errors
-    /// Where `/proc` cannot be read.
+    /// # Errors If `/proc` cannot be read.
     pub fn look(&mut self, most: usize) -> Result<Top, SysError> {
         let cpu = clock::thread_cpu();
         let now = clock::now();
@@ -136,7 +135,8 @@ fn weight(row: &TopProcess) -> f64 {
     row.fault_cpus + row.major_per_second * DISK_SECONDS + row.cpus * LESSER
 }
 
-/// What is read only of processes that are shown. One that has ended meanwhile keeps its rates.
+/// Details that are read only for processes that are shown. A process that has ended meanwhile keeps its
+/// rates.
 fn details(row: &mut TopProcess) {
     let Ok(status) = status::read(row.pid) else { return };
     (row.resident_bytes, row.table_bytes) = (status.rss, status.page_tables);
@@ -181,7 +181,7 @@ mod tests {
         let top = sampler.look(usize::MAX).unwrap();
         let own = top.rows.iter().find(|row| row.pid == std::process::id() as i32).unwrap();
         let faults = own.minor_per_second * top.interval_ns.as_secs();
-        // On huge pages it takes fewer: the count is compared only where there are none.
+        // Huge pages need fewer faults, so the count is compared only without them.
         let huge = own.huge_bytes.unwrap_or(Bytes(0));
         assert!(faults >= PAGES as f64 || huge > Bytes(0), "{faults} faults, {huge} huge");
         assert!(own.resident_bytes.unwrap() >= Bytes((PAGES * page) as u64));

@@ -1,14 +1,14 @@
-//! The lines of source that instructions came from, and the functions inlined there, by DWARF debug information.
+//! The source lines of instructions, and the functions inlined there, from DWARF debug information.
 //!
-//! It is taken from the file itself or, where that is stripped, from the separate debug file that
-//! its build identifier names under /usr/lib/debug (where distributions put them and gdb looks), if
-//! those are wanted: that of the C library alone takes 60 ms. The line is that of the instruction: in code that was
-//! inlined, of the innermost inlined function. Names are those of the linker, not demangled.
+//! The information comes from the file itself. If that is stripped and separate debug files are wanted, it
+//! comes from the file that the build identifier names under /usr/lib/debug (where distributions put them and
+//! gdb looks). The one of the C library alone takes 60 ms. The line is that of the instruction: in inlined
+//! code, of the innermost inlined function. Names are those of the linker, not demangled.
 //!
-//! Not seen: debug information of more than [`MOST_BYTES`], or that is nowhere here (no server is
-//! asked); what dwz(1) has moved to a file of its own. Cost: the sections are read, and decompressed
-//! where they are compressed, for one file at a time, and nothing of them is kept: as much memory as
-//! they have bytes, and for 108 MiB of them about a second in a build that is not optimised.
+//! Not seen: debug information larger than [`MOST_BYTES`], or not present on this machine (no server is
+//! asked), and what dwz(1) has moved to a separate file. Cost: the sections are read, and decompressed if
+//! necessary, for one file at a time, and nothing of them is kept. That takes as much memory as they have
+//! bytes, and for 108 MiB about a second in an unoptimised build.
 
 use crate::segments::Segments;
 use addr2line::{Context, Frame, Location};
@@ -27,10 +27,10 @@ const SEPARATE: &str = "/usr/lib/debug/.build-id";
 /// The most that is read of one file, decompressed.
 const MOST_BYTES: u64 = 192 << 20;
 
-/// Stands for the name of an inlined function that has none.
+/// Name for an inlined function that has none.
 const NAMELESS: &str = "[unknown]";
 
-/// Sections that tell lines and inlined functions.
+/// Sections that contain lines and inlined functions.
 const SECTIONS: [SectionId; 10] = [
     SectionId::DebugAbbrev,
     SectionId::DebugAddr,
@@ -44,8 +44,8 @@ const SECTIONS: [SectionId; 10] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// Where the instruction at each of these offsets of `file` came from; `None` without debug information
-/// in it, or in a separate debug file where `separate` allows those.
+/// The source of the instruction at each of these offsets of `file`. `None` if the file has no debug
+/// information, and no separate debug file either if `separate` allows one.
 pub(super) fn find(file: &File, separate: bool, offsets: &[u64]) -> Option<Vec<Origin>> {
     find_with(file, separate.then(|| Path::new(SEPARATE)), offsets)
 }
@@ -65,7 +65,7 @@ fn find_with(file: &File, separate: Option<&Path>, offsets: &[u64]) -> Option<Ve
     if elf.build_id().ok()? == Some(id) { look_up(&file, &elf, addresses) } else { None }
 }
 
-/// Where the debug file of the program with this build identifier is, if there is one.
+/// The path of the debug file for this build identifier, if it exists.
 fn separate_path(root: &Path, build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -90,7 +90,7 @@ fn look_up<'data>(
     Some(addresses.into_iter().map(|address| of(address).unwrap_or_default()).collect())
 }
 
-/// Where the instruction at `address` came from; `None` where what is said of it cannot be read.
+/// The source of the instruction at `address`. `None` if its debug information cannot be read.
 fn origin<R: gimli::Reader>(context: &Context<R>, address: u64) -> Option<Origin> {
     let line = |found: Option<Location<'_>>| {
         let found = found?;
@@ -100,7 +100,7 @@ fn origin<R: gimli::Reader>(context: &Context<R>, address: u64) -> Option<Origin
     let mut frame = frames.next().ok()??;
     let source = line(frame.location);
     let mut inlined = Vec::new();
-    // The last frame is of the function that the code belongs to.
+    // The last frame is that of the function that contains the code.
     while let Some(outer) = frames.next().ok()? {
         let name = frame.function.and_then(|name| Some(name.raw_name().ok()?.into_owned()));
         let function = name.unwrap_or_else(|| NAMELESS.to_owned());
@@ -110,8 +110,7 @@ fn origin<R: gimli::Reader>(context: &Context<R>, address: u64) -> Option<Origin
     Some(Origin { source, inlined })
 }
 
-/// The bytes of a section, none where there is no such section; `None` where they cannot be read or
-/// are more than is `left`.
+/// The bytes of a section. Empty if it does not exist, `None` if it cannot be read or is larger than `left`.
 fn section<'data>(
     file: &File,
     elf: &object::File<'data, impl ReadRef<'data>>,
@@ -142,7 +141,7 @@ mod tests {
         "\nint answer(void) {\n    return 42;\n}\nint main(void) { return answer(); }\n";
     const FIRST_LINE: u32 = 2;
 
-    /// Runs a tool on files of `place`; false where it is not there.
+    /// Runs a tool on files in `place`. Returns false if the tool is not installed.
     fn has_run(place: &Path, words: &str) -> bool {
         let mut words = words.split(' ');
         let mut command = Command::new(words.next().unwrap());
@@ -194,7 +193,7 @@ mod tests {
         assert_eq!(found("stripped"), Some(seen));
         let stripped = File::open(place.path().join("stripped")).unwrap();
         assert_eq!(find_with(&stripped, None, &[at]), None);
-        // Nor is one waited for that nobody writes.
+        // A FIFO without a writer must not block either.
         std::fs::remove_file(&separate).unwrap();
         crate::bounded::fifo(separate.parent().unwrap(), separate.file_name().unwrap());
         let (stripped, root) = (stripped.try_clone().unwrap(), place.path().to_owned());

@@ -1,15 +1,15 @@
-//! The code that page faults came from: its bytes, its functions, its lines of source, its callers.
+//! The code that page faults came from: its bytes, its functions, its source lines, its callers.
 //!
-//! A file is opened when its first mapping is told of, as the process has it, and kept open
-//! (`pagewise_tracee::mapped_file`), so that one that is replaced or removed later, or that is in a container,
-//! is the one that ran. The vDSO is our own, which is the same. Bytes of other code
-//! without a file (a compiler at run time) are read from the process while it lives. Names are those of the symbol table, or the
-//! dynamic one where that is stripped, as they stand there: not demangled. Code is given for x86-64
-//! only, the machine whose instructions are decoded.
+//! A file is opened when its first mapping is reported, as the process has it, and kept open
+//! (`pagewise_tracee::mapped_file`). So a file that is replaced or removed later, or lies in a container, is
+//! still the one that ran. The vDSO is read from this process: it is the same in all. Bytes of other code
+//! without a file (a compiler at run time) are read from the process while it lives. Names come from the
+//! symbol table, or from the dynamic one if the file is stripped. They are not demangled. Code is returned
+//! for x86-64 only, because only its instructions are decoded.
 //!
-//! Not seen: code of a process that has ended or that this
-//! account may not read. Cost: one small read per instruction that faults, without a file one per fault
-//! (1 us); the symbols of a file are read once, when they are first asked for (1-100 ms by their number).
+//! Not seen: code of a process that has ended or that this account may not read. Cost: one small read per
+//! faulting instruction, without a file one per fault (1 us). The symbols of a file are read once, when they
+//! are first needed (1-100 ms, depending on their number).
 
 mod lines;
 mod symbols;
@@ -44,7 +44,7 @@ struct Image {
     file: Arc<File>,
     is_x86_64: bool,
     symbols: Option<Symbols>,
-    /// Absent until they are asked for; `None` where there are none.
+    /// Empty until first requested. `None` if the file has no tables.
     tables: OnceCell<Option<Arc<Tables>>>,
 }
 
@@ -57,7 +57,7 @@ pub struct Images {
     kernel: OnceCell<Option<KernelSymbols>>,
     debug_files: bool,
     made: MadeCode,
-    /// How far above the stack pointer of an address in made code its own return address is.
+    /// For each address in generated code, how far above the stack pointer its return address is.
     returns: HashMap<(i32, u64), Option<u64>>,
 }
 
@@ -74,7 +74,7 @@ impl Images {
         &self.files
     }
 
-    /// Those whose functions were wanted and that could not be opened.
+    /// Files whose functions were wanted but that could not be opened.
     #[must_use]
     pub fn unnamed(&self) -> Vec<UnnamedFile> {
         let names = self.images.iter().filter(|(_, image)| image.is_none());
@@ -84,9 +84,9 @@ impl Images {
         all
     }
 
-    /// The bytes of the instruction at `offset` of file `path`, which process `pid` has at
-    /// `address`; without a file (an empty path) those in its memory. Empty where they cannot be
-    /// had or are no code of x86-64.
+    /// The bytes of the instruction at `offset` of file `path`, which process `pid` has at `address`. Without
+    /// a file (an empty path), they are read from its memory. Empty if they cannot be read or are not x86-64
+    /// code.
     pub fn bytes(&mut self, path: &str, offset: u64, pid: i32, address: u64) -> Vec<u8> {
         let mut bytes = vec![0; LONGEST_INSTRUCTION];
         let read = match self.image(path) {
@@ -112,23 +112,22 @@ impl Images {
         symbols.find(offset).map(str::to_owned)
     }
 
-    /// For each of these offsets of file `path` where its instruction came from, as far as there is debug
-    /// information.
+    /// The source of the instruction at each of these offsets of file `path`, if there is debug information.
     pub fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin> {
         let separate = self.debug_files;
         let found = self.image(path).and_then(|image| lines::find(&image.file, separate, offsets));
         found.unwrap_or_else(|| vec![Origin::default(); offsets.len()])
     }
 
-    /// The function of the kernel at `address`, where this account may know it.
+    /// The kernel function at `address`, if this account may read kernel symbols.
     pub fn kernel_function(&self, address: u64) -> Option<String> {
         let symbols = self.kernel.get_or_init(|| KernelSymbols::read().ok());
         symbols.as_ref()?.resolve(address).map(str::to_owned)
     }
 
-    /// The callers of a thread of process `pid` with these registers, of whose stack the innermost
-    /// `bytes` were copied: its own address and the return addresses, innermost first, and why there is
-    /// no further one. `code` says what is mapped where.
+    /// The callers of a thread of process `pid` with these registers, whose innermost `bytes` of stack were
+    /// copied. Returns the thread's own address and the return addresses, innermost first, and why the walk
+    /// ended. `code` says what is mapped where.
     pub fn walk(
         &mut self,
         pid: i32,

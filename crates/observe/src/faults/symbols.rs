@@ -4,7 +4,7 @@ use crate::segments::Segments;
 use object::{Object, ObjectSymbol, ReadCache, SymbolKind};
 use std::fs::File;
 
-/// Functions in the order of their addresses, and where the file's parts are mapped.
+/// Functions sorted by address, and where the file's parts are mapped.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
     functions: Vec<Function>,
@@ -14,7 +14,7 @@ pub(super) struct Symbols {
 #[derive(Debug)]
 struct Function {
     start: u64,
-    /// 0 where the file does not tell.
+    /// 0 if the file does not say it.
     size: u64,
     name: String,
 }

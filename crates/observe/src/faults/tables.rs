@@ -1,10 +1,10 @@
 //! The unwind tables of an ELF file: for each instruction, where its caller's registers are.
 //!
-//! `.eh_frame` holds them (System V ABI, AMD64 supplement, "Unwind Library Interface"; DWARF 5,
-//! section 6.4), `.eh_frame_hdr` an index by address. Both are read once for a file and kept; the
-//! rule of an instruction is worked out once. Only what a walk of callers needs is kept of it: the
-//! return address, the stack, RBP, and RBX, in which some functions keep the frame. Tables compiled
-//! away, and those of `.debug_frame` alone, are none.
+//! `.eh_frame` holds them (System V ABI, AMD64 supplement, "Unwind Library Interface"; DWARF 5, section 6.4),
+//! `.eh_frame_hdr` an index by address. Both are read once for a file and kept. The rule of an instruction is
+//! computed once. Only what a walk of callers needs is kept of it: the return address, the stack, RBP, and
+//! RBX, in which some functions keep the frame. A file without these tables, or with `.debug_frame` only,
+//! counts as having none.
 
 use crate::segments::Segments;
 use gimli::{
@@ -34,7 +34,7 @@ pub(super) enum Cfa {
 /// Where a register of the caller is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Saved {
-    /// Where it is here.
+    /// Unchanged from this frame.
     Same,
     /// In memory, this far from the frame.
     At(i64),
@@ -125,7 +125,7 @@ impl Tables {
         Some(rule(row.ok()?, entry.is_signal_trampoline()))
     }
 
-    /// What an expression comes to; `frame` is put on its stack first, where there is one.
+    /// The value of an expression. `frame`, if present, is pushed on its stack first.
     pub(super) fn evaluate(
         &self,
         expression: UnwindExpression<usize>,
@@ -166,7 +166,7 @@ impl Tables {
     }
 }
 
-/// What one thread at a time uses.
+/// Locks what one thread at a time uses.
 fn held<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

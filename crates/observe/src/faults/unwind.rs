@@ -1,15 +1,14 @@
-//! Walks the stack of a thread of which the innermost part was copied.
+//! Walks the stack of a thread whose innermost part was copied.
 //!
-//! From frame to frame by the tables of the file that the instruction is in ([`super::tables`]);
-//! where that has none (code made at run time, Go) by what the code does from the return address on,
-//! if it returns at once (the trampolines of Python), else by the frame pointer, if what it points at is
-//! a frame: further up in the part copied, with a return address in code. A walk ends where there
-//! is no way on, and says why. A return address lies one beyond its call, so the call is looked up
-//! by the address before it.
+//! Each step uses the tables of the file that contains the instruction ([`super::tables`]). If the file has
+//! none (code generated at run time, Go), the code from the return address on is read, in case it returns
+//! immediately (the trampolines of Python). Otherwise the frame pointer is used, if it points at a frame:
+//! further up in the copied part, with a return address in code. The walk ends when no step works, and says
+//! why. A return address lies one beyond its call, so the call is looked up by the address before it.
 //!
-//! Not seen: callers of functions that ended with a jump (tail calls), and functions inlined. Cost:
-//! 0.1-0.3 us a frame once its rule is known; the tables of a file are read when its first frame is
-//! met (1-5 ms for 5 MiB of them).
+//! Not seen: callers of functions that ended with a jump (tail calls), and inlined functions. Cost: 0.1-0.3
+//! us a frame once its rule is known. The tables of a file are read when its first frame is met (1-5 ms for 5
+//! MiB of them).
 
 use super::tables::{Cfa, Rule, Saved, Tables};
 use gimli::{Register, X86_64};
@@ -30,28 +29,27 @@ struct Copied<'a> {
 }
 
 impl Copied<'_> {
-    /// The word at `address`, if it lies within.
+    /// The word at `address`, if it lies within the copied part.
     fn word(&self, address: u64) -> Option<u64> {
         let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
         Some(u64::from_ne_bytes(*self.bytes.get(at..)?.first_chunk::<8>()?))
     }
 }
 
-/// What is known of the way on from code.
+/// How to step from code to its caller.
 pub(super) trait Ways {
     /// The tables of a file.
     fn tables(&mut self, path: &str) -> Option<Arc<Tables>>;
-    /// How far above the stack pointer its own return address is, for code of no file that is returned to
-    /// at `address` and returns at once.
+    /// How far above the stack pointer the return address is, for code of no file that is returned to at
+    /// `address` and returns immediately.
     fn made_return(&mut self, address: u64) -> Option<u64>;
 }
 
 /// Bytes that are enough for [`distance_to_return`].
 pub(super) const LONGEST_EPILOGUE: usize = 16;
 
-/// How far above the stack pointer the return address is for code that does nothing but give its frame
-/// back and return: `add rsp, N`, `pop` in any number, `ret`. RBP and RBX, by which callers are walked, must
-/// not be among what it pops.
+/// How far above the stack pointer the return address is, for code that only frees its frame and returns:
+/// `add rsp, N`, any number of `pop`, `ret`. It must not pop RBP or RBX, which the walk of callers uses.
 pub(super) fn distance_to_return(code: &[u8]) -> Option<u64> {
     let (mut distance, mut rest) = (0, code);
     loop {
@@ -66,7 +64,7 @@ pub(super) fn distance_to_return(code: &[u8]) -> Option<u64> {
     }
 }
 
-/// Instruction and return addresses, innermost first, and why there is no further one.
+/// Instruction and return addresses, innermost first, and why the walk ended.
 pub(super) fn walk(
     registers: &FrameRegisters,
     bytes: &[u8],
@@ -76,7 +74,7 @@ pub(super) fn walk(
     let stack = Copied { start: registers.stack, bytes };
     let mut addresses = vec![registers.ip_address];
     let mut here = *registers;
-    // Of the instruction itself, and where a signal came, the address is its own.
+    // For the first instruction, and after a signal, the address is that of the instruction itself.
     let mut is_call = false;
     while addresses.len() < MOST_FRAMES {
         let at = here.ip_address.saturating_sub(u64::from(is_call));
@@ -119,7 +117,7 @@ fn by_rule(
         Cfa::From(from, distance) => register(from).map(|from| from.wrapping_add_signed(distance)),
         Cfa::Expression(expression) => tables.evaluate(expression, None, &register, &memory),
     };
-    // A frame that is not further out would be walked for ever.
+    // A frame that is not further out would make the walk endless.
     let cfa = cfa.filter(|cfa| *cfa > here.stack).ok_or(StackEnd::NoTable)?;
     let saved = |saved: Saved, same: u64| match saved {
         Saved::Same => Ok(same),
@@ -135,7 +133,7 @@ fn by_rule(
         Saved::Same => return Err(StackEnd::NoTable),
         other => saved(other, 0)?,
     };
-    // What is not known of these two may not be needed again.
+    // An unknown value of these two may never be needed.
     Ok(FrameRegisters {
         ip_address,
         stack: cfa,
@@ -203,7 +201,7 @@ mod tests {
         walk(&registers, &bytes(words), &code, &mut Trampoline)
     }
 
-    /// No tables; what is returned to at 0x1700 gives 16 bytes back and returns.
+    /// No tables. The code returned to at 0x1700 frees 16 bytes and returns.
     struct Trampoline;
 
     impl Ways for Trampoline {
@@ -249,12 +247,12 @@ mod tests {
     fn a_walk_that_cannot_go_on_says_why() {
         let only = |end| (vec![0x1500], end);
         assert_eq!(walked(0, &[0, 0]), only(StackEnd::Outermost));
-        // The frame pointer is below the stack, odd, or beyond what was copied.
+        // The frame pointer is below the stack, misaligned, or beyond the copied part.
         assert_eq!(walked(0x7000, &[0, 0]), only(StackEnd::NoTable));
         assert_eq!(walked(0x8004, &[0, 0]), only(StackEnd::NoTable));
         assert_eq!(walked(0x9000, &[0, 0]), only(StackEnd::Cut));
         assert_eq!(walked(u64::MAX - 7, &[0, 0]), only(StackEnd::Cut));
-        // What it points at is no return address.
+        // The word it points at is no return address.
         assert_eq!(walked(0x8000, &[0, 0x9999]), only(StackEnd::NoTable));
     }
 

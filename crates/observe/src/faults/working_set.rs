@@ -1,8 +1,8 @@
-//! The files of a working set as they are now: what a later start compares before it reads ahead.
+//! The current state of a working set's files: a later start compares it before it reads ahead.
 //!
-//! A file that is not there any more, is not a regular file or may not be read is left out, and so is one
-//! that was written since the recording began: it would be another one at the next start. Beyond
-//! [`MOST_FILES`] those touched last are left out. Cost: one open and one look at its notes for each file.
+//! Files that no longer exist, are not regular files or may not be read are left out. So is a file that was
+//! written since the recording began: it would be a different one at the next start. Beyond [`MOST_FILES`],
+//! the files touched last are left out. Cost: one open and one stat for each file.
 
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::Bytes;
@@ -31,7 +31,7 @@ pub fn identify(
             Some(file) if file.modified_unix_ns >= began_unix_ns => {
                 left_out.push((path, "it was written meanwhile"));
             }
-            // What is left of a file without content.
+            // A file without content after trimming.
             Some(file) if file.ranges.is_empty() => {}
             Some(file) => files.push(file),
             None => left_out.push((path, "it is gone, or cannot be read")),

@@ -1,17 +1,18 @@
-//! Profiles of other tools and other machines: files of `perf record`, what `perf script` prints, and folded stacks.
+//! Profiles of other tools and other machines: files of `perf record`, output of `perf script`, and folded
+//! stacks.
 //!
-//! What comes out are samples as our own recorder takes them, so that the same buckets and pages are made of
-//! them. Frames of the kernel are known by their mark (`perf record`), by their file (`perf script`), by the mark
-//! `_[k]` (folded by stackcollapse-perf), or by the function through which the kernel is entered. Of several events the
-//! one is taken that counts time, else cycles. Lines of another form are counted and reported, not guessed at.
-//! Samples of idle CPUs are left out: nobody's time went there.
+//! The results are samples as our own recorder takes them, so that they go into the same buckets and pages.
+//! Kernel frames are recognised by their mark (`perf record`), by their file (`perf script`), by the mark
+//! `_[k]` (folded by stackcollapse-perf), or by the function through which the kernel is entered. Of several
+//! events, the one that counts time is used, otherwise cycles. Lines of another form are counted and
+//! reported, not guessed at. Samples of idle CPUs are left out, because they are not time of any program.
 //!
-//! All of a text is of one form, or it is refused: each line of folded stacks is one, and of the output of `perf
-//! script` more than half of the lines are understood.
+//! A text must be of a single form, or it is refused. Every line of folded stacks must be valid. Of the
+//! output of `perf script` more than half of the lines must be.
 //!
-//! Cost: one pass over text, two over a file of `perf record`, which is copied first where it comes from a pipe. Equal
-//! stacks are kept once. Memory is bounded whatever the input holds: 64 MiB and 4 times its length at most
-//! ([`stacks`]); a profile whose stacks take more is refused.
+//! Cost: one pass over text, two over a file of `perf record`, which is copied first if it comes from a pipe.
+//! Equal stacks are kept once. Memory is bounded whatever the input contains: at most 64 MiB and 4 times its
+//! length ([`stacks`]). A profile whose stacks take more is refused.
 
 mod folded;
 mod perf_data;
@@ -25,15 +26,15 @@ use stacks::Stacks;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
-/// What a profile that was read holds.
+/// The content of a profile that was read.
 #[derive(Debug, Default)]
 pub struct Imported {
     pub samples: StackSamples,
     /// Lines that are of no known form.
     pub unknown_lines: u64,
-    /// The time that a sample stands for was in the profile.
+    /// The profile contained the time that a sample represents.
     pub has_period: bool,
-    /// What the reader should know of what is missing, a sentence each.
+    /// What is missing, for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -61,7 +62,7 @@ enum Form {
 
 /// Longest line that is read as one.
 const LONGEST_LINE: u64 = 1 << 20;
-/// What is read before the form is known, and at once.
+/// Bytes read before the form is known, and bytes read in one call.
 const HEAD: usize = 64 << 10;
 const BUFFER: usize = 1 << 20;
 /// The fields that are used, for perf script.
@@ -69,10 +70,9 @@ const FIELDS: &str = "perf script -F comm,tid,time,period,event,ip,sym,dso -i pe
                       (leave out what perf says was not recorded)";
 const ON_ITS_MACHINE: &str = "on its machine: perf script -i FILE | pagewise profile --import -";
 
-/// Reads a profile of any form. `period` is what a sample stands for where the profile does not say it.
+/// Reads a profile of any form. `period` is the time that a sample represents if the profile does not say it.
 ///
-/// # Errors
-/// It cannot be read, is of no known form, or is too large.
+/// # Errors If it cannot be read, is of no known form, or is too large.
 pub fn read(file: &File, period: Nanos) -> Result<Imported, Refusal> {
     let mut head = Vec::new();
     let mut from = BufReader::with_capacity(BUFFER, file);
@@ -92,7 +92,7 @@ pub fn read(file: &File, period: Nanos) -> Result<Imported, Refusal> {
     }
 }
 
-/// Reads a text, of which `head` was read before.
+/// Reads a text. `head` was read before.
 fn read_text(head: &[u8], rest: impl BufRead, period: Nanos) -> Result<Imported, Refusal> {
     let form = form(head).ok_or_else(|| Refusal {
         why: "it is neither a file of perf record, nor output of perf script, nor folded stacks"
@@ -148,7 +148,7 @@ fn form(head: &[u8]) -> Option<Form> {
     if lines.any(script::is_like) {
         return Some(Form::PerfScript);
     }
-    // Refused at the line that is none.
+    // A line that is not folded is refused later.
     text.lines().any(is_folded).then_some(Form::Folded)
 }
 

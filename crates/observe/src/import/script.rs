@@ -28,7 +28,7 @@ const RECORD: &str = "PERF_RECORD_";
 /// Columns of an address.
 const ADDRESS_WIDTH: usize = 16;
 
-/// One sample while its lines come, and what is missing so far.
+/// One sample while its lines are read, and what is missing so far.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     /// The sample under way, if its header has come.
@@ -36,14 +36,14 @@ pub(super) struct Script {
     is_open: bool,
     /// It has an address without a function.
     is_bare: bool,
-    /// By the lines without their addresses; none where such a line is no frame.
+    /// By the lines without their addresses. `None` if such a line is no frame.
     frames: Seen<Option<Part>>,
     samples: u64,
     with_frames: u64,
     bare: u64,
     /// Headers without a name.
     nameless: u64,
-    /// Samples whose name is a number, as that of a thread is.
+    /// Samples whose name is a number, like that of a thread.
     numbered: u64,
     /// Lines of perf script that no header precedes.
     orphans: u64,
@@ -54,11 +54,11 @@ pub(super) struct Script {
 enum Part {
     Kernel(u32),
     User(u32),
-    /// Of no file: its text and its frame. Its address tells which.
+    /// A frame without a file: its text and its frame. The address decides which.
     Either(u32, u32),
 }
 
-/// What a line that is no frame begins.
+/// What a line that is not a frame begins.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Sample(Header<'a>),
@@ -66,10 +66,10 @@ enum Line<'a> {
     Other,
 }
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, PartialEq, Eq)]
 struct Header<'a> {
-    /// Empty where it does not say it.
+    /// Empty if the header does not say it.
     process: &'a str,
     counts: Counts,
     /// Period of an event that counts nanoseconds.
@@ -87,13 +87,13 @@ pub(super) fn is_like(line: &str) -> bool {
     line_of(line).is_some() || (line.starts_with([' ', '\t']) && words(line).any(is_address))
 }
 
-/// The words of a text and where they begin.
+/// The words of a text and their offsets.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.split_ascii_whitespace()
         .map(move |word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
 }
 
-/// The text without its last word, and this.
+/// The text without its last word, and the last word.
 fn last_word(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_ascii_end();
     let at = text.rfind([' ', '\t']).map_or(0, |at| at + 1);
@@ -160,7 +160,7 @@ fn without_time(line: &str) -> Option<Line<'_>> {
         is_header.then_some((&line[..at], name, rest))
     });
     let (start, name, rest) = found?;
-    // A number before it is the period where another one, that of the thread, or the CPU comes before that.
+    // A number before it is the period if another number (that of the thread) or the CPU precedes it.
     let with_period = last_word(start).filter(|(before, word)| {
         is_number(word) && last_word(before).is_some_and(|(_, word)| is_pid(word) || is_cpu(word))
     });
@@ -207,13 +207,14 @@ fn process(start: &str) -> &str {
     });
     left = misc.map_or(left, |(before, _)| before);
     left = last_word(left).filter(|(_, word)| is_cpu(word)).map_or(left, |(before, _)| before);
-    // The name alone may be a number, but it is not moved to the right as numbers are.
+    // The name itself may be a number, but it is not right-aligned as numbers are.
     let pid = last_word(left)
         .filter(|(before, word)| is_pid(word) && (!before.is_empty() || word.contains('/')));
     pid.map_or(left, |(before, _)| before).trim_ascii()
 }
 
-/// Address of a frame, and what follows it; of several addresses the last, as one of data comes before it.
+/// Address of a frame, and the text after it. Of several addresses the last, because a data address precedes
+/// it.
 fn frame(text: &str) -> Option<(&str, &str)> {
     let cut = |text: &str| text.find([' ', '\t']).unwrap_or(text.len());
     let text = text.trim_ascii_start();
@@ -231,7 +232,7 @@ fn frame(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// The kernel's own text, and its modules, whose names stand in brackets too.
+/// The kernel's own text, and its modules, whose names are also in brackets.
 fn is_of_kernel(file: &str) -> bool {
     const OF_PROGRAMS: [&str; 5] = ["[vdso]", "[vsyscall]", "[unknown]", "[stack]", "[heap]"];
     let is_bracketed = file.starts_with('[') && file.ends_with(']');
@@ -364,7 +365,7 @@ fn part(text: &str, to: &mut Stacks) -> Option<Part> {
     })
 }
 
-/// What perf calls a function that it does not know.
+/// perf's name for an unknown function.
 const UNKNOWN: &str = "[unknown]";
 
 /// Function and file of `FUNCTION[+OFFSET] [(FILE)]`; the file may end in ` (deleted)`. What other fields

@@ -1,7 +1,8 @@
-//! What comes from a pipe and has to be read twice: it goes through a file without a name first.
+//! Input from a pipe that must be read twice: it is first copied to a file without a name.
 //!
-//! The file lies where temporary files do, on a disk if there is one (`TMPDIR`, `/var/tmp`, `/tmp`), and is gone when it is
-//! closed (`O_TMPFILE`). It takes half of what is free there, and 8 GiB at most. Cost: one copy.
+//! The file lies in a directory for temporary files, on a disk if possible (`TMPDIR`, `/var/tmp`, `/tmp`),
+//! and disappears when it is closed (`O_TMPFILE`). It takes at most half of the free space there, and at most
+//! 8 GiB. Cost: one copy.
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, fstatvfs, memfd_create, open};
 use std::fs::File;
@@ -11,13 +12,12 @@ use std::path::PathBuf;
 /// The most that is kept, in a file and in memory.
 const MOST: u64 = 8 << 30;
 const MOST_IN_MEMORY: u64 = 256 << 20;
-/// Bytes copied at once.
+/// Bytes copied at a time.
 const PIECE: usize = 1 << 18;
 
-/// All that comes, as a file that can be read again.
+/// The whole input, as a file that can be read again.
 ///
-/// # Errors
-/// A sentence: it is too large, or cannot be read or written.
+/// # Errors A sentence: it is too large, or cannot be read or written.
 pub(super) fn spool(from: impl Read) -> Result<File, String> {
     let (file, room) = place().map_err(|error| format!("no temporary file for it: {error}"))?;
     copy(from, file, room)

@@ -1,5 +1,5 @@
-//! Equal stacks, counted. Every text and every frame is kept once, and a stack is a row of numbers: what
-//! a profile of a million samples takes is what its different stacks take.
+//! Equal stacks, counted. Every text and every frame is kept once, and a stack is a row of numbers. So a
+//! profile of a million samples takes only as much memory as its distinct stacks.
 
 use super::Imported;
 use pagewise_model::profile::{Clock, ProfiledStack, StackSamples, UserFrame};
@@ -8,7 +8,7 @@ use pagewise_tracee::perf::texts::Texts;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// What is counted at most: no sum of samples or of their times overflows.
+/// Upper bound for counts, so that no sum of samples or of their times overflows.
 const MOST_SAMPLES: u64 = 1 << 48;
 /// What perf calls the process of a CPU that has nothing to do; bpftrace adds the CPU.
 const IDLE: &str = "swapper";
@@ -16,12 +16,12 @@ const IDLE: &str = "swapper";
 /// Frames of a stack that are kept, from the leaf on: the kernel's limit (perf_event_max_stack) is usually 127.
 const MOST_FRAMES: usize = 1024;
 
-/// What is kept in memory of a profile: so much, and so many times what was read of it.
+/// Memory that a profile may take: this constant, plus this multiple of the bytes read.
 const KEPT_ALWAYS: u64 = 16 << 20;
 const KEPT_TIMES: u64 = 2;
-/// What a frame takes while it has a number and once it is one of the model.
+/// Bytes of a frame, while it is numbered and once it is one of the model.
 const FRAME_BYTES: u64 = 256;
-/// The same of a stack, beside its rows of numbers.
+/// Bytes of a stack, in addition to its rows of numbers.
 const STACK_BYTES: u64 = 192;
 const USER_BYTES: u64 = 4 + size_of::<Arc<UserFrame>>() as u64;
 const KERNEL_BYTES: u64 = 4 + size_of::<Arc<str>>() as u64;
@@ -38,7 +38,7 @@ pub(super) fn check(kept_bytes: u64, read_bytes: u64) -> Result<(), String> {
     ))
 }
 
-/// What is remembered of frames' texts at most.
+/// Most texts of frames that are remembered.
 const MOST_SEEN: usize = 1 << 16;
 
 /// What texts of frames are, so that the frequent ones are taken apart once.
@@ -55,7 +55,7 @@ impl<T> Default for Seen<T> {
 }
 
 impl<T: Copy> Seen<T> {
-    /// What this text is, as `look` finds at the first time.
+    /// The value for this text. `look` computes it the first time.
     pub(super) fn get(&mut self, text: &str, look: impl FnOnce() -> T) -> T {
         if let Some(known) = self.all.get(text) {
             return *known;
@@ -76,7 +76,7 @@ impl<T: Copy> Seen<T> {
 /// What an event counts: the better, the smaller.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Counts {
-    /// Nanoseconds of CPU time, or what is not said.
+    /// Nanoseconds of CPU time, or an unknown unit.
     #[default]
     Time,
     Cycles,
@@ -84,7 +84,7 @@ pub(super) enum Counts {
 }
 
 impl Counts {
-    /// What is to be said where these samples are the best that there are.
+    /// The note to report if these samples are the best available.
     pub(super) fn note(self) -> Option<&'static str> {
         let text = "no event of it counts time or cycles: shares are of samples";
         (self == Self::Other).then_some(text)
@@ -126,15 +126,15 @@ pub(super) struct Stacks {
     pub(super) texts: Texts,
     frames: Vec<Frame>,
     numbers: FxHashMap<Frame, u32>,
-    /// Process, what is counted, how many texts of the kernel, these, then the frames.
+    /// Key: process, what is counted, the number of kernel texts, those texts, then the frames.
     counts: FxHashMap<Box<[u32]>, u64>,
     row: Vec<u32>,
-    /// What the different stacks take.
+    /// Bytes of the distinct stacks.
     kept_bytes: u64,
     total: u64,
     /// The best that samples count.
     taken: Option<Counts>,
-    /// Samples of which the outermost frames were left out.
+    /// Samples whose outermost frames were left out.
     cut: u64,
     pub(super) unknown_lines: u64,
     /// Of an event that counts nanoseconds: their sum, and its samples.
@@ -152,7 +152,7 @@ impl Stacks {
         })
     }
 
-    /// A sample stands for so many nanoseconds.
+    /// A sample represents `nanos` nanoseconds.
     pub(super) fn time(&mut self, nanos: u64) {
         self.nanos = self.nanos.saturating_add(nanos);
         self.timed += 1;
@@ -188,7 +188,7 @@ impl Stacks {
         }
     }
 
-    /// All of them, the most frequent first. `period` is what a sample stands for where none said so.
+    /// All stacks, the most frequent first. `period` is the time that a sample represents if none said so.
     pub(super) fn finish(mut self, period: Nanos) -> Imported {
         let has_period = self.timed > 0;
         let period_ns = if has_period { Nanos(self.nanos / self.timed) } else { period };

@@ -83,7 +83,7 @@ fn all_lines_show_the_form() {
     assert!(refusal(&format!("{SCRIPT}{nonsense}")).contains("21 of its 34 lines"));
 }
 
-/// As perf 6.1 prints them, with these fields alone.
+/// As perf 6.1 prints them, with only these fields.
 #[test]
 fn fields_that_are_missing_are_named() {
     let frames = "\t    55d4c0a01234 main+0x24 (/usr/bin/mawk)\n\n";
@@ -140,7 +140,7 @@ fn lines_of_other_fields_are_passed_over() {
     assert_eq!((names, all.unknown_lines), (vec!["leaf", "middle"], 0));
 }
 
-/// What is kept is bounded by what was read, however short its stacks and names are.
+/// The input read bounds the memory, however short its stacks and names are.
 #[test]
 fn stacks_that_differ_too_much_are_refused() {
     let text: String = (0..300_000).map(|n| format!("{n:x};{n:x} 1\n")).collect();

@@ -1,9 +1,8 @@
-//! A map of code as its maker writes it for perf: for each piece a line `START SIZE NAME`, in hexadecimal
-//! (tools/perf/Documentation/jit-interface.txt).
+//! A map of generated code, as its generator writes it for perf: for each piece a line `START SIZE NAME`, in
+//! hexadecimal (tools/perf/Documentation/jit-interface.txt).
 //!
-//! A piece that is made later takes the place of those that it overlaps: the maker has moved or thrown away what
-//! was there. The content is the work of another program: lines that are no such are passed over, and sizes are
-//! bounded.
+//! A later piece replaces those that it overlaps: the generator has moved or discarded the old code. Another
+//! program writes the content, so other lines are skipped, and sizes are bounded.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 const MOST_PIECES: usize = 1_000_000;
 /// Characters of a name that are kept.
 const LONGEST_NAME: usize = 400;
-/// A piece above this size is none.
+/// Larger pieces are ignored.
 const LARGEST_PIECE: u64 = 1 << 30;
 
 /// Pieces of code by their first address; none overlaps another.

@@ -1,16 +1,17 @@
-//! Names of code that was made while its program ran: functions of scripts, methods of a JVM.
+//! Names of code that was generated while its program ran: functions of scripts, methods of a JVM.
 //!
-//! Interpreters and compilers write a map of it for perf, `/tmp/perf-PID.map`: Python from 3.12 on under
-//! `PYTHONPERFSUPPORT=1`, node under `--perf-basic-prof`, a JVM as it ends under `-XX:+DumpPerfMapAtExit`. A map is
-//! read when the first name is asked for, at the end of a recording, so that it is whole.
+//! Interpreters and compilers write a map for perf, `/tmp/perf-PID.map`: Python from 3.12 on with
+//! `PYTHONPERFSUPPORT=1`, node with `--perf-basic-prof`, a JVM at its end with `-XX:+DumpPerfMapAtExit`. A
+//! map is read when the first name is needed, at the end of a recording, so that it is complete.
 //!
-//! The number of a process in its own namespace names the file, in its own /tmp: both are looked up while the
-//! process lives ([`MadeCode::meet`]); one that was not met is looked for in ours. The file must be a regular one
-//! of the account of that process, or of root: anybody may write into /tmp.
+//! The file is named after the number of a process in its own namespace, in its own /tmp. Both are looked up
+//! while the process lives ([`MadeCode::meet`]). For a process that was not met, our own /tmp is searched.
+//! The file must be a regular one and belong to that process's account or to root, because any account may
+//! write to /tmp.
 //!
-//! Not seen: what an interpreter executes without code of its own for each function (Python before 3.12, methods
-//! that a JVM interprets); a piece that was moved and whose place another one has taken by the end. Cost: one read
-//! of a file of up to [`MOST_BYTES`] for each process that made code.
+//! Not seen: what an interpreter executes without separate code for each function (Python before 3.12,
+//! methods that a JVM interprets); a moved piece whose old place another one has taken by the end. Cost: one
+//! read of a file of up to [`MOST_BYTES`] for each process with generated code.
 
 mod map;
 mod script;
@@ -30,7 +31,7 @@ use std::os::fd::{AsFd, OwnedFd};
 const MOST_BYTES: u64 = 64 << 20;
 /// Processes that are looked up while they live.
 const MOST_PROCESSES: usize = 5000;
-/// Processes whose files are removed.
+/// Most processes whose files are removed.
 const MOST_REMOVED: usize = 100_000;
 
 /// A process as it was when it was met.
@@ -40,7 +41,7 @@ struct Process {
     own_pid: i32,
     /// Its account.
     uid: Option<u32>,
-    /// Its /tmp, where that could be opened.
+    /// Its /tmp, if that could be opened.
     directory: Option<OwnedFd>,
 }
 
@@ -58,7 +59,7 @@ pub struct MadeCode {
 }
 
 impl MadeCode {
-    /// Process `pid` lives and makes code: notes where its map will be.
+    /// Process `pid` lives and generates code: records where its map will be.
     pub fn meet(&mut self, pid: i32) {
         if self.processes.contains_key(&pid) || self.processes.len() >= MOST_PROCESSES {
             return;
@@ -107,7 +108,8 @@ impl MadeCode {
         self.interpreters.iter().map(one).collect()
     }
 
-    /// Where the files of process `pid` are, its own number, and its account; nothing where its /tmp is not known.
+    /// The directory of the files of process `pid`, its own number, and its account. `None` if its /tmp is
+    /// not known.
     fn place(&self, pid: i32) -> Option<(OwnedFd, i32, u32)> {
         let own = || rustix::process::geteuid().as_raw();
         match self.processes.get(&pid) {
@@ -132,8 +134,8 @@ impl MadeCode {
         (is_regular && [uid, 0].contains(&stat.st_uid)).then(|| File::from(file))
     }
 
-    /// Removes the maps of `pids` that were written since `since` (seconds since 1970), and the logs that node
-    /// writes into the directory it runs in beside them.
+    /// Removes the maps of `pids` that were written since `since` (seconds since 1970), and the logs that
+    /// node also writes into its working directory.
     pub fn remove_files(&self, pids: &HashSet<i32>, since: i64) {
         for pid in pids.iter().take(MOST_REMOVED) {
             if let Some((directory, own_pid, uid)) = self.place(*pid) {
@@ -176,12 +178,12 @@ fn remove(directory: impl AsFd, name: &str, uid: u32, since: i64) {
 
 fn contents(file: File) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // What was read before an error is still worth having.
+    // The bytes before an error are still useful.
     let _size = file.take(MOST_BYTES).read_to_end(&mut bytes);
     bytes
 }
 
-/// The name of the interpreter whose code a file holds.
+/// The name of the interpreter that a file implements.
 pub(crate) fn interpreter(path: &str) -> Option<&str> {
     // Another file of the same path has a number behind it.
     let file = path.rsplit('/').next()?.split(" (").next()?;
@@ -204,7 +206,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
-    /// A process that was met, whose /tmp is `directory`.
+    /// A known process whose /tmp is `directory`.
     fn met(pid: i32, directory: &Path, uid: u32) -> MadeCode {
         let directory = File::open(directory).ok().map(OwnedFd::from);
         let process = Process { own_pid: 7, uid: Some(uid), directory };

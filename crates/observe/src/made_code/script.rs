@@ -1,9 +1,9 @@
-//! What the names in a map of made code say: the function of a script, and where it begins.
+//! Interprets the names in a map of generated code: the function of a script, and where it begins.
 //!
-//! Python writes `py::NAME:FILE` (Objects/perf_trampoline.c), V8 `JS:*NAME FILE:LINE:COLUMN` with a mark of how it
-//! was compiled (src/logging/log.cc), the JVM a method with its signature. Python gives no line: the definition is
-//! looked for in the file, by name and indentation. A file that cannot be read, or that has another content by now,
-//! gives none, or a wrong one.
+//! Python writes `py::NAME:FILE` (Objects/perf_trampoline.c), V8 `JS:*NAME FILE:LINE:COLUMN` with a mark of
+//! how it was compiled (src/logging/log.cc), the JVM a method with its signature. Python gives no line, so
+//! the definition is searched in the file, by name and indentation. If the file cannot be read there is no
+//! line; if it has changed, the line may be wrong.
 
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::fault::{MadeFunction, SourceLine};
@@ -15,13 +15,13 @@ use std::path::Path;
 const LARGEST_SCRIPT: u64 = 8 << 20;
 /// Scripts that are searched.
 const MOST_SCRIPTS: usize = 2000;
-/// Kinds of V8's code that came from a script.
+/// Kinds of V8 code that come from a script.
 const V8_KINDS: [&str; 5] = ["JS:", "Eval:", "LazyCompile:", "Function:", "Script:"];
 
 /// Definitions in scripts, by file.
 #[derive(Debug, Default)]
 pub(super) struct Scripts {
-    /// Line of each function by its qualified name; where a name is defined twice, of the last one.
+    /// Line of each function by its qualified name. If a name is defined twice, the last one.
     files: HashMap<String, HashMap<String, u32>>,
 }
 
@@ -51,7 +51,7 @@ impl Scripts {
             self.files.insert(file.to_owned(), definitions(&text.unwrap_or_default()));
         }
         let lines = self.files.get(file)?;
-        // What is nested in an expression begins where the function around it does.
+        // A function nested in an expression begins where its enclosing function does.
         let own = function.split(".<locals>.<").next().unwrap_or(function);
         let plain = own.replace(".<locals>", "");
         lines.get(&plain).copied()

@@ -1,4 +1,5 @@
-//! Whose the pieces of one mapping are: the strongest mark first, each for the addresses that no other has.
+//! The owners of the pieces of one mapping. The strongest mark comes first; each mark claims only unclaimed
+//! addresses.
 
 use super::heap::{self, Chain, HEAP_ALIGNMENT};
 use super::marks::{self, PHP_CHUNK, V8_ALIGNMENT};
@@ -12,17 +13,17 @@ use pagewise_model::{Bytes, Fact};
 use pagewise_tracee::memory_peak::MappedBy;
 use std::ops::Range;
 
-/// Read at once where all is read, and where only marks are.
+/// Window size if everything is read, and if only marks are read.
 const WHOLE: Bytes = Bytes::mib(1);
 const MARKS: Bytes = Bytes(64);
 /// Pools of Python's small objects since 3.10, and before.
 const POOLS: [u64; 2] = [Bytes::kib(16).0, Bytes::kib(4).0];
-/// What the loader has for the first thread is not larger, unless it is something else.
+/// The loader's memory for the first thread is not larger, unless it is something else.
 const LARGEST_THREAD_DATA: u64 = Bytes::mib(1).0;
-/// Pages at which a large block of malloc is looked for, where none begins with the mapping.
+/// Pages searched for a large block of malloc, if the mapping does not begin with one.
 const MOST_PAGES: usize = 1024;
 
-/// What is known of a process before its mappings are gone through.
+/// Known facts about a process before its mappings are examined.
 pub(super) struct Owners<'a> {
     pub(super) pid: i32,
     pub(super) history: &'a [MappedBy],
@@ -32,7 +33,7 @@ pub(super) struct Owners<'a> {
     /// Its malloc is not glibc's.
     pub(super) has_other_malloc: bool,
     pub(super) is_python: bool,
-    /// What a JVM has reserved for its heap.
+    /// The range that a JVM has reserved for its heap.
     pub(super) java_heap: Option<Range<u64>>,
 }
 
@@ -86,7 +87,7 @@ impl<'a> Sorting<'a> {
         self.claims.insert(at, Claim { start, end, resident_bytes, mark });
     }
 
-    /// What nobody has claimed.
+    /// The ranges that are not claimed.
     fn gaps(&self) -> Vec<(u64, u64)> {
         let starts = self.claims.iter().map(|claim| claim.end);
         let ends = self.claims.iter().map(|claim| claim.start);
@@ -172,7 +173,7 @@ impl<'a> Sorting<'a> {
         }
     }
 
-    /// The stack of a thread: a page below it that nobody may touch, and its descriptor at its end.
+    /// The stack of a thread: an inaccessible page below it, and its descriptor at its end.
     fn stack(&mut self) -> bool {
         let is_guard = |before: &smaps::Entry| {
             let perms = before.mapping.perms;
@@ -280,7 +281,7 @@ impl<'a> Sorting<'a> {
         }
     }
 
-    /// What is left, by the code that mapped it.
+    /// Claims the remainder by the code that mapped it.
     fn callers(&mut self) {
         for (start, end) in self.gaps() {
             let first = self.owners.history.partition_point(|mapped| mapped.end <= start);

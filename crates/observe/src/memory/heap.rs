@@ -1,12 +1,14 @@
 //! The blocks of a heap of glibc's malloc, by their headers (malloc/malloc.c, "malloc_chunk"; malloc/arena.c,
 //! "heap_info").
 //!
-//! A block begins with two words: the size of the block before it, where that one is free, and its own size, whose
-//! lowest bits say whether the block before it is in use. So a heap is a chain. It is believed only where it
-//! reaches the end of the heap exactly and each free block is the size that the next one says. The state of an
-//! arena is not read: where the chain begins is tried, so the layout of one version of glibc is not needed.
+//! A block begins with two words: the size of the previous block, if that is free, and its own size, whose
+//! lowest bits say whether the previous block is in use. So a heap is a chain. The chain is trusted only if
+//! it reaches the end of the heap exactly and each free block has the size that the next one states. The
+//! state of an arena is not read. The start of the chain is searched instead, so this does not depend on the
+//! layout of one glibc version.
 //!
-//! Not seen: blocks in the caches of threads (`tcache`) and fast bins, whose bits say in use; they count as live.
+//! Not seen: blocks in the caches of threads (`tcache`) and fast bins, which are marked as in use. They count
+//! as live.
 
 use super::reader::{Words, bytes_in};
 use pagewise_kernel::page_size;
@@ -23,9 +25,10 @@ const PREVIOUS_IN_USE: u64 = 1;
 const FLAGS: u64 = 7;
 /// `sizeof (struct malloc_chunk)`: what `malloc_trim` leaves of a free block.
 const KEPT: u64 = 48;
-/// A request from here on would get a mapping of its own, if this threshold did not grow.
+/// Larger requests would get a separate mapping, if this threshold did not grow.
 const LARGE: u64 = Bytes::kib(128).0;
-/// An arena begins with a state of so many bytes at most; a static program has its thread data before its heap.
+/// An arena begins with a state of at most this many bytes. A static program has its thread data before its
+/// heap.
 const LONGEST_STATE: u64 = Bytes::kib(8).0;
 /// How often a heap is walked that changes meanwhile.
 const ATTEMPTS: usize = 3;
@@ -38,7 +41,7 @@ pub(super) const HEAP_ALIGNMENT: u64 = Bytes::mib(64).0;
 pub(super) struct Head {
     /// The state of its arena, in the first heap of that.
     pub(super) arena: u64,
-    /// Where the chain of blocks begins at the earliest.
+    /// The earliest start of the chain of blocks.
     pub(super) first: u64,
     /// What its blocks fill.
     pub(super) size: u64,
@@ -46,13 +49,13 @@ pub(super) struct Head {
     pub(super) open: u64,
 }
 
-/// The head of the heap at `base`, where there is one.
+/// The head of the heap at `base`. `None` if there is none.
 pub(super) fn head(words: &mut dyn Words, base: u64) -> Option<Head> {
     let word = |words: &mut dyn Words, nth: u64| words.word(base + nth * WORD);
     let (arena, previous) = (word(words, 0)?, word(words, 1)?);
     let (size, open) = (word(words, 2)?, word(words, 3)?);
     let page = page_size::base().bytes();
-    // The state lies behind the head of the first heap: so long is a head.
+    // The state follows the head of the first heap, so this is the length of the head.
     let length = arena % HEAP_ALIGNMENT;
     let is_first = previous == 0;
     let is_one = matches!(length, 32 | 48)
@@ -72,8 +75,8 @@ pub(super) struct Chain {
     pub(super) end: u64,
 }
 
-/// The blocks of the heap `chain`, of which `resident` is resident; `again` is called before what was read is read
-/// again.
+/// The blocks of the heap `chain`, with the resident ranges `resident`. Calls `again` before it rereads
+/// anything.
 pub(super) fn blocks<W: Words>(
     words: &mut W,
     chain: Chain,
@@ -105,7 +108,7 @@ fn starts<W: Words>(words: &mut W, chain: Chain) -> std::vec::IntoIter<u64> {
     candidates.filter(is_block).collect::<Vec<u64>>().into_iter()
 }
 
-/// The sums over a chain from `start` on; none where it does not end at `end`.
+/// The sums over a chain from `start` on. `None` if it does not end at `end`.
 fn walk(words: &mut dyn Words, start: u64, end: u64, resident: &[Scanned]) -> Option<Blocks> {
     let mut sums = Sums { resident, found: Blocks::default() };
     let mut before: Option<(u64, u64)> = None;
@@ -126,7 +129,7 @@ fn walk(words: &mut dyn Words, start: u64, end: u64, resident: &[Scanned]) -> Op
                 sums.top(at, end);
                 break;
             }
-            // What is left of a heap that its arena has gone on from.
+            // The rest of a heap whose arena has continued in another one.
             0 if end - at <= LEAST => break,
             0 => return None,
             _ if !size.is_multiple_of(ALIGNMENT) || next > end => return None,
@@ -235,7 +238,7 @@ mod tests {
         let seen = found(&mut words, BASE, end).unwrap();
         assert_eq!((seen.live_blocks, seen.freed_blocks), (3, 3));
         assert_eq!(seen.freed_bytes, Bytes(15 * page + LARGE * 2));
-        // The state before the first block is none of them.
+        // The state before the first block is not a block.
         assert_eq!(seen.live_bytes, Bytes(64 + 96 + 32));
         let short = |bytes: Bytes, of: u64| (of - 2 * page..=of).contains(&bytes.0);
         assert!(short(seen.top_bytes, 5 * page) && short(seen.large_bytes, LARGE * 2), "{seen:?}");

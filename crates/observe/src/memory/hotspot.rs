@@ -1,8 +1,9 @@
-//! Where the heap of a Java program lies, by the tables that HotSpot exports for its debuggers (`gHotSpotVMStructs` in
-//! libjvm.so, src/hotspot/share/runtime/vmStructs.cpp): the addresses of its variables and the offsets of its fields by
-//! name. `Universe::_collectedHeap` leads to `CollectedHeap::_reserved`, a start and a number of words.
+//! Where the heap of a Java program lies, from the tables that HotSpot exports for its debuggers
+//! (`gHotSpotVMStructs` in libjvm.so, src/hotspot/share/runtime/vmStructs.cpp): the addresses of its
+//! variables and the offsets of its fields by name. `Universe::_collectedHeap` leads to
+//! `CollectedHeap::_reserved`, a start and a number of words.
 //!
-//! Not seen: what else the VM maps (metadata of classes, tables of the collector).
+//! Not seen: the VM's other mappings (metadata of classes, tables of the collector).
 
 use object::elf::{FileHeader64, SHT_DYNSYM};
 use object::read::elf::{FileHeader, Sym};
@@ -39,7 +40,7 @@ pub(super) fn heap(pid: i32, entries: &[smaps::Entry]) -> Option<Range<u64>> {
     (start > 0 && start < end).then_some(start..end)
 }
 
-/// What is needed of the table.
+/// The needed fields of the table.
 #[derive(Debug, Default)]
 struct Fields {
     /// Address of the variable that points to the heap.
@@ -80,7 +81,7 @@ impl Fields {
     }
 }
 
-/// The text at `address`, up to its end; empty where there is none.
+/// The text at `address`, up to its terminator. Empty if there is none.
 fn name(pid: i32, address: u64) -> Vec<u8> {
     let mut bytes = [0; LONGEST];
     let read = read_memory(pid, address, &mut bytes).unwrap_or(0);
@@ -88,7 +89,7 @@ fn name(pid: i32, address: u64) -> Vec<u8> {
     text.unwrap_or_default().to_vec()
 }
 
-/// Where a library has the symbol `wanted`, from its first byte in memory on.
+/// Offset of the symbol `wanted` of a library from its first byte in memory.
 fn symbol(file: &File, wanted: &[u8]) -> Option<u64> {
     let file = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&file).ok()?;

@@ -16,7 +16,7 @@ use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
 
 const WORD: u64 = 8;
-/// Descriptors of threads lie at multiples of it, so far from the end of a stack at most.
+/// Descriptors of threads lie at multiples of this, at most this far from the end of a stack.
 const DESCRIPTOR_ALIGNMENT: u64 = 64;
 const DESCRIPTOR_REACH: u64 = Bytes::kib(64).0;
 /// The word of a descriptor that repeats its address.
@@ -68,7 +68,7 @@ pub(super) fn v8_chunk(words: &mut dyn Words, at: u64, end: u64) -> Option<u64> 
 pub(super) fn is_php_chunk(words: &mut dyn Words, at: u64) -> bool {
     let mut word = |address: u64| words.word(address).filter(|word| *word > 0);
     let (Some(_heap), Some(next)) = (word(at), word(at + WORD)) else { return false };
-    // Alone, it is its own next one.
+    // A single chunk is its own successor.
     next.is_multiple_of(PHP_CHUNK) && word(next + 2 * WORD) == Some(at)
 }
 
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(v8_chunk(&mut laid(&chunk), AT, AT + 4 * size), Some(size));
         assert_eq!(v8_chunk(&mut laid(&[(0, size), (3, 1), (4, 2)]), AT, AT + size), None);
         assert_eq!(v8_chunk(&mut laid(&[]), AT, AT + size), None);
-        // Of one that is code, the first pages have other rights: a mapping of its own.
+        // For chunks with code, the first pages have other rights, so they are a separate mapping.
         assert_eq!(v8_chunk(&mut laid(&chunk), AT, AT + 64), Some(64));
     }
 

@@ -1,13 +1,13 @@
-//! The memory of a process as of now: its mappings by `smaps`, and whose each piece of anonymous memory is, by marks
-//! in it that are checked ([`marks`], [`heap`]).
+//! The current memory of a process: its mappings by `smaps`, and the owner of each piece of anonymous memory,
+//! by verified marks in it ([`marks`], [`heap`]).
 //!
-//! Nothing is stopped here: a heap that changes while it is read is read again, and keeps no parts if that does not
-//! help. `smaps` is read first, because reading memory marks pages as referenced. Only resident pages are read.
-//! Needed: for mappings the right to look at the process, for marks the right to trace it (ptrace(2)); without that
-//! one, heaps and nameless memory are not divided, and the reason is kept.
+//! Nothing is stopped here. A heap that changes while it is read is read again, and is not divided if that
+//! does not help. `smaps` is read first, because reading memory marks pages as referenced. Only resident
+//! pages are read. Mappings need the right to look at the process, marks the right to trace it (ptrace(2)).
+//! Without the latter, heaps and nameless memory are not divided, and the reason is kept.
 //!
-//! Cost: `smaps` 1 us for each resident MiB on huge pages, some 10 us on small ones; heaps, Python's pools and huge
-//! pages are copied, a GiB in about 0.3 s.
+//! Cost: `smaps` 1 us for each resident MiB on huge pages, some 10 us on small ones. Heaps, Python's pools
+//! and huge pages are copied, a GiB in about 0.3 s.
 
 mod claims;
 mod heap;
@@ -34,14 +34,14 @@ use pagewise_tracee::ptrace::read_u64;
 use std::fs;
 use zeroed_data::ZeroedData;
 
-/// Mappings that hold so much are shown page by page, in so many parts.
+/// Mappings of at least this size are shown page by page, in this many cells.
 const MUCH: Bytes = Bytes::mib(1);
 const CELLS: u64 = 64;
 
-/// What process `pid` holds; `history` says which code mapped which addresses, by address, where that was seen.
+/// The memory of process `pid`. `history` says which code mapped which addresses, sorted by address, if that
+/// was recorded.
 ///
-/// # Errors
-/// When its mappings cannot be read, or it has ended.
+/// # Errors If its mappings cannot be read, or it has ended.
 pub fn look(pid: i32, history: &[MappedBy]) -> Result<ProcessSeen, SysError> {
     let stat = stat::read(pid)?;
     let entries = smaps::read(pid)?;
@@ -84,11 +84,11 @@ pub fn look(pid: i32, history: &[MappedBy]) -> Result<ProcessSeen, SysError> {
     })
 }
 
-/// Why the memory of the process cannot be read, where that is so.
+/// Why the memory of the process cannot be read. `None` if it can.
 fn refusal(pid: i32, entries: &[smaps::Entry]) -> Option<String> {
     let readable =
         |entry: &&smaps::Entry| entry.mapping.perms.read && entry.residency.rss > Bytes(0);
-    // The program's own first page: it is there as long as the process is.
+    // The program's own first page: it exists as long as the process does.
     let first = entries.iter().find(readable)?;
     let error = read_u64(pid, first.mapping.start).err()?;
     let is_refused = matches!(error.errno(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS));
@@ -185,7 +185,7 @@ const fn is_other_malloc(allocator: Allocator) -> bool {
     )
 }
 
-/// Who else than glibc and the program maps memory in a process.
+/// Which allocator other than glibc and the program maps memory in a process.
 fn owner(allocator: Allocator) -> Option<String> {
     let is_one =
         is_other_malloc(allocator) || matches!(allocator, Allocator::Go | Allocator::Hotspot);

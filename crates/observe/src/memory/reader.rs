@@ -9,12 +9,12 @@ use pagewise_model::address::Scanned;
 use pagewise_tracee::ptrace::read_memory;
 
 const WORD: usize = size_of::<u64>();
-/// Mappings beyond this are not looked at page by page where the kernel has no scan.
+/// Larger mappings are not read page by page if the kernel has no scan.
 const LARGEST: Bytes = Bytes::gib(16);
 
 /// Words at addresses.
 pub(super) trait Words {
-    /// The word at `address`; none where it is not resident or cannot be read.
+    /// The word at `address`. `None` if it is not resident or cannot be read.
     fn word(&mut self, address: u64) -> Option<u64>;
 }
 
@@ -23,7 +23,7 @@ pub(super) trait Words {
 pub(super) struct Reader<'a> {
     pid: i32,
     resident: &'a [Scanned],
-    /// How much is read at once.
+    /// Bytes read at a time.
     window: usize,
     bytes: Vec<u8>,
     /// Address of the first of `bytes`.
@@ -36,7 +36,7 @@ impl<'a> Reader<'a> {
         Self { pid, resident, window, bytes: Vec::new(), start: 0 }
     }
 
-    /// What is read is read again.
+    /// Forgets what was read, so that it is read again.
     pub(super) fn forget(&mut self) {
         self.bytes.clear();
     }

@@ -7,7 +7,7 @@ use pagewise_kernel::{SysError, page_size, thp};
 use pagewise_model::fault::ResidentPages;
 use pagewise_model::{Bytes, PageSize};
 
-/// What one fault maps of a file that is cached, where it can (`fault_around_bytes` of the kernel).
+/// The most that one fault maps of a cached file (the kernel's `fault_around_bytes`).
 const WINDOW: Bytes = Bytes::kib(64);
 
 /// The resident pages of process `pid`, by address.
@@ -33,15 +33,15 @@ pub fn resident(pid: i32) -> Result<Vec<ResidentPages>, SysError> {
     Ok(found)
 }
 
-/// The most that one fault on memory of no file may map here. Whether a page is huge now does not tell how it came: huge
-/// pages are split and put together later.
+/// The most that one fault on anonymous memory may map here. The current size of a page does not tell how it
+/// came: huge pages are split and merged later.
 fn largest_folio() -> Bytes {
     let is_on = thp::enabled().is_ok_and(|word| word != "never");
     let huge = is_on.then(|| thp::huge_page_size().unwrap_or(PageSize::PMD_2M));
     Bytes(huge.unwrap_or(page_size::base()).bytes())
 }
 
-/// What the kernel maps into each process is in no resident set.
+/// What the kernel maps into each process is not part of a resident set.
 fn is_kernels(mapping: &Mapping) -> bool {
     let name = mapping.path.to_string_lossy();
     ["[vvar", "[vdso", "[vsyscall"].iter().any(|start| name.starts_with(start))

@@ -15,7 +15,7 @@ use std::fs::File;
 pub(super) struct ZeroedData(HashMap<((u32, u32), u64), u64>);
 
 impl ZeroedData {
-    /// The bytes that the file of a mapping of process `pid` asks for; 0 where it is no ELF file of 64 bits.
+    /// Zeroed bytes that the file of a mapping of process `pid` requests. 0 if it is no 64-bit ELF file.
     pub(super) fn of(&mut self, pid: i32, mapping: &Mapping) -> u64 {
         let read = || read(&mapped_file::open(pid, mapping).ok()?);
         let key = (mapping.device, mapping.inode);

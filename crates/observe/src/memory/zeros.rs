@@ -1,7 +1,7 @@
-//! Base pages of zeros in huge pages: what small pages would not have taken, as long as nobody writes them.
+//! Base pages of zeros in huge pages: what small pages would not have taken, unless they are written.
 //!
-//! A program may have written zeros there, so this is a bound. Huge pages are read evenly over all of them, up to
-//! [`MOST`]; that a huge page is read does not split it.
+//! A program may have written zeros there, so this is an upper bound. Huge pages are sampled evenly, up to
+//! [`MOST`]. Reading a huge page does not split it.
 
 use pagewise_kernel::page_size;
 use pagewise_model::Bytes;
@@ -12,7 +12,7 @@ use pagewise_tracee::ptrace::read_memory;
 /// Read of one process at most: some 60 ms.
 const MOST: Bytes = Bytes::mib(256);
 
-/// What the huge pages in `resident` hold.
+/// The content of the huge pages in `resident`.
 pub(super) fn look(pid: i32, resident: &[Scanned]) -> HugeSeen {
     let huge = page_size::huge().bytes();
     let pages = |range: &Scanned| (range.start.0..range.end.0).step_by(huge as usize);

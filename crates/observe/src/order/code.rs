@@ -1,11 +1,11 @@
-//! The code of a program as it is mapped: which of it a start touched, and how many faults it takes to
-//! touch pages of it.
+//! The code of a program as it is mapped: which parts a start touched, and how many faults it takes to touch
+//! pages of it.
 //!
-//! Faults are counted on the file itself: its code is mapped as the kernel would map it, and the pages
-//! are entered one by one. What a fault brings along depends on the kernel, on the folios in which
-//! the page cache has the file, and on where in a window of fault-around a page lies; none of that has
-//! to be known. The kernel may load a program at any multiple of its alignment, so the count is the
-//! mean over the places within a window. What is not in the page cache is read.
+//! Faults are counted on the file itself: its code is mapped as the kernel would map it, and the pages are
+//! entered one by one. What a fault brings along depends on the kernel, on the folios of the file in the page
+//! cache, and on the position of a page in its fault-around window. Measuring avoids modelling any of that.
+//! The kernel may load a program at any multiple of its alignment, so the count is the mean over the places
+//! within a window. Pages that are not in the page cache are read.
 //!
 //! Overhead: 3 us for each page and place, 16 places.
 
@@ -20,7 +20,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Places further apart than a window of fault-around are alike.
+/// Places further apart than a window of fault-around are equivalent.
 const WINDOW: Bytes = Bytes::kib(64);
 
 /// The executable part of a program's file.
@@ -34,7 +34,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// Opens the program at `path`; `None` where it has no code that can be mapped.
+    /// Opens the program at `path`. `None` if it has no code that can be mapped.
     #[must_use]
     pub fn open(path: &Path) -> Option<Self> {
         let path = std::fs::canonicalize(path).ok()?;
@@ -54,8 +54,8 @@ impl Code {
         Some(Self { file, path, segment, places: (0..count).map(place).collect() })
     }
 
-    /// The addresses of the code that `set` has of this program, by first touch; none where it does not have
-    /// the program.
+    /// The addresses of this program's code in `set`, by first touch. Empty if `set` does not contain the
+    /// program.
     #[must_use]
     pub fn touched(&self, set: &WorkingSet) -> Vec<Range<u64>> {
         let segment = self.part();
@@ -76,8 +76,7 @@ impl Code {
 
     /// Faults of touching pages at these addresses in this order, the mean over all places.
     ///
-    /// # Errors
-    /// Where the file cannot be mapped, or is shortened meanwhile.
+    /// # Errors If the file cannot be mapped, or is shortened meanwhile.
     pub fn faults(&self, addresses: &[u64]) -> Result<f64, SysError> {
         let mut sum = 0;
         for place in &self.places {
@@ -92,7 +91,7 @@ impl Code {
         self.segment.address - self.segment.address % page_size::base().bytes()
     }
 
-    /// What is mapped of the file: from its first page on.
+    /// The part of the file that is mapped, from its first page on.
     fn part(&self) -> Range<u64> {
         let start = self.segment.offset_bytes.0;
         start - start % page_size::base().bytes()..start + self.segment.file_bytes.0

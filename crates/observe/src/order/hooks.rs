@@ -1,11 +1,10 @@
-//! First calls that a program wrote itself: it was compiled with `-finstrument-functions` and linked with
-//! [`SOURCE`], which describes the file in its structures.
+//! First calls that a program recorded itself: it was compiled with `-finstrument-functions` and linked with
+//! [`SOURCE`], which documents the file format in its structures.
 //!
-//! The file holds the addresses of functions in the order of their first calls, and for each part of
-//! memory that they lie in the file that is mapped there. Places in files become addresses by their
-//! program headers, and these become names as in a recording. A file that is another build than the one that
-//! ran has another build identifier, and is refused. Not seen: a library that took the place of another one
-//! that was unloaded.
+//! The file contains the addresses of functions in the order of their first calls, and the file mapped at
+//! each range that contains them. Program headers turn these places into addresses, which become names as in
+//! a recording. A file that is another build than the one that ran has another build identifier, and is
+//! refused. Not seen: a library that replaced another one after that was unloaded.
 
 use super::record::is_named;
 use super::starts::{code, function_count, names};
@@ -19,10 +18,10 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// What a program is linked with: C, or C++.
+/// The source that a program is linked with: C or C++.
 pub const SOURCE: &str = include_str!("hooks.c");
 
-/// The form of the file, as [`SOURCE`] has it; offsets and lengths in bytes.
+/// The file format, as [`SOURCE`] defines it. Offsets and lengths are in bytes.
 mod form {
     pub(super) const MAGIC: &[u8] = b"pagewise calls 1";
     pub(super) const MODULES_USED: usize = 20;
@@ -51,10 +50,9 @@ pub enum HookError {
     Changed(String),
 }
 
-/// The first calls in `lists`, one after the other; only those of the files `only`, where some are given.
+/// The first calls in `lists`, one after the other. If `only` is not empty, only those of the files in it.
 ///
-/// # Errors
-/// [`HookError`] when a list or a program cannot be read, or is another one.
+/// # Errors [`HookError`] if a list or a program cannot be read, or is a different build.
 pub fn read_hooks(lists: &[PathBuf], only: &[String]) -> Result<CallRecord, HookError> {
     let (mut objects, mut left_out, mut command) = (Vec::<Object>::new(), 0, Vec::new());
     for path in lists {
@@ -79,7 +77,7 @@ struct Module {
     path: String,
 }
 
-/// What was called of one file: place in it, time and process.
+/// The called functions of one file: offset in it, time and process.
 struct Object {
     path: String,
     build_id: String,
@@ -132,7 +130,7 @@ impl List {
         ready.map(module).collect()
     }
 
-    /// Adds what was called to the files that it is of; how many calls are of none.
+    /// Adds calls to the files that contain them. Returns the number of calls in no file.
     fn place(&self, only: &[String], objects: &mut Vec<Object>) -> u64 {
         let modules = self.modules();
         let used = self.number(form::CALLS_USED) as usize;

@@ -1,6 +1,6 @@
-//! Functions of a stripped file, which have no name: those of its unwind table (`.eh_frame`), which has an
-//! entry for each function, and those that were compiled with `-fpatchable-function-entry`, which are
-//! listed in a section of their own whether there is a table or not.
+//! Functions of a stripped file, which have no name. They come from its unwind table (`.eh_frame`), which has
+//! an entry for each function. They also come from code compiled with `-fpatchable-function-entry`, whose
+//! functions are listed in a separate section with or without the table.
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use object::{File, Object, ObjectSection, ReadRef, SectionKind};
@@ -11,16 +11,16 @@ use std::ops::Range;
 const PATCHABLE: &str = "__patchable_function_entries";
 /// Bytes of an address there.
 const SLOT: usize = 8;
-/// `endbr64`, which stands before what is patched.
+/// `endbr64`, which precedes the patched bytes.
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const NOP: u8 = 0x90;
 
-/// What a function without a name is called.
+/// The name used for a function without a name.
 pub(super) fn nameless(address: u64) -> String {
     format!("{address:#x}")
 }
 
-/// The functions of a stripped file; those whose end is not known are empty.
+/// The functions of a stripped file. Those with an unknown end are empty.
 pub(super) fn nameless_ranges<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> Vec<Range<u64>> {
     let mut ranges = unwind_ranges(elf);
     let known: BTreeSet<u64> = ranges.iter().map(|range| range.start).collect();
@@ -70,7 +70,7 @@ fn patchable_starts<'data, R: ReadRef<'data>>(
         if place >= ENDBR.len() && bytes[place - ENDBR.len()..place] == ENDBR {
             return Some(at - ENDBR.len() as u64);
         }
-        // What is patched may also lie before the function, which then is known, or begins with `endbr64`.
+        // The patched bytes may also precede the function, which then is known, or begins with `endbr64`.
         let nops = bytes[place..].iter().take_while(|byte| **byte == NOP).count();
         let end = at + nops as u64;
         let is_before = nops > 0 && known.range(at + 1..=end).next().is_some();
@@ -80,7 +80,7 @@ fn patchable_starts<'data, R: ReadRef<'data>>(
     entries(elf).into_iter().filter_map(start).collect()
 }
 
-/// The addresses in that section: as they are there, else as the loader is to write them.
+/// The addresses in that section: as stored, or as the loader will write them.
 fn entries<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> Vec<u64> {
     let Some(section) = elf.section_by_name(PATCHABLE) else { return Vec::new() };
     let Ok(data) = section.data() else { return Vec::new() };

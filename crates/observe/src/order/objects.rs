@@ -1,9 +1,9 @@
-//! Reads object files and archives: their sections, what each defines, and what it refers to.
+//! Reads object files and archives: their sections, the symbols that each defines, and its references.
 //!
-//! Sections that are loaded are read, and of them not those that only describe others (unwind tables,
-//! notes). Where several files define a symbol, the choice is that of linkers: an object file before a
-//! member of an archive, then a strong definition before a weak one, then the first. Intermediate code
-//! of link-time optimisation has no functions yet and is refused. Each file is read once and whole.
+//! Only loaded sections are read, without those that only describe others (unwind tables, notes). If several
+//! files define a symbol, the choice is that of linkers: an object file before a member of an archive, then a
+//! strong definition before a weak one, then the first. Intermediate code of link-time optimisation has no
+//! functions yet and is refused. Each file is read once and whole.
 
 use super::references::{Target, references};
 use object::elf::{SHF_ALLOC, SHF_EXECINSTR};
@@ -87,7 +87,7 @@ impl Reader {
                 continue;
             }
             let data = member.data(data).map_err(|_| bad())?;
-            // Archives of Rust hold metadata beside objects.
+            // Rust archives contain metadata in addition to objects.
             if inside != "lib.rmeta" {
                 self.object(whole, data, true)?;
             }
@@ -117,7 +117,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds the sections that are loaded; where each one is.
+    /// Adds the loaded sections. Returns where each one is.
     fn sections(&mut self, elf: &File<'_>, object: usize) -> HashMap<SectionIndex, usize> {
         let mut places = HashMap::new();
         for section in elf.sections() {
@@ -184,7 +184,7 @@ impl Reader {
         }
     }
 
-    /// Resolves what the files refer to among each other.
+    /// Resolves the references between the files.
     fn finish(mut self) -> Pieces {
         let mut undefined = BTreeSet::new();
         for (from, name, how) in self.pending {

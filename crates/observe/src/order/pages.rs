@@ -1,8 +1,8 @@
 //! The functions on the pages of code that a run touched.
 //!
-//! A second source of an order, without a breakpoint in the program: the first touch of each page. It
-//! is coarser than calls: all functions of a page count, those that nobody called too, in the order of
-//! their addresses. Units: offsets in the file, times since the first fault.
+//! A second source of an order, without a breakpoint in the program: the first touch of each page. It is
+//! coarser than calls: all functions of a page count, including those that were never called, in address
+//! order. Units: offsets in the file, times since the first fault.
 
 use super::program::read_functions;
 use crate::text::Elf;
@@ -17,8 +17,8 @@ use std::path::Path;
 /// First touches of the pages of a file by their offset, each with the process.
 pub type FirstTouches = BTreeMap<Bytes, (Nanos, i32)>;
 
-/// The functions of the file at `path` that lie on these pages, by first touch; `None` where it is no
-/// linked file.
+/// The functions of the file at `path` that lie on these pages, by first touch. `None` if it is no linked
+/// file.
 #[must_use]
 pub fn functions_on(path: &Path, pages: &FirstTouches) -> Option<CalledObject> {
     let elf = open_regular(path).ok().and_then(|(file, _)| Elf::read(&file).ok())?;

@@ -1,9 +1,9 @@
-//! Reads the functions of a linked program: symbols by address, and what each calls. Of a stripped one,
-//! what it exports, and the functions without a name under their addresses.
+//! Reads the functions of a linked program: symbols by address, and their callees. For a stripped program,
+//! its exports, and the functions without a name under their addresses.
 //!
-//! Callees are the targets of direct calls and jumps that are the start of another function. They are
-//! read by decoding each function from its first byte, on x86-64; on other machines there are none.
-//! Calls through tables and pointers are not seen.
+//! Callees are the targets of direct calls and jumps that are the start of another function. Each function is
+//! decoded from its first byte, on x86-64. On other architectures there are no callees. Calls through tables
+//! and pointers are not seen.
 
 use super::nameless::{nameless, nameless_ranges};
 use super::objects::ObjectError;
@@ -32,10 +32,9 @@ pub fn is_linked(path: &Path) -> bool {
 /// Sections of a linked program that hold code outside of its functions.
 const FRAME: [&str; 5] = [".init", ".fini", ".plt", ".plt.got", ".plt.sec"];
 
-/// Where code of the program at `path` lies that each start runs and no order moves.
+/// Ranges of the program at `path` with code that each start runs and no order moves.
 ///
-/// # Errors
-/// When it is no ELF file that can be read.
+/// # Errors If it is no readable ELF file.
 pub fn read_frame(path: &Path) -> Result<Vec<Range<u64>>, ObjectError> {
     let data = super::objects::read(path)?;
     Ok(frame(&parse(path, &data)?))
@@ -84,12 +83,12 @@ pub(super) fn function_symbols<'data, 'file, R: ReadRef<'data>>(
     all
 }
 
-/// Whether the names of its functions are gone.
+/// Whether its symbol names have been removed.
 pub(super) fn is_stripped<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> bool {
     elf.symbol_table().is_none()
 }
 
-/// What these symbols name, by address. The first global name is the name, the rest are aliases.
+/// The ranges that these symbols name, by address. The first global name is the name, the others are aliases.
 pub(super) fn by_address<'data, R: ReadRef<'data>>(
     mut symbols: Vec<Symbol<'data, '_, R>>,
 ) -> BTreeMap<u64, Function> {
@@ -108,7 +107,7 @@ pub(super) fn by_address<'data, R: ReadRef<'data>>(
     named
 }
 
-/// Functions by address. One without a size, as of the compiler's start-up code, ends where the next one
+/// Functions by address. One without a size, such as the compiler's start-up code, ends where the next one
 /// begins.
 fn symbols(elf: &File<'_>) -> BTreeMap<u64, Function> {
     let mut functions = by_address(function_symbols(elf));
@@ -164,7 +163,7 @@ fn callees(elf: &File<'_>, functions: &mut BTreeMap<u64, Function>) {
     }
 }
 
-/// Where the direct calls and jumps of some code lead.
+/// The targets of direct calls and jumps in some code.
 fn targets(code: &[u8], address: u64) -> BTreeSet<u64> {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();

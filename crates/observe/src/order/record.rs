@@ -12,10 +12,10 @@ use pagewise_tracee::recorder::RecordError;
 use std::fs::File;
 use std::path::Path;
 
-/// Whose functions are wanted.
+/// The files whose functions are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Objects {
-    /// Beside the executable the libraries that it maps.
+    /// Also the libraries that the executable maps.
     pub libraries: bool,
     /// These files instead, by path or by name, whichever process of the tree maps them.
     pub only: Vec<String>,
@@ -30,7 +30,7 @@ impl Objects {
     }
 }
 
-/// Whether the file at `path` is meant by `wanted`, a path or a name.
+/// Whether `wanted`, a path or a name, matches the file at `path`.
 #[must_use]
 pub fn is_named(wanted: &str, path: &Path) -> bool {
     let wanted = Path::new(wanted);
@@ -46,11 +46,10 @@ struct Watched {
     starts: Starts,
 }
 
-/// Runs `launch` in our place in the process group and records the first calls of the functions of
-/// `wanted`; how it ended, and what it called.
+/// Runs `launch` in the foreground process group and records the first calls of the functions of `wanted`.
+/// Returns how it ended, and what it called.
 ///
-/// # Errors
-/// [`RecordError`] when the program has not run.
+/// # Errors [`RecordError`] if the program has not run.
 pub fn record(launch: &Launch, wanted: &Objects) -> Result<(Ended, CallRecord), RecordError> {
     let mut watched = Vec::new();
     let mut find = |mapped: &Mapped<'_>| {

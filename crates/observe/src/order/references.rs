@@ -1,8 +1,8 @@
-//! What the sections of an object file refer to, by their relocations.
+//! The references of an object file's sections, from their relocations.
 //!
-//! Whether a reference is a call is a question of the architecture: on x86-64 the bytes before the
-//! relocation are those of a call or jump, on aarch64 the relocation says so. A symbol that is defined
-//! in the same file is that one, whatever other files define.
+//! Whether a reference is a call depends on the architecture. On x86-64 the bytes before the relocation are
+//! those of a call or jump; on aarch64 the relocation says so. A symbol that is defined in the same file is
+//! that one, whatever other files define.
 
 use object::elf::{R_AARCH64_CALL26, R_AARCH64_JUMP26};
 use object::read::{Relocation, RelocationTarget};

@@ -1,9 +1,9 @@
 //! How much of its code a program has resident when it ends.
 //!
-//! The program runs under `ptrace(2)` with no more than a stop at its exec and one before it exits,
-//! where its memory still exists and `smaps` is read: two stops and one read a run, times of which mean
-//! nothing. Its children are not followed. If it ends by another program than the one in question
-//! (a script's shell), that has no such mapping and the answer is 0.
+//! The program runs under `ptrace(2)` with only two stops: at its exec, and before it exits, when its memory
+//! still exists and `smaps` is read. So a run has two stops and one read; its times mean nothing. Its
+//! children are not followed. If it ends as another program than the one in question (a script's shell), that
+//! has no such mapping and the answer is 0.
 
 use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::smaps;
@@ -14,7 +14,7 @@ use rustix::process::{Pid, WaitOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Code of a file in a process: resident, and the share of it that the process stands for.
+/// Code of a file in a process: resident bytes, and the proportional share of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Resident {
     /// Resident bytes.
@@ -29,7 +29,7 @@ pub enum StartError {
     /// The program could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// A call of ours failed.
+    /// A system call of the recorder failed.
     #[error(transparent)]
     Sys(#[from] SysError),
     /// It ended before its memory was read.
@@ -37,10 +37,9 @@ pub enum StartError {
     Lost,
 }
 
-/// Runs `launch` to its end; what it then has resident of the code of `program`.
+/// Runs `launch` to its end. Returns how much code of `program` was then resident.
 ///
-/// # Errors
-/// See [`StartError`]; the program is dead then.
+/// # Errors See [`StartError`]; the program is dead then.
 pub fn resident_code(launch: &Launch, program: &Path) -> Result<Resident, StartError> {
     let inode = std::fs::metadata(program)
         .map_err(|source| SysError {
@@ -50,7 +49,7 @@ pub fn resident_code(launch: &Launch, program: &Path) -> Result<Resident, StartE
         })?
         .ino();
     let child = launch::spawn(launch, &[])?;
-    // The child of this thread is traced by another one, which dies with no other tracee of ours.
+    // Another thread traces the child of this thread. It ends without any other tracee of ours.
     std::thread::scope(|scope| {
         scope.spawn(|| watch(child, inode)).join().unwrap_or(Err(StartError::Lost))
     })

@@ -1,8 +1,8 @@
-//! Where the functions of a linked file begin, and what they are called.
+//! Where the functions of a linked file begin, and their names.
 //!
-//! Symbols say so; of a stripped file, its exported symbols and what `nameless` finds. Those without a
-//! symbol are called by their address in the file's own numbering, such as `0x401130`. Only the names that
-//! are asked for are read.
+//! Uses symbols; for a stripped file, its exported symbols and what `nameless` finds. Functions without a
+//! symbol are named by their address in the file's own numbering, such as `0x401130`. Only the requested
+//! names are read.
 
 use super::nameless::{nameless, nameless_ranges};
 use super::program::{frame, function_symbols, is_stripped};
@@ -24,7 +24,7 @@ pub(super) struct Starts {
 }
 
 impl Starts {
-    /// Reads them; `None` where it is no ELF file of x86-64.
+    /// Reads the starts of a file. `None` if it is no ELF file for x86-64.
     #[must_use]
     pub(super) fn read(file: &std::fs::File) -> Option<Self> {
         let cache = ReadCache::new(file);
@@ -48,7 +48,7 @@ impl Starts {
         self.code.clone()
     }
 
-    /// The address of what is at `offset` of the file.
+    /// The address of `offset` of the file.
     #[must_use]
     pub(super) fn address(&self, offset: u64) -> Option<u64> {
         self.segments.address(offset)
@@ -70,7 +70,7 @@ pub(super) fn code<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> Range<u64>
     start..parts.iter().map(|part| part.end).max().unwrap_or(start)
 }
 
-/// Where the functions of `elf` begin; those of several names several times.
+/// Where the functions of `elf` begin. Functions with several names occur several times.
 fn addresses<'data, R: ReadRef<'data>>(elf: &File<'data, R>) -> Vec<u64> {
     let code = code_sections(elf);
     let symbols = function_symbols(elf);
@@ -101,7 +101,7 @@ pub(super) fn names(file: &std::fs::File, addresses: &[u64]) -> Vec<(String, Byt
         for symbol in function_symbols(&elf).iter().filter(|s| wanted.contains(&s.address())) {
             let is_global = symbol.is_global();
             let known = found.get(&symbol.address()).map(|(is_global, ..)| *is_global);
-            // The first global name, else the first: as `read_functions` has it.
+            // The first global name, otherwise the first one, as in `read_functions`.
             let is_better = known.is_none_or(|known| is_global && !known);
             if let (true, Ok(name)) = (is_better, symbol.name()) {
                 let function = (is_global, name.to_owned(), Bytes(symbol.size()));

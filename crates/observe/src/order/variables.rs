@@ -1,12 +1,12 @@
-//! The variables on the pages of data that a run touched, and which of them its code refers to.
+//! The variables on the data pages that a run touched, and which of them its code refers to.
 //!
-//! A fault tells of a page, so all variables of a touched page count, in the order of their addresses. What
-//! the loader relocates is touched as well. Where it is known which functions the run called, their code is
-//! decoded: variables that it names come first, in the order of the first touch, and the others on these
-//! pages after them. What code reaches only by a pointer is among the others.
+//! A fault reports a page, so all variables of a touched page count, in address order. Data that the loader
+//! relocates is touched as well. If the called functions of the run are known, their code is decoded.
+//! Variables that it names come first, in the order of the first touch. The other variables on these pages
+//! follow. Variables that code reaches only by a pointer are among the others.
 //!
-//! Zeroed data is in no file: a page of it is found by where the program was loaded, which its pages of
-//! code tell.
+//! Zeroed data is in no file: a page of it is found from where the program was loaded, which its code pages
+//! show.
 
 use super::objects::ObjectError;
 use super::program::{by_address, parse};
@@ -26,7 +26,7 @@ use std::path::Path;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageTouch {
     pub page_address: u64,
-    /// Its offset in the file; absent of zeroed data.
+    /// Its offset in the file. `None` for zeroed data.
     pub offset: Option<Bytes>,
     pub is_code: bool,
     pub at_ns: Nanos,
@@ -42,8 +42,8 @@ pub fn read_variables(path: &Path) -> Result<Vec<Function>, ObjectError> {
     Ok(variables(&parse(path, &data)?))
 }
 
-/// The variables of the file at `path` that lie on touched pages of its data; those that the functions
-/// `called` refer to first. `None` where it is no linked file, or is nowhere known to be loaded.
+/// The variables of the file at `path` that lie on touched data pages, those that the functions `called`
+/// refer to first. `None` if it is no linked file, or its load address is unknown.
 #[must_use]
 pub fn variables_on(
     path: &Path,
@@ -84,7 +84,7 @@ pub fn variables_on(
     })
 }
 
-/// Variables with a size and a name of their own.
+/// Variables with a size and a name.
 fn variables(elf: &File<'_>) -> Vec<Function> {
     let is_variable = |symbol: &object::Symbol<'_, '_>| {
         // A copy of a library's variable has the library's version in its name.
@@ -94,7 +94,7 @@ fn variables(elf: &File<'_>) -> Vec<Function> {
     by_address(elf.symbols().filter(is_variable).collect()).into_values().collect()
 }
 
-/// First touches of pages of data by their address in the file's own numbering.
+/// First touches of data pages, by address in the file's own numbering.
 fn data_pages(touches: &[ImageTouch], segments: &[Segment]) -> Option<BTreeMap<u64, (Nanos, i32)>> {
     let page = page_size::base().bytes();
     let code = segments.iter().find(|segment| segment.is_executable)?;
@@ -108,7 +108,7 @@ fn data_pages(touches: &[ImageTouch], segments: &[Segment]) -> Option<BTreeMap<u
     let any = by_process.values().next().copied();
     let mut pages = BTreeMap::new();
     for touch in touches.iter().filter(|touch| !touch.is_code) {
-        // A forked process is where its parent is.
+        // A forked process has its parent's load address.
         let base = by_process.get(&touch.pid).copied().or(any)?;
         let first =
             pages.entry(touch.page_address.wrapping_sub(base)).or_insert((touch.at_ns, touch.pid));
@@ -141,8 +141,8 @@ fn referred(elf: &File<'_>, called: &HashSet<String>) -> BTreeSet<u64> {
     found
 }
 
-/// Adds the addresses that instructions name: relative to themselves and, in a program that is loaded where
-/// it was linked for, as they are.
+/// Adds the addresses that instructions name: relative to the instruction and, in a program loaded at its
+/// link address, absolute ones.
 fn named_by(code: &[u8], address: u64, is_fixed: bool, found: &mut BTreeSet<u64>) {
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();

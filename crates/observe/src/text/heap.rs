@@ -1,10 +1,10 @@
-//! Memory of no file that a process writes: heap, stacks, arenas, and mappings of the reserved pools.
+//! Anonymous memory that a process writes: heap, stacks, arenas, and mappings of the reserved pools.
 //!
-//! What is there comes from `PAGEMAP_SCAN` (Linux 6.7) in ranges, so that a mapping of terabytes of which little
-//! was touched costs little; what the program has asked for from `VmFlags` in `smaps`, for which the kernel
-//! walks over all that is resident. Not seen: memory that processes share (memfd, System V, tmpfs), whether
-//! khugepaged will come by, pools from which a cgroup may take no more, and that a process does without huge pages
-//! but where it asks for them (PR_THP_DISABLE_EXCEPT_ADVISED, Linux 6.18).
+//! Present pages come from `PAGEMAP_SCAN` (Linux 6.7) in ranges, so a mapping of terabytes with few touched
+//! pages is cheap. The program's requests come from `VmFlags` in `smaps`, for which the kernel walks over all
+//! resident pages. Not seen: memory that processes share (memfd, System V, tmpfs); whether khugepaged will
+//! collapse pages; pools from which a cgroup may take no more; and that a process uses huge pages only where
+//! it asks for them (PR_THP_DISABLE_EXCEPT_ADVISED, Linux 6.18).
 
 use super::process::is_still;
 use pagewise_kernel::pagemap::Pagemap;
@@ -17,7 +17,7 @@ use pagewise_model::{Fact, PageSize};
 /// The memory of a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heap {
-    /// The machine's word for such memory: `always`, `madvise` or `never`.
+    /// The machine's setting for such memory: `always`, `madvise` or `never`.
     pub setting: Fact<String>,
     /// The mappings, by address.
     pub mappings: Vec<HeapSeen>,
@@ -25,8 +25,7 @@ pub struct Heap {
 
 /// Looks at the memory of process `pid`, which was started at `start_ticks`.
 ///
-/// # Errors
-/// When it is not there any more, or may not be looked at.
+/// # Errors If the process no longer exists, or may not be looked at.
 pub fn look_heap(pid: i32, start_ticks: u64) -> Result<Heap, SysError> {
     let pagemap = Pagemap::open(pid)?;
     let is_heap = |entry: &Entry| {
@@ -75,7 +74,7 @@ mod tests {
     use pagewise_kernel::region::{Pages, Region};
     use pagewise_model::Bytes;
 
-    /// What of a region of ours was found, and how it was advised.
+    /// The entry found for a region of this process, and its advice.
     fn found(region: &Region) -> Option<(u64, u64, HugeAdvice)> {
         let ticks = stat::read(own_pid()).unwrap().start_ticks;
         let heap = match look_heap(own_pid(), ticks) {

@@ -1,8 +1,8 @@
-//! The program headers of an ELF file: what of it is mapped where, and what it needs.
+//! The program headers of an ELF file: which parts are mapped where, and what it needs.
 //!
-//! Only what loaders use is read (`PT_LOAD`, `PT_INTERP`, `PT_DYNAMIC`), so stripped section headers do
-//! not matter. A file whose headers no loader would follow is refused with what is wrong with it: parts
-//! beyond its end, no part at all, offset and address that differ within a page.
+//! Only what loaders use is read (`PT_LOAD`, `PT_INTERP`, `PT_DYNAMIC`), so stripped section headers do not
+//! matter. A file that no loader would accept is refused with the reason: parts beyond its end, no part at
+//! all, offset and address that differ within a page.
 
 use object::elf::{
     DT_NEEDED, DT_NULL, DT_RPATH, DT_RUNPATH, DT_SONAME, DT_STRSZ, DT_STRTAB, ET_DYN, ET_EXEC,
@@ -17,10 +17,10 @@ use std::fs::File;
 
 /// Parts beyond this are not of a file that runs.
 pub const MOST_SEGMENTS: u32 = 1 << 12;
-/// The same of the dynamic entries in bytes.
+/// Most bytes of dynamic entries.
 pub const MOST_DYNAMIC: Bytes = Bytes::mib(1);
 
-/// Why a file is none that loaders map.
+/// Why loaders cannot map a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ElfError {
     /// Another format, or a damaged header.
@@ -32,7 +32,7 @@ pub enum ElfError {
     /// The headers name parts that are not there.
     #[error("its segments reach beyond its end: it is truncated or damaged")]
     Truncated,
-    /// The headers say what no loader follows.
+    /// No loader accepts these headers.
     #[error("its program headers cannot be mapped: {0}")]
     Unmappable(&'static str),
 }
@@ -44,9 +44,9 @@ pub struct Elf {
     pub layout: Layout,
     /// Names of the libraries that it needs.
     pub needed: Vec<String>,
-    /// Where it says that they are (`DT_RUNPATH`, or else `DT_RPATH`), separated by colons.
+    /// The search path of the file (`DT_RUNPATH`, or else `DT_RPATH`), separated by colons.
     pub search: Option<String>,
-    /// That comes before `LD_LIBRARY_PATH` (`DT_RPATH`).
+    /// The path takes precedence over `LD_LIBRARY_PATH` (`DT_RPATH`).
     pub is_searched_first: bool,
     /// Whether it is of 64 bits, and its machine: libraries have the same.
     pub machine: (bool, u16),
@@ -82,7 +82,7 @@ where
     if kind != ET_EXEC && kind != ET_DYN {
         return Err(ElfError::NotLoaded);
     }
-    // Before they are read: what a header says may be more than there is memory.
+    // Checked before they are read: the header may claim more than there is memory.
     if header.phnum(endian, data).map_err(|_| ElfError::Truncated)? > MOST_SEGMENTS {
         return Err(ElfError::Unmappable("it has too many segments"));
     }
@@ -95,7 +95,8 @@ where
     check(&segments, len)?;
     let dynamic = Dynamic::read::<H, R>(endian, data, headers, &segments);
     let has_interpreter = headers.iter().any(|part| part.p_type(endian) == PT_INTERP);
-    // A C library has an interpreter too, to be run for its version, and a name that programs do not have.
+    // A C library has an interpreter too, so that running it prints its version. Unlike programs, it also has
+    // a name.
     let is_library = dynamic.has_name || (!has_interpreter && !dynamic.needed.is_empty());
     let placement = match (kind == ET_EXEC, has_interpreter, is_library) {
         (true, ..) => Placement::Fixed,
@@ -127,7 +128,7 @@ fn segment<H: FileHeader<Endian = Endianness>>(
     }
 }
 
-/// Whether a loader can map all of these from a file of this length.
+/// Checks that a loader can map all of these from a file of this length.
 fn check(segments: &[Segment], len: u64) -> Result<(), ElfError> {
     let page = page_size::base().bytes();
     if segments.is_empty() {
@@ -150,7 +151,7 @@ fn check(segments: &[Segment], len: u64) -> Result<(), ElfError> {
     Ok(())
 }
 
-/// What the dynamic entries say; nothing where they cannot be read.
+/// The dynamic entries. Empty if they cannot be read.
 #[derive(Debug, Default)]
 struct Dynamic {
     needed: Vec<String>,
@@ -284,7 +285,7 @@ mod tests {
     #[test]
     fn damaged_headers_never_panic() {
         let mut bytes = own();
-        // Each byte of the first headers, set to what is most, least and nearest.
+        // Sets each byte of the first headers to the largest, the smallest and the nearest value.
         for at in 16..1024.min(bytes.len()) {
             let right = bytes[at];
             for value in [0, 0x7f, 0xff, right.wrapping_add(1)] {

@@ -1,12 +1,12 @@
-//! The libraries that programs need, found as the dynamic loader of glibc finds them, without running it:
-//! a loader that is run maps files of others and begins to do what they say.
+//! The libraries that programs need, found as the dynamic loader of glibc finds them, without running it. A
+//! loader that runs maps untrusted files and starts to execute their instructions.
 //!
-//! For each name that a file needs: the directories of its own `DT_RPATH` where it has no `DT_RUNPATH`, those
-//! of `LD_LIBRARY_PATH`, those of `DT_RUNPATH`, each with `$ORIGIN` for the file's own, the list that
-//! `ldconfig` keeps (`/etc/ld.so.cache`), then the usual directories. A file found counts when it is an ELF
-//! file of the same class and machine. Not seen: what is loaded later by dlopen(3), preloaded libraries, `$LIB`,
-//! `$PLATFORM`, the search of a file by the `DT_RPATH` of those that need it, subdirectories for
-//! processors with more instructions, and the search path files of other C libraries.
+//! For each needed name these are searched: the directories of the file's own `DT_RPATH` if it has no
+//! `DT_RUNPATH`, those of `LD_LIBRARY_PATH`, those of `DT_RUNPATH`, each with `$ORIGIN` for the file's own
+//! directory, the list that `ldconfig` keeps (`/etc/ld.so.cache`), then the usual directories. A found file
+//! counts if it is an ELF file of the same class and machine. Not seen: what is loaded later by dlopen(3),
+//! preloaded libraries, `$LIB`, `$PLATFORM`, the search of a file by the `DT_RPATH` of those that need it,
+//! subdirectories for processors with more instructions, and the search path files of other C libraries.
 
 use super::layout::Elf;
 use pagewise_kernel::file_view::open_regular;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
 const CACHE: &str = "/etc/ld.so.cache";
-/// Where the loader looks at last; the last ones are those of Debian's x86-64 and aarch64.
+/// The directories that the loader searches last. The x86-64 and aarch64 ones are those of Debian.
 const USUAL: [&str; 6] =
     ["/lib64", "/usr/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib", "/usr/lib"];
 /// Libraries beyond this are not of a program that starts.
@@ -23,7 +23,7 @@ const MOST: usize = 1000;
 /// What programs need.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Libraries {
-    /// The files, each once, in the order in which a loader meets them.
+    /// The files, each once, in the loader's order.
     pub found: Vec<PathBuf>,
     /// Names without a file.
     pub missing: Vec<String>,
@@ -74,7 +74,7 @@ impl Places {
     /// The first file of this name that `elf`, which lies at `path`, could load.
     fn find(&self, name: &str, path: &Path, elf: &Elf) -> Option<(PathBuf, Elf)> {
         let fits = |file: PathBuf| {
-            // Names are what the file says: no FIFO is waited for, no device opened.
+            // The file chooses these names, so do not block on a FIFO or open a device.
             let found = Elf::read(&open_regular(&file).ok()?.0).ok()?;
             (found.machine == elf.machine).then_some((file, found))
         };
@@ -93,7 +93,7 @@ impl Places {
     }
 }
 
-/// The directories of a list; those with a name that only the loader knows are left out.
+/// The directories of a list, without those whose name only the loader can expand.
 fn directories(list: &str, origin: &Path) -> Vec<PathBuf> {
     let origin = origin.to_string_lossy();
     let full = list
@@ -208,7 +208,7 @@ mod tests {
         marked(count, name, path, 0)
     }
 
-    /// The same for some processors alone.
+    /// The same entry, restricted to some processors.
     fn marked(count: u32, name: u32, path: u32, mark: u32) -> Vec<u8> {
         let mut text = b"glibc-ld.so.cache1.1".to_vec();
         text.extend([count, 0, 0, 0, 0, 0, 0].map(u32::to_ne_bytes).concat());

@@ -1,14 +1,13 @@
-//! The text of running processes: which mappings, what of them is huge, present and no longer the
-//! file's, and what the page cache holds of the files.
+//! The text of running processes: the mappings, which parts are huge, present or no longer the file's, and
+//! what the page cache holds of the files.
 //!
-//! `PAGEMAP_SCAN` tells which slots have anything and which are mapped by one entry (Linux 6.7), the words of
-//! `pagemap` of those which pages are present and which are copies; both are open to whom the process may be
-//! traced by.
+//! `PAGEMAP_SCAN` shows which slots have pages and which are mapped by one entry (Linux 6.7). The words of
+//! `pagemap` show which pages are present and which are copies. Both require the right to trace the process.
 //! The process is not stopped: what it maps or touches meanwhile may be missed. Sums come from `smaps`.
 //!
-//! Of files those count that a process maps executable, with their mappings that may not be written.
-//! Executable memory of no file, anonymous or shared, is code that the process has generated; as the
-//! kernel does (`vm_pgoff`), its offset is taken for its address where it is anonymous.
+//! Files count if a process maps them executable, with their read-only mappings. Executable memory of no
+//! file, anonymous or shared, is code that the process has generated. If it is anonymous, its address serves
+//! as its offset, as in the kernel (`vm_pgoff`).
 
 use libc::ESRCH;
 use pagewise_kernel::cached_file::CachedFile;
@@ -40,11 +39,11 @@ pub struct ProcessSeen {
 /// One file with its mappings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileSeen {
-    /// Its path, as the process has it.
+    /// Its path, as the process sees it.
     pub path: String,
     /// The mappings, by address.
     pub mappings: Vec<MappingSeen>,
-    /// What the cache holds of it.
+    /// The state of the file in the page cache.
     pub cache: CacheSeen,
 }
 
@@ -57,8 +56,7 @@ impl FileSeen {
 
 /// Looks at process `pid`.
 ///
-/// # Errors
-/// When it is not there, has ended meanwhile, has no memory of its own, or may not be looked at.
+/// # Errors If it does not exist, has ended meanwhile, has no memory of its own, or may not be looked at.
 pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
     let began = stat::read(pid)?;
     let mappings = maps::read(pid)?;
@@ -76,7 +74,7 @@ pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
     }
     files.sort_by_key(|file| std::cmp::Reverse(file.text()));
     is_still(pid, began.start_ticks)?;
-    // A kernel that has none says the same of every process.
+    // A kernel without huge pages reports the same for every process.
     let is_disabled = status::read(pid)?.thp_enabled == Some(false) && thp::enabled().is_ok();
     let (name, start_ticks) = (began.comm, began.start_ticks);
     Ok(ProcessSeen { name, is_disabled, start_ticks, files, generated })
@@ -87,7 +85,7 @@ fn no_memory(pid: i32, file: &str) -> SysError {
     SysError::new("read", format!("/proc/{pid}/{file}"), why)
 }
 
-/// Whether a process is the one that was started then: a number that was given to another meanwhile is nobody's.
+/// Fails unless the process is the one that was started then. Its number may have been reused.
 pub(super) fn is_still(pid: i32, start_ticks: u64) -> Result<(), SysError> {
     if stat::read(pid)?.start_ticks == start_ticks {
         return Ok(());
@@ -95,11 +93,11 @@ pub(super) fn is_still(pid: i32, start_ticks: u64) -> Result<(), SysError> {
     Err(SysError::new("read", format!("/proc/{pid}"), Error::from_raw_os_error(ESRCH)))
 }
 
-/// Executable memory of no file: anonymous, or shared under a name that is none of a file system.
+/// Executable memory of no file: anonymous, or shared under a name outside of any file system.
 fn is_generated(mapping: &Mapping) -> bool {
     const SHARED: [&str; 3] = ["/memfd:", "/dev/zero", "/SYSV"];
     let name = mapping.path.to_string_lossy();
-    // The device that such memory lies on has no number of a driver.
+    // The device of such memory has no driver number.
     let is_shared = mapping.device.0 == 0 && SHARED.iter().any(|prefix| name.starts_with(prefix));
     mapping.perms.exec && (mapping.is_anonymous() || is_shared)
 }
@@ -110,7 +108,7 @@ fn generated_seen(pagemap: &Pagemap, mapping: &Mapping) -> Result<MappingSeen, S
     Ok(MappingSeen { offset, ..seen })
 }
 
-/// The mappings that may not be written, of each file that is mapped executable.
+/// The read-only mappings of each file that is mapped executable.
 fn of_code(mappings: Vec<Mapping>) -> Vec<Vec<Mapping>> {
     let mut files: BTreeMap<((u32, u32), u64), Vec<Mapping>> = BTreeMap::new();
     let fixed = mappings.into_iter().filter(|m| m.is_file() && m.perms.read && !m.perms.write);
@@ -158,7 +156,7 @@ fn slot(pagemap: &Pagemap, at: u64, is_huge: bool) -> Result<SlotSeen, SysError>
     let pages = page_size::huge().bytes() / page_size::base().bytes();
     let entries = pagemap.read(at, pages as usize)?;
     let present = entries.iter().filter(|entry| entry.is_present());
-    // What was swapped out of a mapping of a file was a copy.
+    // A page swapped out of a file mapping was a copy.
     let private = entries.iter().filter(|entry| {
         let is_gone = entry.is_swapped() && !entry.is_guard();
         is_gone || (entry.is_present() && !entry.is_of_file_or_shared())
@@ -170,7 +168,7 @@ fn slot(pagemap: &Pagemap, at: u64, is_huge: bool) -> Result<SlotSeen, SysError>
     })
 }
 
-/// What the cache holds of the file of a mapping of process `pid`.
+/// The page cache state of the file of a mapping of process `pid`.
 fn cache_of(pid: i32, mapping: &Mapping) -> CacheSeen {
     let look = || -> Result<CacheSeen, String> {
         let file = opened(pid, mapping)?;
@@ -259,7 +257,7 @@ fn not_text(entries: &[smaps::Entry]) -> Bytes {
     other.fold(Bytes(0), |sum, entry| sum + entry.residency.file_pmd)
 }
 
-/// The sum over a process; none for kernel threads.
+/// The sum over a process. `None` for kernel threads.
 fn process_of(pid: i32, entries: &[smaps::Entry]) -> Option<TextCount> {
     let name = stat::read(pid).map(|stat| stat.comm).unwrap_or_default();
     let mut count = counted(pid, name);
@@ -328,7 +326,7 @@ FilePmdMapped: 2048 kB
         let [text] = &files_of(1, &entries)[..] else { panic!("one file") };
         assert_eq!((text.file_pmd_bytes, not_text(&entries)), (Bytes::mib(8), Bytes::mib(2)));
         assert_eq!(text.file_pmd_bytes + not_text(&entries), sum);
-        // The same of this process, whatever it has.
+        // The same for this process, whatever it maps.
         let (status, entries) =
             (count_text(Some(own_pid())).unwrap(), smaps::read(own_pid()).unwrap());
         let sum = entries.iter().fold(Bytes(0), |sum, entry| sum + entry.residency.file_pmd);

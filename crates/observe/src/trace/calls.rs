@@ -1,21 +1,21 @@
-//! Which system calls the look stops at, what they mean, and the seccomp filter that picks them.
+//! Which system calls the look stops at, their meaning, and the seccomp filter that selects them.
 //!
-//! The filter is classic BPF over `struct seccomp_data` (seccomp(2)): number, architecture and
-//! arguments, no memory behind pointers. Calls by the tables of other architectures (32-bit, x32)
-//! are not understood; they stop with the message [`FOREIGN`], so that it is known that there were
-//! some. The filter costs about 0.1 us per call of the program. Pure.
+//! The filter is classic BPF over `struct seccomp_data` (seccomp(2)): number, architecture and arguments, no
+//! memory behind pointers. Calls by the tables of other architectures (32-bit, x32) are not understood. They
+//! stop with the message [`FOREIGN`], so that their presence is known. The filter costs about 0.1 us per call
+//! of the program. Pure.
 
 use super::place::Named;
 use libc::{BPF_JEQ, BPF_JGE, BPF_JSET, c_long};
 use pagewise_tracee::seccomp::{self, ARCHITECTURE, ARCHITECTURE_AT, NUMBER_AT, give, jump, load};
 use std::ops::RangeInclusive;
 
-/// What a call may do, as far as the look wants to know.
+/// What a call may do, as far as the look is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Changes the address space.
     Memory,
-    /// Opens a file, to read it or in a way that may change it; says where its flags are.
+    /// Opens a file, for reading or in a way that may change it, with the location of its flags.
     Open(Named, Flags),
     Remove(Named),
     /// Gives a file another name.
@@ -36,13 +36,13 @@ pub(super) enum Kind {
     Ioctl,
     /// Sends to an address: which argument points to it.
     Connect(Address),
-    /// Signals a process: whom the first argument means, and which argument is the signal.
+    /// Signals a process: the meaning of the first argument, and which argument is the signal.
     Signal(Target, usize),
     /// Gives an object of System V interprocess communication, or makes it.
     Get(Ipc),
-    /// Controls such an object: which argument is the command.
+    /// Controls an object of this kind; gives the argument that holds the command.
     Control(Ipc, usize),
-    /// Uses such an object, which the first argument names, said as this phrase.
+    /// Uses the object of this kind that the first argument names, described by this phrase.
     Use(Ipc, &'static str),
     /// Attaches shared memory; the third argument holds the flags.
     Attach,
@@ -54,7 +54,7 @@ pub(super) enum Kind {
     Socket,
     /// Makes a ring of requests that no call shows.
     Ring,
-    /// Changes the system where this argument is one of these, said as this phrase.
+    /// Changes the system if this argument is one of these values, described by this phrase.
     Command(usize, &'static [u64], &'static str),
     /// Adds a key to the ring that the fifth argument says.
     AddKey,
@@ -64,7 +64,8 @@ pub(super) enum Kind {
     Clock(usize),
     /// Changes the whole system, said as this phrase.
     System(&'static str),
-    /// Lends pages to a pipe, or is a command of fcntl(2), of which [`CAPACITY`] ask or set its capacity.
+    /// Lends pages to a pipe, or is a command of fcntl(2). Commands in [`CAPACITY`] get or set the pipe's
+    /// capacity.
     Pipe,
     /// Replaces the image.
     Exec,
@@ -96,7 +97,7 @@ pub(super) enum Address {
 /// Whom a signal is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// A process or a group, as kill(2) has it.
+    /// A process or a group, as in kill(2).
     Process,
     Thread,
     /// A process behind a descriptor.
@@ -131,7 +132,7 @@ pub(super) enum Whom {
     Kind(u64),
 }
 
-/// The family of sockets by which the kernel is set up: `AF_NETLINK`.
+/// The socket family that configures the kernel: `AF_NETLINK`.
 pub(super) const NETLINK: u32 = libc::AF_NETLINK as u32;
 
 /// Requests of ptrace(2) that take hold of a process that does not ask for it.
@@ -139,9 +140,9 @@ pub(super) const ATTACHING: [u64; 2] = [libc::PTRACE_ATTACH as u64, libc::PTRACE
 
 /// Operations of keyctl(2) that change keys or their rings.
 const KEY_CHANGES: &[u64] = &[2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 18, 19, 20, 21, 29, 30];
-/// Actions of syslog(2) that clear the kernel's log or set where it goes.
+/// Actions of syslog(2) that clear the kernel's log or set its destination.
 const LOG_CHANGES: &[u64] = &[4, 5, 6, 7, 8];
-/// The command of fsconfig(2) that changes what is mounted: `FSCONFIG_CMD_RECONFIGURE`.
+/// The command of fsconfig(2) that changes a mounted file system: `FSCONFIG_CMD_RECONFIGURE`.
 const RECONFIGURE: &[u64] = &[7];
 
 /// Requests of ioctl(2) to sockets that are about the network: from `SIOCADDRT` to the last of wireless ones.
@@ -158,7 +159,7 @@ pub(super) const CAPACITY: [i32; 2] = [libc::F_GETPIPE_SZ, libc::F_SETPIPE_SZ];
 pub(super) const WRITING: u64 =
     (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u64;
 
-/// Flags of open(2) with which a file is not opened to be read.
+/// Flags of open(2) that do not open a file's content.
 const NO_CONTENT: u64 = (libc::O_DIRECTORY | libc::O_PATH) as u64;
 
 /// Calls newer than the C library's list, by the numbers that all architectures share.
@@ -257,7 +258,7 @@ const CALLS: &[(c_long, Kind)] = &[
     (libc::SYS_exit_group, Kind::ExitGroup),
 ];
 
-/// Calls that x86-64 has beside those that every architecture has.
+/// Calls that exist on x86-64 but not on every architecture.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const OLD_CALLS: &[(c_long, Kind)] = &[
@@ -279,12 +280,12 @@ fn all() -> impl Iterator<Item = &'static (c_long, Kind)> {
     CALLS.iter().chain(OLD_CALLS)
 }
 
-/// What call `number` is, if it is one that is stopped at.
+/// The kind of call `number`. `None` if the look does not stop at it.
 pub(super) fn kind(number: i64) -> Option<Kind> {
     all().find(|(n, _)| *n == number).map(|(_, kind)| *kind)
 }
 
-/// True for a call that maps a file so that what is written there is written to it.
+/// True for a call that maps a file shared and writable.
 pub(super) fn maps_to_write(number: i64, args: &[u64; 6]) -> bool {
     let shared = [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE];
     let (writable, flags) = (args[2] & libc::PROT_WRITE as u64 != 0, args[3] as i32);
@@ -295,7 +296,7 @@ pub(super) fn maps_to_write(number: i64, args: &[u64; 6]) -> bool {
 /// Numbers of x32 calls: this bit, and the number in its table below. (-1 is no call.)
 const X32_BIT: u32 = 0x4000_0000;
 const X32_END: u32 = X32_BIT + 0x800;
-/// What the stop of a call by another architecture's table tells.
+/// The message at the stop of a call by another architecture's table.
 pub(super) const FOREIGN: u64 = 1;
 
 /// True for a number of the x32 table.
@@ -303,9 +304,9 @@ pub(super) fn is_x32(number: u64) -> bool {
     (u64::from(X32_BIT)..u64::from(X32_END)).contains(&number)
 }
 
-/// The filter: a stop for the calls above, opens only where they may change or read a file, requests only
-/// where they may change something.
-/// Those of `input` come first: what stops where standard input may be used.
+/// The filter. It stops at the calls above, at opens only if they may change or read a file, at requests only
+/// if they may change something. The instructions of `input` come first: they stop at possible uses of
+/// standard input.
 pub(super) fn filter(input: Vec<libc::sock_filter>) -> Vec<libc::sock_filter> {
     let (allow, stop) = (libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_TRACE);
     let foreign = give(stop | FOREIGN as u32);
@@ -331,7 +332,7 @@ pub(super) fn filter(input: Vec<libc::sock_filter>) -> Vec<libc::sock_filter> {
     code
 }
 
-/// What is done about one call.
+/// The filter instructions for one call.
 fn body(number: c_long, kind: Kind) -> Vec<libc::sock_filter> {
     let argument = |index: usize| seccomp::argument(index as u32);
     let (allow, stop) = (give(libc::SECCOMP_RET_ALLOW), give(libc::SECCOMP_RET_TRACE));
@@ -384,7 +385,7 @@ mod tests {
     use libc::{BPF_ABS, BPF_JMP, BPF_K, BPF_LD, BPF_W};
     use pagewise_tracee::seccomp::ARGUMENTS_AT;
 
-    /// What the filter answers, by a small interpreter of the instructions it is made of.
+    /// The answer of the filter, from a small interpreter of the instructions it uses.
     fn run(number: u32, architecture: u32, args: [u32; 6]) -> u32 {
         let code = filter(Vec::new());
         let (mut at, mut accumulator) = (0, 0);

@@ -8,8 +8,8 @@ const LARGE: Bytes = Bytes::mib(8);
 
 /// Counts one call of `mmap`, `munmap`, `mremap` or `madvise` with these arguments.
 ///
-/// Anonymous private memory alone counts as mapped. Address space that is only reserved
-/// (`PROT_NONE`) and thread stacks are no heap and are left out.
+/// Only anonymous private memory counts as mapped. Reserved address space (`PROT_NONE`) and thread stacks are
+/// not heap and are left out.
 pub(super) fn count(churn: &mut MapChurn, number: i64, args: &[u64; 6]) {
     let size = Bytes(args[1]);
     match number {

@@ -1,11 +1,11 @@
 //! Descriptors whose every use must be seen, whatever their number: sockets for netlink, and copies of a
 //! standard input that has ended (`input`).
 //!
-//! The filter knows a descriptor by its number alone. So a process that holds one of these (but standard input
-//! as descriptor 0) is looked at closely: it stops at every call, until it holds none. Each is known by device
-//! and inode. Cost: two stops for each call of such a process.
+//! The filter knows a descriptor only by its number. So a process that holds one of these (other than
+//! standard input as descriptor 0) is watched closely: it stops at every call, until it holds none. Each is
+//! identified by device and inode. Cost: two stops for each call of such a process.
 //!
-//! Not seen: one that another thread uses, in a call that it has begun before the process got it.
+//! Not seen: a use by another thread in a call that began before the process got the descriptor.
 
 use super::effects::Intent;
 use super::input::{self, Use};
@@ -14,7 +14,7 @@ use super::place::{Identity, identity};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 
-/// What the tree holds of such descriptors.
+/// Such descriptors that the tree has.
 #[derive(Debug, Default)]
 pub(super) struct Descriptors {
     /// The standard input that stands in for another.
@@ -26,7 +26,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// For the tree of `root`, whose standard input is a stand-in if it `has_ended`.
+    /// Creates the state for the tree of `root`, whose standard input is a stand-in if it `has_ended`.
     pub(super) fn new(root: i32, has_ended: bool) -> Self {
         let input = if has_ended { identity_of(root, 0) } else { None };
         Self { input, ..Self::default() }
@@ -64,8 +64,8 @@ impl Descriptors {
         }
     }
 
-    /// The call by which thread `tid` of process `pid` is about to use standard input, if that is a stand-in
-    /// for what can be read only once.
+    /// The call with which thread `tid` of process `pid` will use standard input, if that is a stand-in for
+    /// input that can be read only once.
     pub(super) fn uses_input(
         &mut self,
         tid: i32,
@@ -92,7 +92,7 @@ impl Descriptors {
         }
     }
 
-    /// What a call sends by netlink, if that changes something.
+    /// The effect of what a call sends by netlink. `None` if it changes nothing.
     pub(super) fn sends(&self, tid: i32, number: i64, args: &[u64; 6]) -> Option<Intent> {
         if self.netlink.is_empty() || !netlink::sends(number) {
             return None;
@@ -125,7 +125,7 @@ mod tests {
             let used = all.uses_input(pid, pid, number, &[fd as u64, 0, 0, 0, 0, 0]);
             (used, all.closely(pid))
         };
-        // By the filter alone only number 0 is known.
+        // The filter alone sees only number 0.
         assert_eq!(reads(libc::SYS_read, fd), (None, false));
         assert_eq!(reads(libc::SYS_dup, fd), (None, true));
         assert_eq!(reads(libc::SYS_read, fd), (Some("read"), true));

@@ -1,10 +1,9 @@
-//! What a program does to the world outside itself that a second run may not repeat safely.
+//! Effects of a program on the outside world that a second run may not repeat safely.
 //!
-//! A call is judged when it begins, by what is there at that moment, and counted when it succeeds.
-//! Files that the tree made itself in this run are its own, by device and inode, and so are names
-//! that it made: a second name for a file of the user's is the tree's, the file is not. Not seen:
-//! writes through descriptors inherited from the caller, what other programs do on request, and what
-//! character devices do.
+//! A call is judged when it begins, by the state at that moment, and counted when it succeeds. Files and
+//! names that the tree made in this run are its own; files are identified by device and inode. If the tree
+//! makes a second name for a user's file, only the name is the tree's. Not seen: writes through descriptors
+//! inherited from the caller, what other programs do on request, and what character devices do.
 
 mod beyond;
 mod written;
@@ -27,9 +26,9 @@ use written::Written;
 pub(super) struct Intent {
     /// Action and subject, if it is an effect.
     effect: Option<(String, String)>,
-    /// A name that then is the tree's own.
+    /// A name that becomes the tree's own.
     names: Option<Name>,
-    /// A file that then is the tree's own.
+    /// A file that becomes the tree's own.
     makes: Option<PathBuf>,
     /// The result is a descriptor of a new file.
     opens_new: bool,
@@ -43,9 +42,9 @@ pub(super) struct Intent {
     writes: Option<Identity>,
     /// A file of the tree's that then has this name.
     renames: Option<(Identity, PathBuf)>,
-    /// The name of a message queue that then is the tree's own.
+    /// The name of a message queue that becomes the tree's own.
     queue: Option<PathBuf>,
-    /// The protocol of netlink for which the result is a socket.
+    /// The netlink protocol if the result is a netlink socket.
     pub(super) netlink: Option<i32>,
 }
 
@@ -56,7 +55,7 @@ impl Intent {
     }
 }
 
-/// Effects and what they are judged by.
+/// Effects and the state used to judge them.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     scratch: Vec<PathBuf>,
@@ -96,12 +95,12 @@ impl Effects {
         self.reads.iter().filter(|(of, _)| is_kept(of)).map(|(_, path)| path.clone()).collect()
     }
 
-    /// What standard input of `pid` leads to is read, where it is a large file.
+    /// Counts the file behind standard input of `pid` as read, if it is a large file.
     pub(super) fn adopt_input(&mut self, pid: i32) {
         self.reads.extend(place::opened(pid, 0).and_then(|place| large_file(&place)));
     }
 
-    /// Process `pid` belongs to the tree, and so does its thread `tid`.
+    /// Process `pid` and its thread `tid` belong to the tree.
     pub(super) fn join(&mut self, tid: i32, pid: i32) {
         self.tree.extend([tid, pid]);
     }
@@ -111,7 +110,8 @@ impl Effects {
         self.tree.contains(&id)
     }
 
-    /// Where descriptor `fd` of `pid` writes is the run's own: its standard output. A device is everybody's.
+    /// The file behind descriptor `fd` of `pid`, its standard output, belongs to the run. Devices are never
+    /// its own.
     pub(super) fn adopt_output(&mut self, pid: i32, fd: i32) {
         if place::opened(pid, fd).is_some_and(|place| !place.is_device()) {
             self.adopt(pid, fd);
@@ -218,8 +218,8 @@ impl Effects {
         }
     }
 
-    /// A file mapped so that what is written there is written to it. Where the tree has opened it to write,
-    /// that was the effect.
+    /// A file that is mapped shared and writable. If the tree opened it for writing, that open was the
+    /// effect.
     fn begin_map(&self, tid: i32, args: &[u64; 6]) -> Option<Intent> {
         let place = place::opened(tid, args[4] as i32)?;
         let known = self.writes.contains(&identity(place.target.as_ref()?));
@@ -245,7 +245,7 @@ impl Effects {
     fn begin_write(&self, flags: u64, place: Place) -> Option<Intent> {
         match &place.target {
             None => {
-                // A link that leads nowhere is somebody's name; what it leads to is new.
+                // A dangling link is an existing name. Its target is new.
                 let names = place.name.filter(|_| place.own.is_none());
                 Some(Intent { opens_new: true, names, ..Intent::default() })
             }
@@ -276,7 +276,7 @@ impl Effects {
         Some(intent)
     }
 
-    /// The effect on what a name itself is, unless it is the tree's own.
+    /// The effect on the object with this name itself, unless it is the tree's own.
     fn own_effect(&self, action: &str, place: &Place) -> Option<Intent> {
         let own = place.own.as_ref()?;
         let node = if is_device(own) { " the device node" } else { "" };
@@ -287,7 +287,7 @@ impl Effects {
         effect(&format!("{action}{node}"), place.shown.display().to_string())
     }
 
-    /// The effect on the marks of what a name leads to: a device, pipe or socket has some too, where it has
+    /// The effect on the metadata of the name's target. A device, pipe or socket has metadata too, if it has
     /// a name.
     fn node_effect(&self, action: &str, place: &Place) -> Option<Intent> {
         let target = place.target.as_ref()?;
@@ -300,7 +300,7 @@ impl Effects {
         (!free).then(|| effect(action, led.display().to_string()))?
     }
 
-    /// The effect on what a name leads to, unless it is the tree's own.
+    /// The effect on the name's target, unless it is the tree's own.
     fn target_effect(&self, action: &str, place: &Place) -> Option<Intent> {
         let target = place.target.as_ref()?;
         if self.made.contains(&identity(target)) || !is_lasting(target) {
@@ -323,7 +323,7 @@ impl Effects {
 
 /// Said of a change that does not matter to a device, pipe or socket.
 const TIMES: &str = "changed the times of";
-/// Said of a process whose calls are not understood.
+/// Reported for a process whose calls are not understood.
 const FOREIGN_CALLS: &str = "made 32-bit calls, which pagewise cannot trace, in";
 
 #[cfg(target_arch = "x86_64")]
@@ -331,7 +331,7 @@ const fn old_rename() -> i64 {
     libc::SYS_rename
 }
 
-/// A regular file that is large enough for a huge page, and where it is.
+/// A regular file that is large enough for a huge page, and its path.
 fn large_file(place: &Place) -> Option<(Identity, PathBuf)> {
     let target = place.target.as_ref()?;
     let is_large = target.is_file() && target.len() >= page_size::huge().bytes();

@@ -53,7 +53,7 @@ pub(super) struct Engine {
 
 /// Pause between looks for stops while there is more to do than to wait for them.
 const NAP: Duration = Duration::from_micros(100);
-/// After a stop the next one is looked for without such a pause for so long.
+/// After a stop the next one is polled without a pause for this long.
 const ALERT: Duration = Duration::from_micros(50);
 
 impl Engine {
@@ -96,8 +96,8 @@ impl Engine {
         self.execed
     }
 
-    /// Serves the tree until the kernel has nothing of it left to wait for: a thread that nobody
-    /// waited for would hold up its process.
+    /// Serves the tree until the kernel has nothing left of it to wait for: a thread that is never waited for
+    /// would block its process.
     pub(super) fn serve(&mut self) -> Result<(), TraceError> {
         if self.mode == Mode::EveryCall {
             request::interrupt(self.root)?;
@@ -165,8 +165,8 @@ impl Engine {
         })
     }
 
-    /// Serves a stop and the others that have come. The kernel looks through the threads in one
-    /// order: were each let go as it is found, the last ones of a busy program would never be.
+    /// Serves a stop and all others that are pending. The kernel checks the threads in a fixed order. If each
+    /// were resumed when found, the last threads of a busy program would never be served.
     fn handle_with_others(&mut self, first: (i32, Stop)) -> Result<(), TraceError> {
         let mut found = vec![first];
         while let Ok(Some(other)) = request::wait(-1, false) {
@@ -181,7 +181,7 @@ impl Engine {
             return Ok(());
         }
         self.add_unknown(tid);
-        // Any stop answers an interrupt of ours that was under way.
+        // Any stop answers a pending interrupt of ours.
         let thread = self.threads.get_mut(&tid);
         let interrupted = thread.is_some_and(|thread| std::mem::take(&mut thread.interrupted));
         match stop {
@@ -235,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Lets a thread run to where it is next of interest.
+    /// Resumes a thread until its next relevant stop.
     fn resume(&mut self, tid: i32, signal: i32) {
         let to_exit = self
             .threads
@@ -249,7 +249,7 @@ impl Engine {
         ignore_gone(result);
     }
 
-    /// A signal on its way to a thread: delivered, unless it is the end of a step of ours.
+    /// A signal on its way to a thread. Delivers it, unless it is the end of our single step.
     fn signal(&mut self, tid: i32, signal: i32) {
         let stepped = self.threads.get_mut(&tid).map(|thread| &mut thread.stepped);
         match stepped.filter(|stepped| **stepped && pattern::is_step(tid, Stop::Signal(signal))) {
@@ -369,8 +369,7 @@ impl Engine {
     }
 }
 
-/// A call that came back with EINTR only because we interrupted it is issued again, if it is one
-/// that has done nothing then.
+/// Repeats a call that returned EINTR only because of our interrupt, if it has done nothing in that case.
 fn reissue(tid: i32) {
     ignore_gone(inject::reissue(tid));
 }

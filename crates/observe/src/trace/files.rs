@@ -1,14 +1,14 @@
-//! The large files of a tree: those with code that it mapped, and those that it read and did not write,
-//! with what the page cache holds of them when the tree has ended.
+//! The large files of a tree: files whose code it mapped, and files that it read and did not write, with
+//! their page cache state after the tree has ended.
 //!
-//! Mapped code is seen in `smaps` of each image before its memory goes, the other files by their opens. A
-//! file counts from the size of a huge page on. Afterwards each is opened here: its slots as a fresh
-//! mapping of it shows them, its layout where it has code, and what stands against filling its cache again
-//! (processes outside of the tree that map it, a file system without large folios). Cost: 1 us a slot,
-//! and for each file a look at the mappings of all processes, some 30 us each.
+//! Mapped code is found in `smaps` of each image before its memory is freed, the other files by their opens.
+//! A file counts from the size of a huge page on. Afterwards each file is opened here to get its slots in a
+//! fresh mapping, its layout if it has code, and the obstacles to refilling its cache (processes outside of
+//! the tree that map it, a file system without large folios). Cost: 1 us a slot, and for each file a scan of
+//! the mappings of all processes, some 30 us each.
 //!
-//! Not seen: files that an inherited descriptor above standard input leads to, those opened by io_uring,
-//! and names that cannot stand in a list of files ([`HugeFile::of`]).
+//! Not seen: files behind an inherited descriptor above standard input, those opened by io_uring, and names
+//! that cannot appear in a list of files ([`HugeFile::of`]).
 
 use crate::text::Elf;
 use pagewise_kernel::cached_file::CachedFile;
@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 /// Files beyond these are not looked at, the largest first.
 const MOST: usize = 64;
 
-/// A file of which code is mapped, and how much in one mapping.
+/// A file whose code is mapped, and the size of its largest mapping.
 pub(super) type Mapped = (PathBuf, Bytes);
 
 /// The files with code that the images of a tree mapped, with their largest mappings of it.
@@ -42,7 +42,7 @@ impl Files {
         }
     }
 
-    /// What became of all of them, and of the files that were read.
+    /// The final state of all of them, and of the files that were read.
     pub(super) fn finish(self, inputs: Vec<PathBuf>) -> Vec<UsedFile> {
         // A library is read by the loader, whatever the size of its code.
         let read = inputs.into_iter().filter(|path| !self.code.contains_key(path));
@@ -59,7 +59,7 @@ impl Files {
     }
 }
 
-/// The files of which a process maps code, but those that have another path here.
+/// The files whose code a process maps, without those that have another path here.
 pub(super) fn of_code(entries: &[smaps::Entry]) -> Vec<Mapped> {
     let mapped = entries.iter().map(|entry| &entry.mapping);
     let code = mapped.filter(|mapping| mapping.is_file() && mapping.perms.exec);
@@ -67,7 +67,7 @@ pub(super) fn of_code(entries: &[smaps::Entry]) -> Vec<Mapped> {
     code.map(|mapping| (PathBuf::from(&mapping.path), mapping.size())).collect()
 }
 
-/// What is to be known of a file; nothing where it is gone, or none that counts.
+/// The facts about a file. `None` if it no longer exists or does not count.
 fn used(path: &Path, kind: FileKind) -> Option<UsedFile> {
     let HugeFile { path: spelled, .. } = HugeFile::of(path, kind)?;
     let file = CachedFile::open(path).ok().filter(|f| f.size().0 >= page_size::huge().bytes())?;
@@ -137,7 +137,7 @@ mod tests {
         }
         let file = used(&own, FileKind::Code).unwrap();
         assert!(file.layout.is_some_and(|l| l.segments.iter().any(|s| s.is_executable)));
-        // This process maps it and is left out of those that hold it; a test beside it may not be.
+        // This process maps it and is left out of those that hold it. A test running in parallel may not be.
         let reported = file.obstacle.unwrap_or_default();
         assert!(!reported.contains(&own_pid().to_string()), "{reported}");
     }

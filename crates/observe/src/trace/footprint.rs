@@ -1,21 +1,20 @@
-//! How fast a program comes to use other pages than its TLB keeps, by the accessed bits of its page
+//! How fast a program starts to use pages other than those its TLB keeps, from the accessed bits of its page
 //! table.
 //!
-//! The *footprint* is the number of pages used within a time. A buffer that keeps the C pages used
-//! last misses at the rate at which the footprint grows where it is C (higher-order theory of
-//! locality, Xiang et al. 2013), and as that growth slows down with the footprint, the growth
-//! at a smaller C is an upper bound. C is that of the smallest TLB in question ([`KEPT`]).
+//! The *footprint* is the number of pages used within a time. A buffer that keeps the last C used pages
+//! misses at the rate at which the footprint grows when it equals C (higher-order theory of locality, Xiang
+//! et al. 2013). That growth slows down with the footprint, so the growth at a smaller C is an upper bound. C
+//! is that of the smallest relevant TLB ([`KEPT`]).
 //!
-//! The processor sets the accessed bit of a page-table entry when it walks the table for it. All
-//! bits of the process are cleared (`clear_refs` in `proc(5)`), it runs on at full speed, and after
-//! 0.25, 0.5, 1, 2 and 4 ms of CPU time the bits that are set are counted (`Referenced` in `smaps`),
-//! while its thread is stopped. Memory on huge pages does not count, nor pages that faults brought in.
-//! Clearing flushes no TLB, so that pages which it still holds do not count until they are lost.
-//! Setting a bit takes time that the program does not lose otherwise ([`marking`]), so that much is
-//! taken from the CPU time for each page used.
+//! The processor sets the accessed bit of a page-table entry when it walks the table for it. All bits of the
+//! process are cleared (`clear_refs` in `proc(5)`), and it runs on at full speed. After 0.25, 0.5, 1, 2 and 4
+//! ms of CPU time the set bits are counted (`Referenced` in `smaps`), while its thread is stopped. Memory on
+//! huge pages does not count, nor pages that faults brought in. Clearing flushes no TLB, so pages that are
+//! still in it do not count until they are evicted. Setting a bit takes extra time ([`marking`]), which is
+//! subtracted from the CPU time for each page used.
 //!
-//! A count costs some 50 ns per resident page; all of them together take at most about 0.4 s, or a
-//! tenth of the whole. Code pages count like data. Not seen: what a single walk takes, and that walks overlap.
+//! A count costs some 50 ns per resident page. All counts together take at most about 0.4 s, or a tenth of
+//! the whole. Code pages count like data. Not seen: the time of a single walk, and that walks overlap.
 
 use super::marking;
 use super::pattern::{BUDGET, LIVES};
@@ -31,11 +30,11 @@ const FIRST: Nanos = Nanos(250_000);
 const LAST: Nanos = Nanos::millis(4);
 /// A process is left to run no longer for a probe, as its thread may wait and as others wait for us.
 const LONGEST: Duration = Duration::from_millis(30);
-/// Entries of the smallest second-level TLB of the last ten years.
+/// Entries of the smallest second-level TLB in processors of the last ten years.
 const KEPT: u64 = 1024;
-/// Time that a probe stands for at least: the first one has none before it.
+/// Minimum time that a probe represents: the first one has none before it.
 const LEAST_TIME: Duration = Duration::from_millis(20);
-/// What is left of a window's time at least when the setting of bits is taken off.
+/// At least one in this many parts of a window's time remains after the setting of bits is subtracted.
 const LEAST_LEFT: u64 = 8;
 
 /// What is counted at one moment.
@@ -91,7 +90,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Begins with process `pid`, of which a thread is stopped.
+    /// Begins with process `pid`, one of whose threads is stopped.
     fn begin(pid: i32, marking: Nanos) -> Result<Self, SysError> {
         let at = Instant::now();
         smaps::clear_referenced(pid)?;
@@ -115,19 +114,18 @@ impl Probe {
         Nanos(self.next.0 - self.last.1.0).duration()
     }
 
-    /// True while there is more to see. What clearing and counting take does not count: with a GiB
-    /// resident they alone take longer.
+    /// True while there is more to see. Clearing and counting do not count as time: with a GiB resident they
+    /// alone take longer.
     pub(super) fn goes_on(&self) -> bool {
         !self.is_over && self.at.elapsed().saturating_sub(self.spent) < LONGEST
     }
 
-    /// True when its process has run for as long as it should before the next count. A stop before
-    /// would take CPU time in which nothing is done.
+    /// True if its process has run long enough for the next count. An earlier stop would only cost CPU time.
     pub(super) fn is_due(&self) -> bool {
         clock::process_cpu(self.pid).is_ok_and(|cpu| cpu >= self.begin.cpu + self.next)
     }
 
-    /// Counts, if it is time, where the thread is stopped.
+    /// Counts, if it is due. The thread must be stopped.
     pub(super) fn count(&mut self) {
         if !self.is_due() {
             return;
@@ -140,7 +138,7 @@ impl Probe {
         self.spent += at.elapsed();
     }
 
-    /// The process goes another way.
+    /// Ends the probe: the process does something else now.
     pub(super) const fn end(&mut self) {
         self.is_over = true;
     }
@@ -179,7 +177,7 @@ impl Footprints {
         Self { begin, growths, since: None, marking: None, spent, refused: None }
     }
 
-    /// A probe of process `pid`, while there is time for one and none was refused.
+    /// A probe of process `pid`, if time remains and none was refused.
     pub(super) fn begin(&mut self, pid: i32) -> Option<Probe> {
         let is_long = self.spent >= BUDGET && self.spent >= self.begin.elapsed() / LIVES;
         if self.refused.is_some() || is_long {
@@ -212,7 +210,7 @@ impl Footprints {
         }
     }
 
-    /// The mean over the time that was probed; missing where there was no probe.
+    /// The mean over the probed time. Missing if there was no probe.
     pub(super) fn finish(self) -> Fact<Footprint> {
         if self.growths.is_empty() {
             let none = || "no thread ran long enough".to_owned();
@@ -255,12 +253,12 @@ mod tests {
 
     #[test]
     fn growth_is_that_of_the_last_window() {
-        // Few pages, used again and again: nearly none are new in the end.
+        // A few pages, used again and again: almost none are new at the end.
         let mut hot = probe();
         let counts = [(400, 250), (470, 500), (490, 1000), (498, 2000), (500, 4000)];
         let steps = counts.map(|(pages, us)| hot.take((pages, Nanos(us * 1000))));
         assert_eq!((steps, hot.growth), ([true, true, true, true, false], Some(1.0)));
-        // As many as fit soon: the growth up to there.
+        // The capacity is soon reached: the growth up to there.
         let mut wide = probe();
         assert!(wide.take((900, Nanos(250_000))));
         assert!(!wide.take((1400, Nanos(500_000))));

@@ -1,8 +1,7 @@
 //! One process image of the tree while it lives, and what is read of it before it ends.
 //!
-//! Memory is read while the image still has it: at `exit_group`, at the exit of the last thread,
-//! at a deadly signal, or when the next `execve` begins. `/proc/PID/smaps` costs some 10 us per
-//! mapping and more for large ones.
+//! Memory is read while it still exists: at `exit_group`, at the exit of the last thread, at a deadly signal,
+//! or when the next `execve` begins. `/proc/PID/smaps` costs some 10 us per mapping and more for large ones.
 
 use super::files;
 use pagewise_kernel::privilege::FileRights;
@@ -33,9 +32,9 @@ pub(super) struct Image {
     /// Threads alive now.
     pub(super) threads: u32,
     most_threads: u32,
-    /// What was read is of its end, not of an exec that may still fail.
+    /// The data was read at its end, not before an exec that may still fail.
     is_final: bool,
-    /// Files of which it maps code, when its memory was read.
+    /// Files whose code it mapped when its memory was read.
     code: Vec<files::Mapped>,
     seen: ProcessSeen,
 }
@@ -93,7 +92,7 @@ impl Image {
         self.most_threads = self.most_threads.max(self.threads);
     }
 
-    /// It has made a process of its own memory.
+    /// Counts a process that it forked.
     pub(super) fn add_fork(&mut self) {
         self.seen.forks += 1;
         self.seen.forked_bytes += resident(self.seen.pid);
@@ -105,7 +104,7 @@ impl Image {
         self.is_final = self.seen.incomplete.is_none();
     }
 
-    /// The same where the image may yet go on.
+    /// The same before an exec that may still fail.
     pub(super) fn read_before_exec(&mut self) {
         let pid = self.seen.pid;
         match read_memory_use(&mut self.seen) {
@@ -135,7 +134,7 @@ impl Image {
         self.is_final
     }
 
-    /// Files of which it maps code.
+    /// Files whose code it maps.
     pub(super) fn code(&self) -> &[files::Mapped] {
         &self.code
     }
@@ -156,7 +155,7 @@ impl Image {
     }
 }
 
-/// Anonymous memory of process `pid` now; none where that cannot be read.
+/// Current anonymous memory of process `pid`. 0 if it cannot be read.
 fn resident(pid: i32) -> Bytes {
     status::read(pid).ok().and_then(|status| status.rss_anon).unwrap_or(Bytes(0))
 }
@@ -166,7 +165,7 @@ pub(super) fn minor_faults(pid: i32) -> Option<u64> {
     stat::read(pid).ok().map(|stat| stat.minor_faults)
 }
 
-/// Reads what it uses into `seen`; returns the files of which it maps code.
+/// Reads what it uses into `seen`. Returns the files whose code it maps.
 fn read_memory_use(
     seen: &mut ProcessSeen,
 ) -> Result<Vec<files::Mapped>, pagewise_kernel::error::SysError> {

@@ -1,14 +1,15 @@
-//! Uses of standard input that is a stand-in for what can be read only once (`launch::Input::Ended`): which
-//! calls read it or ask whether there is something to read. The engine refuses the program at the first of them
+//! Uses of a standard input that is a stand-in for input that can be read only once (`launch::Input::Ended`):
+//! calls that read it or ask whether it has input. The engine stops the program at the first of them
 //! (`engine/call_stops.rs`).
 //!
-//! `fstat`, `isatty`, `lseek`, `fcntl` and the names of a socket tell the same of the stand-in as of the real
-//! thing and are no uses: most interpreters ask so at their start. Nor is a poll that asks for no event, by
-//! which the Rust runtime learns whether the descriptor is open. A copy of the descriptor is none either, but
-//! its process is looked at closely from then on (`descriptors`), because the filter knows numbers alone.
+//! `fstat`, `isatty`, `lseek`, `fcntl` and the names of a socket return the same for the stand-in as for the
+//! real input, so they are not uses: most interpreters call them at their start. A poll that asks for no
+//! event is not a use either: the Rust runtime checks in this way whether the descriptor is open. Nor is a
+//! copy of the descriptor, but its process is watched closely from then on (`descriptors`), because the
+//! filter knows only numbers.
 //!
-//! The filter stops at these calls only where the descriptor is 0, and at each `poll` and `select`, and that
-//! only where standard input is such a stand-in.
+//! The filter stops at these calls only if the descriptor is 0, and at each `poll` and `select`. It does so
+//! only if standard input is such a stand-in.
 
 use super::calls::{self, Kind};
 use super::place::{self, Identity, identity};
@@ -20,7 +21,7 @@ use pagewise_tracee::seccomp::{NUMBER_AT, argument, give, jump, load};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Where {
     Argument(usize),
-    /// In the third argument of epoll_ctl(2), where it is not taken out.
+    /// In the third argument of epoll_ctl(2), unless the descriptor is removed.
     Interest,
     /// In an array of `struct pollfd`.
     Poll,
@@ -63,7 +64,7 @@ const CALLS: &[(c_long, &str, Where)] = &[
     (libc::SYS_fcntl, "fcntl", Where::Copy),
 ];
 
-/// Calls that x86-64 has beside those that every architecture has.
+/// Calls that exist on x86-64 but not on every architecture.
 #[cfg(target_arch = "x86_64")]
 const OLD_CALLS: &[(c_long, &str, Where)] = &[
     (libc::SYS_poll, "poll", Where::Poll),
@@ -80,7 +81,7 @@ fn all() -> impl Iterator<Item = &'static (c_long, &'static str, Where)> {
     CALLS.iter().chain(OLD_CALLS)
 }
 
-/// The first part of a filter: a stop for uses of descriptor 0; the rest goes on with the number loaded.
+/// The first part of a filter: stops at uses of descriptor 0. The rest continues with the number loaded.
 pub(super) fn filter() -> Vec<libc::sock_filter> {
     let stop = give(libc::SECCOMP_RET_TRACE);
     let mut code = Vec::new();
@@ -103,10 +104,10 @@ pub(super) fn filter() -> Vec<libc::sock_filter> {
     code
 }
 
-/// What a call that begins does, as far as its arguments tell.
+/// What a call that begins does, as far as its arguments show.
 pub(super) fn used(tid: i32, number: i64, args: &[u64; 6]) -> Option<Use> {
     if let Some(Kind::Open(named, _)) = calls::kind(number) {
-        // Such as /dev/stdin.
+        // For example /dev/stdin.
         return Some(Use::Opens(identity(&place::named(tid, named, args)?.target?)));
     }
     let &(_, name, at) = all().find(|(n, _, _)| *n == number)?;
@@ -128,7 +129,7 @@ fn copies(command: u64) -> bool {
     [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&(command as i32))
 }
 
-/// Descriptors of an array of `struct pollfd` of which an event is asked for.
+/// Descriptors of an array of `struct pollfd` that ask for an event.
 fn polled(tid: i32, pointer: u64, count: u64) -> Option<Vec<i32>> {
     const ENTRY: usize = 8;
     let mut bytes = vec![0; ENTRY * usize::try_from(count).ok()?.min(MOST)];
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn polls_that_ask_for_nothing_are_no_uses() {
-        // Descriptors 0 and 3, of which nothing and reading is asked for.
+        // Descriptor 0 asks for nothing, descriptor 3 for reading.
         let entries: [u64; 2] = [0, 3 | 1 << 32];
         let asked = used_here(libc::SYS_poll, [entries.as_ptr() as u64, 2, 0, 0, 0, 0]);
         assert_eq!(asked, Some(Use::Reads("poll", vec![3])));

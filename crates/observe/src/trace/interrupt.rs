@@ -9,8 +9,8 @@ const TRIES: u32 = 100;
 /// Pause between two looks for it.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The stop of a running thread that was just interrupted, if it comes at once. `None` also when
-/// there is no such thread any more: another thread's exec ends it without a report.
+/// The stop of a running thread that was just interrupted, if it comes immediately. Also `None` if the thread
+/// no longer exists: another thread's exec ends it without a report.
 pub(super) fn wait_briefly(tid: i32) -> Result<Option<Stop>, TraceError> {
     for _ in 0..TRIES {
         match request::wait(tid, false) {

@@ -1,9 +1,9 @@
-//! Objects of System V interprocess communication, rings of keys, quotas and the modes of the clock: what a
+//! Objects of System V interprocess communication, key rings, quotas and the modes of the clock: what a
 //! control call does to the system.
 //!
-//! The kernel does not tell whether a `*get` call made the object or found it, so the ids that are
-//! there before it are read from `/proc/sysvipc`. That shows our own namespace: objects of another
-//! one count as made by the tree.
+//! The kernel does not report whether a `*get` call made the object or found it, so the existing ids are read
+//! from `/proc/sysvipc` before the call. That shows only our own namespace: objects of another one count as
+//! made by the tree.
 
 use super::calls::Ipc;
 use pagewise_kernel::proc::read_text;
@@ -22,7 +22,7 @@ fn parse(text: &str) -> Vec<i64> {
     text.lines().filter_map(|line| line.split_whitespace().nth(1)?.parse().ok()).collect()
 }
 
-/// What a control command changes, said as a phrase, if it changes anything.
+/// The phrase for what a control command changes. `None` if it changes nothing.
 pub(super) const fn changed(ipc: Ipc, command: u64) -> Option<&'static str> {
     // A command has two forms (`IPC_64`).
     match (ipc, command as i32 & !0x100) {
@@ -45,7 +45,7 @@ pub(super) const fn is_own_ring(ring: u64) -> bool {
     matches!(ring as i32, libc::KEY_SPEC_THREAD_KEYRING | libc::KEY_SPEC_PROCESS_KEYRING)
 }
 
-/// True for commands of quotactl(2) that only ask, or write what is in memory to disk.
+/// True for commands of quotactl(2) that only query, or sync memory to disk.
 pub(super) const fn asks_for_quota(command: u64) -> bool {
     const ASK: [u32; 9] = [
         0x80_0001, 0x80_0004, 0x80_0005, 0x80_0007, 0x80_0009, // Q_SYNC and Q_GET*

@@ -1,10 +1,10 @@
-//! What it costs the processor to set an accessed bit: a locked write to a page-table entry by
-//! microcode, and under nested paging more of it, some 0.1 to 0.5 us. A program whose bits were just
-//! cleared pays it for each page it comes to use, and is the slower for it.
+//! The processor's cost of setting an accessed bit: a locked write to a page-table entry by microcode, and
+//! under nested paging more of them, some 0.1 to 0.5 us. A program whose bits were just cleared pays this for
+//! each page that it starts to use.
 //!
-//! Measured as the difference between two touches of each page of a region larger than any TLB: the
-//! first after the bits of this process were cleared, the second with the bits set. In CPU time of
-//! this thread; 10 to 30 ms in all. Clearing changes nothing that a program can see.
+//! Measured as the difference between two touches of each page of a region larger than any TLB: the first
+//! after the bits of this process were cleared, the second with the bits set. In CPU time of this thread; 10
+//! to 30 ms in total. Clearing changes nothing that a program can see.
 
 use pagewise_kernel::proc::{own_pid, smaps};
 use pagewise_kernel::region::{Pages, Region};

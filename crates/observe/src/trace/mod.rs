@@ -1,14 +1,13 @@
-//! The traced look: one run of a program under `ptrace(2)` that sees what its processes are, what
-//! they map, which pipes they share, how they access memory and what they do to the outside.
+//! The traced look: one run of a program under `ptrace(2)`. It shows the processes of the program, what they
+//! map, which pipes they share, how they access memory and what they do to the outside.
 //!
-//! A seccomp filter lets the tree stop only at the calls that matter; where none can be installed
-//! every call stops (`Traced` is the same then, only slower). The tree is traced from before its
-//! first exec, with all children, and dies with us. Signals, job control and exit statuses pass
-//! through unchanged. Each stop costs 20 to 70 us with what is looked up at it: times of this run
-//! mean nothing.
+//! With a seccomp filter the tree stops only at the relevant calls. If none can be installed every call stops
+//! (`Traced` is the same then, only slower). The tree is traced from before its first exec, with all
+//! children, and dies with the tracer. Signals, job control and exit statuses pass through unchanged. Each
+//! stop costs 20 to 70 us including the lookups, so times of this run mean nothing.
 //!
-//! Without rights the filter needs `no_new_privs`, under which a setuid program would silently run
-//! without its rights; such a program ends the look with [`TraceError::Setuid`].
+//! Without rights the filter needs `no_new_privs`, which would silently remove the rights of a setuid
+//! program. Such a program ends the look with [`TraceError::Setuid`].
 
 mod calls;
 mod churn;
@@ -43,10 +42,10 @@ use pagewise_tracee::ptrace::request;
 use pagewise_tracee::supervise::SuperviseError;
 use std::path::PathBuf;
 
-/// What the look leaves out or adds.
+/// Options of the look.
 #[derive(Debug, Clone, Default)]
 pub struct TraceOptions {
-    /// Directories in which nothing counts as an effect.
+    /// Directories whose changes do not count as effects.
     pub scratch: Vec<PathBuf>,
     /// Single-step bursts of user code for the access pattern.
     pub pattern: bool,
@@ -69,12 +68,12 @@ pub enum TraceError {
     /// It was about to use a standard input that can be read only once, and was ended before.
     #[error("it uses its standard input ({call})")]
     UsesInput {
-        /// The call by which it would have.
+        /// The call that would have used it.
         call: String,
         /// What it had done by then.
         effects: Vec<SideEffect>,
     },
-    /// A call of ours failed.
+    /// A system call of the tracer failed.
     #[error(transparent)]
     Sys(#[from] SysError),
     /// The tracing thread ended without a result.
@@ -114,8 +113,8 @@ pub fn traced_run(launch: &Launch, options: &TraceOptions) -> Result<Traced, Tra
     }
 }
 
-/// The child and its helpers are children of the calling thread, which lives on; the tracing
-/// thread waits for its tracees alone and can take no other child's end.
+/// The child and its helpers are children of the calling thread, which lives on. The tracing thread waits
+/// only for its tracees and cannot reap another child.
 fn run_in(launch: &Launch, options: &TraceOptions, mode: Mode) -> Result<Traced, TraceError> {
     let input_has_ended = matches!(launch.stdin, Input::Ended(_));
     let pre_exec = match mode {
@@ -134,7 +133,7 @@ fn run_in(launch: &Launch, options: &TraceOptions, mode: Mode) -> Result<Traced,
     })
 }
 
-/// What is reported of every thread of the tree.
+/// The ptrace events reported for every thread of the tree.
 const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK

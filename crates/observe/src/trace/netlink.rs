@@ -1,9 +1,9 @@
 //! Messages to the kernel by netlink(7): which of them change something.
 //!
-//! Changed is what is no question: of routes, addresses and links (`RTM_GET*`), of sockets (`SOCK_DIAG_BY_FAMILY`),
-//! of the families that exist, and dumps of a generic family. Of other protocols (packet filters, IPsec, audit)
-//! every message counts: what is a question there differs from table to table. A socket in a network namespace
-//! of the program's own counts as well.
+//! Every message counts as a change unless it is a query: of routes, addresses and links (`RTM_GET*`), of
+//! sockets (`SOCK_DIAG_BY_FAMILY`), of the existing families, or a dump of a generic family. For other
+//! protocols (packet filters, IPsec, audit) every message counts, because their queries differ from table to
+//! table. A socket in a separate network namespace of the program counts as well.
 
 use pagewise_tracee::ptrace::{read_memory, read_u64};
 
@@ -21,13 +21,13 @@ const HEADER: usize = 16;
 const ROUTE: i32 = libc::NETLINK_ROUTE;
 const SOCK_DIAG: i32 = libc::NETLINK_SOCK_DIAG;
 const GENERIC: i32 = libc::NETLINK_GENERIC;
-/// Of `SOCK_DIAG`: the message that ends a connection of somebody's.
+/// Of `SOCK_DIAG`: the message that ends a connection, possibly another program's.
 const SOCK_DESTROY: u16 = 21;
-/// Of `GENERIC`: the family that tells of families.
+/// Of `GENERIC`: the family that lists the families.
 const CONTROLLER: u16 = 16;
 /// `NLM_F_DUMP`.
 const DUMP: u16 = 0x300;
-/// Types below this are acknowledgements and the like.
+/// Types below this are control messages, such as acknowledgements.
 const FIRST_TYPE: u16 = 16;
 
 /// What netlink of this protocol is called.
@@ -92,14 +92,14 @@ const fn is_change(protocol: i32, kind: u16, flags: u16) -> bool {
     }
 }
 
-/// The bytes that thread `tid` sends from `pointer`; nothing where they are too many or cannot be read.
+/// The bytes that thread `tid` sends from `pointer`. `None` if they are too many or cannot be read.
 fn plain(tid: i32, pointer: u64, length: u64) -> Option<Vec<u8>> {
     let length = usize::try_from(length).ok().filter(|length| *length <= MOST)?;
     let mut bytes = vec![0; length];
     (read_memory(tid, pointer, &mut bytes).ok()? == length).then_some(bytes)
 }
 
-/// The same from `count` pieces, which an array at `pointer` tells.
+/// The same from `count` pieces, which the array at `pointer` lists.
 fn gathered(tid: i32, pointer: u64, count: u64) -> Option<Vec<u8>> {
     let mut all = Vec::new();
     for piece in 0..count.min(MOST_PIECES) {
@@ -150,7 +150,7 @@ mod tests {
         assert!(changes(ROUTE, &bytes(&[(18, DUMP, 1), (22, DUMP, 5), (17, 0, 0)])));
         assert!(!changes(ROUTE, &bytes(&[(18, DUMP, 1), (22, DUMP, 5)])));
         assert!(!changes(ROUTE, &[]) && !changes(ROUTE, &[1; 15]));
-        // A length that lies leads nowhere.
+        // A false length does no harm.
         assert!(changes(ROUTE, &[0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
     }
 

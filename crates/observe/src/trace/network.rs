@@ -26,7 +26,7 @@ const COMMAND_AT: u64 = 16;
 const ETHTOOL_QUESTIONS: [u32; 11] =
     [0x1, 0x3, 0xa, 0x1b, 0x1d, 0x20, 0x37, 0x3a, 0x41, 0x42, 0x4c];
 
-/// Whether `request`, which thread `tid` makes with what is at `pointer`, changes something.
+/// Whether `request` of thread `tid`, with the argument at `pointer`, changes something.
 pub(super) fn changes(tid: i32, request: u32, pointer: u64) -> bool {
     match request {
         ETHTOOL => !command(tid, pointer).is_some_and(|c| ETHTOOL_QUESTIONS.contains(&c)),

@@ -13,7 +13,7 @@ pub(super) const LONGEST: usize = 15;
 pub(super) enum Step {
     /// An instruction with operands at these addresses.
     Plain(Vec<u64>),
-    /// Enters the kernel or looks at the single-step flag: not to be stepped over.
+    /// Enters the kernel or reads the single-step flag: must not be stepped over.
     Leave,
 }
 

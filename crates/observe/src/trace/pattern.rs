@@ -1,13 +1,14 @@
 //! The pattern of page uses, from short bursts of single-stepped user code.
 //!
-//! Every 20 ms, later less often, one running thread is stopped and stepped through some thousand instructions; the
-//! pages of each instruction and of its memory operands are computed from the registers before the
-//! step. The first instructions of a burst only show what is in use ([`WARM`]). After them the first
-//! use of a page is a *jump*, or, beside a page that the burst has used, a step to a *next page*: loops
-//! over arrays only do the latter. A page that several bursts used is kept by any TLB and is neither.
+//! Every 20 ms, later less often, one running thread is stopped and stepped through some thousand
+//! instructions. The pages of each instruction and of its memory operands are computed from the registers
+//! before the step. The first instructions of a burst only show what is in use ([`WARM`]). After them the
+//! first use of a page is a *jump*. If the page is next to one that the burst has used, it is a step to a
+//! *next page*: loops over arrays only do the latter. A page that several bursts used stays in any TLB and is
+//! neither.
 //!
-//! A step costs 10 to 25 us; all bursts together at most about 0.4 s or a tenth of the whole. Not seen: gathers and
-//! scatters, accesses inside system calls, which end a burst, and phases between the bursts.
+//! A step costs 10 to 25 us. All bursts together take at most about 0.4 s or a tenth of the whole. Not seen:
+//! gathers and scatters, accesses inside system calls, which end a burst, and phases between the bursts.
 
 use super::operands_x86_64::{self as operands, LONGEST, Step};
 use iced_x86::InstructionInfoFactory;
@@ -26,9 +27,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LATER: u32 = 8;
 const BURSTS: u32 = 60;
 const STEPS: u32 = 1000;
-/// Instructions of a burst after which what a loop keeps in use has been seen.
+/// Instructions after which a burst has seen what a loop keeps in use.
 const WARM: u32 = 300;
-/// A page used in so many bursts is used all the time.
+/// A page used in this many bursts is in permanent use.
 const OFTEN: u32 = 3;
 /// All stepping together, in a short life; all clearing and counting of accessed bits likewise.
 pub(super) const BUDGET: Duration = Duration::from_millis(400);
@@ -43,9 +44,9 @@ const LONGEST_STEP: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BurstEnd {
-    /// The thread is stopped where it may go on.
+    /// The thread is stopped and may continue.
     Done,
-    /// By a stop that is not one of ours and is still to be served.
+    /// Ended by a stop that is not ours and must still be served.
     Stop(Stop),
     /// The thread is still at its last step.
     Unfinished,
@@ -170,7 +171,7 @@ impl Sampler {
         BurstEnd::Done
     }
 
-    /// Takes what a burst of process `pid` used, and the mappings that it jumped to.
+    /// Adds the pages that a burst of process `pid` used, and the mappings that it jumped to.
     fn take(&mut self, pid: i32, burst: &Burst) {
         for page in &burst.touched {
             *self.bursts_of.entry((pid, *page)).or_default() += 1;
@@ -218,8 +219,8 @@ impl Sampler {
     }
 }
 
-/// Our own thread on the CPU that the stepped thread last ran on, until dropped: a step between two
-/// CPUs costs four times as much.
+/// Pins our own thread to the CPU that the stepped thread last ran on, until dropped: a step between two CPUs
+/// costs four times as much.
 struct Beside {
     before: Option<Vec<u32>>,
 }
@@ -242,7 +243,7 @@ impl Drop for Beside {
     }
 }
 
-/// What one burst used.
+/// The pages that one burst used.
 #[derive(Default)]
 struct Burst {
     instructions: u64,
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(wait_for_step(pid), BurstEnd::Unfinished);
         child.kill().unwrap();
         assert!(!child.wait().unwrap().success());
-        // It is gone, and there is nothing left to step.
+        // The process no longer exists, so there is nothing left to step.
         assert_eq!(wait_for_step(pid), BurstEnd::Done);
     }
 

@@ -1,9 +1,9 @@
-//! Pipes of the tree, by who holds which end when it starts to run its program and when it ends.
+//! Pipes of the tree, by which process holds which end when it starts to run its program and when it ends.
 //!
-//! A shell holds both ends of a pipe only until it has forked; the programs it starts hold theirs
-//! from exec to exit. So descriptors are read at each exec and each exit: a pipe that is opened and
-//! closed in between by one process is not seen. The capacity is asked through a descriptor that is
-//! borrowed while the holder is stopped, and closed at once.
+//! A shell holds both ends of a pipe only until it has forked. The programs it starts hold theirs from exec
+//! to exit. So descriptors are read at each exec and each exit: a pipe that one process opens and closes in
+//! between is not seen. The capacity is read through a descriptor that is borrowed while the holder is
+//! stopped, and closed immediately.
 
 use pagewise_kernel::proc::fd::{self, Target};
 use pagewise_model::Bytes;
@@ -11,7 +11,7 @@ use pagewise_model::look::{PipeCall, PipeSeen};
 use rustix::fs::{Mode, OFlags};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The pipes seen so far, and what was done that depends on their capacity.
+/// The pipes so far, and operations that depend on their capacity.
 #[derive(Debug, Default)]
 pub(super) struct Pipes {
     inherited: HashSet<u64>,

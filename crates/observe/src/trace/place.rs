@@ -1,8 +1,8 @@
-//! What a path or descriptor argument of another process' call means: read from its memory and
-//! looked up from its directories through `/proc/PID`, before the call changes anything.
+//! Resolves a path or descriptor argument of another process' call: read from its memory and looked up from
+//! its directories through `/proc/PID`, before the call changes anything.
 //!
-//! A process with a root or mounts of its own is looked up there. Not seen: links with absolute
-//! paths below such a root are followed from ours.
+//! A process with a separate root or separate mounts is looked up there. Not seen: links with absolute paths
+//! below such a root are followed from our root.
 
 use pagewise_tracee::ptrace::read_memory;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Device and inode: one file, whatever its names.
 pub(super) type Identity = (u64, u64);
 
-/// A name: the directory and what it is called there, whatever path leads to it.
+/// A name: the directory and the entry in it, whatever path leads to it.
 pub(super) type Name = (Identity, OsString);
 
 /// Where the path of a call is.
@@ -50,7 +50,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where it leads when links are followed, those of `/proc/PID` too.
+    /// The target path with all links followed, including those of `/proc/PID`.
     pub(super) fn led(&self) -> PathBuf {
         kernel_path(&self.path).unwrap_or_else(|| self.shown.clone())
     }
@@ -80,7 +80,7 @@ pub(super) fn named(tid: i32, named: Named, args: &[u64; 6]) -> Option<Place> {
     Some(look(from_here(tid, directory, &text)))
 }
 
-/// The file that thread `tid` means by `path`.
+/// The file that `path` refers to in thread `tid`.
 pub(super) fn of_path(tid: i32, path: &Path) -> Place {
     look(from_here(tid, libc::AT_FDCWD, path))
 }
@@ -98,7 +98,7 @@ fn from_here(tid: i32, directory: i32, path: &Path) -> PathBuf {
     }
 }
 
-/// True if absolute paths mean something else to `tid` than to us.
+/// True if absolute paths resolve differently for `tid` than for us.
 fn has_own_root(tid: i32) -> bool {
     let differs = |name: &str| {
         let of = |who: &str| fs::metadata(format!("/proc/{who}/{name}")).ok();
@@ -138,14 +138,14 @@ fn ends_in_name(path: &Path) -> bool {
     last != b"." && last != b".."
 }
 
-/// What the kernel calls the file that `path` leads to: unlike a walk over the texts of links, this
-/// is right for the links of `/proc/PID` into other roots and mounts.
+/// The kernel's path of the file that `path` leads to. Unlike resolving link texts, this is right for the
+/// links of `/proc/PID` into other roots and mounts.
 fn kernel_path(path: &Path) -> Option<PathBuf> {
     let file = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
-/// Names that mean something else in each process.
+/// Names that resolve differently in each process.
 fn own_view(tid: i32, path: &Path) -> Option<PathBuf> {
     let own = |rest: &Path| Some(Path::new(&format!("/proc/{tid}")).join(rest));
     for prefix in ["/proc/self", "/proc/thread-self"] {
@@ -174,14 +174,14 @@ pub(super) fn identity(meta: &Metadata) -> Identity {
     (meta.dev(), meta.ino())
 }
 
-/// True for a file whose content or marks a program may spoil: not a terminal or other character
-/// device, pipe or socket. A block device is a file of files.
+/// True for a file whose content or metadata a program may damage: not a terminal or other character device,
+/// pipe or socket. A block device counts, because it contains files.
 pub(super) fn is_lasting(meta: &Metadata) -> bool {
     let kind = meta.file_type();
     !(kind.is_char_device() || kind.is_fifo() || kind.is_socket())
 }
 
-/// True for memory behind a descriptor, whose path and metadata these are.
+/// True for memory behind a descriptor (memfd), given its path and metadata.
 pub(super) fn is_memory(path: &Path, meta: &Metadata) -> bool {
     meta.nlink() == 0 && path.as_os_str().as_bytes().starts_with(b"/memfd:")
 }
@@ -192,7 +192,7 @@ pub(super) fn is_device(meta: &Metadata) -> bool {
     kind.is_char_device() || kind.is_block_device()
 }
 
-/// The process of which a name is a view and no file.
+/// The process that a name in `/proc` is a view of.
 pub(super) fn viewed_process(path: &Path) -> Option<i32> {
     path.strip_prefix("/proc").ok()?.components().next()?.as_os_str().to_str()?.parse().ok()
 }

@@ -1,7 +1,8 @@
-//! Whom a call reaches beyond the tree: processes by signals, other machines by internet addresses;
-//! and where a socket gets its name.
+//! What a call reaches beyond the tree: processes by signals, other machines by internet addresses. Also
+//! where a socket gets its name.
 //!
-//! Process ids are taken as ours: in a process namespace of its own a program signals others.
+//! Process ids are interpreted in our namespace: a program in a separate process namespace signals other
+//! processes.
 
 use super::calls::{Address, Target, Whom};
 use pagewise_kernel::proc::stat;
@@ -41,7 +42,7 @@ pub(super) fn signalled(
     })
 }
 
-/// Whom outside the tree a call of process `pid` acts on.
+/// The process outside the tree that a call of process `pid` acts on.
 pub(super) fn acted_on(
     pid: i32,
     whom: Whom,
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!((on(Whom::Kind(0), 0, 7), on(Whom::Kind(1), 2, 7)), (None, None));
         assert_eq!(on(Whom::Kind(0), 1, 8), Some("process group 8".to_owned()));
         assert!(on(Whom::Kind(0), 2, 0).is_some() && on(Whom::Kind(1), 3, 0).is_some());
-        // No such kind: the call fails.
+        // There is no such kind, so the call fails.
         assert_eq!(on(Whom::Kind(1), 0, 8), None);
     }
 

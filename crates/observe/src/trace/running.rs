@@ -1,7 +1,7 @@
-//! Processes that run already, looked at from outside: nothing of them is stopped or traced.
+//! Processes that already run, observed from outside: nothing is stopped or traced.
 //!
-//! Their mapping calls are not seen. What they imply is: where faults fill more memory than a process
-//! has grown by, the rest was given back before; a large anonymous mapping was made by one call.
+//! Their mapping calls are not seen, but their traces are. If faults fill more memory than a process has
+//! grown by, the difference was given back before. A large anonymous mapping was made by one call.
 
 use super::files::Files;
 use super::image::{self, Image};
@@ -58,7 +58,7 @@ impl Running {
         }
     }
 
-    /// What was seen. The processes have ended by then, so that they do not count as holders of files.
+    /// The observations. The processes have ended by then, so that they do not count as holders of files.
     #[must_use]
     pub fn finish(self, ended: Ended) -> Traced {
         Traced {
@@ -77,8 +77,8 @@ impl Running {
     }
 }
 
-/// Its file by the name that it was started by, where that is a link to one of another name, as redis-server is to
-/// redis-check-rdb. Its first argument tells, which programs extend but seldom replace.
+/// Its file by the name that started it, if that is a link to a differently named file, such as redis-server
+/// to redis-check-rdb. Uses its first argument, which programs extend but seldom replace.
 fn as_started(seen: &ProcessSeen) -> Option<String> {
     let word = seen.args.first()?.split_whitespace().next()?.trim_end_matches(':');
     let path = Path::new(&seen.exe).with_file_name(Path::new(word).file_name()?);
@@ -110,7 +110,7 @@ mod tests {
         let mut look = Running::begin(&[pid]);
         let mut sum = 0u64;
         for round in 0..4u8 {
-            // Above glibc's largest threshold of 32 MiB: a mapping of its own each time.
+            // Above glibc's largest threshold of 32 MiB, so each block is a separate mapping.
             let block = vec![round + 1; 64 << 20];
             sum += block.iter().step_by(1000).map(|byte| u64::from(*byte)).sum::<u64>();
         }

@@ -3,7 +3,7 @@
 use super::effects::Intent;
 use pagewise_tracee::untraced::Cleared;
 
-/// What is to be done when a call comes back.
+/// The action to take when a call returns.
 #[derive(Debug)]
 pub(super) enum Pending {
     Effect(Box<Intent>),
@@ -19,7 +19,7 @@ pub(super) struct Thread {
     pub(super) pending: Option<Pending>,
     /// We asked it to stop.
     pub(super) interrupted: bool,
-    /// A single step of ours may still end.
+    /// A single step of ours may not have ended yet.
     pub(super) stepped: bool,
     /// Stopped by job control.
     pub(super) parked: bool,

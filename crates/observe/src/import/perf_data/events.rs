@@ -42,7 +42,7 @@ pub(super) struct Sample<'a> {
     pub(super) ip_address: u64,
     pub(super) pid: i32,
     pub(super) at_ns: u64,
-    /// 0 where it does not say it.
+    /// 0 if the sample does not say it.
     pub(super) period: u64,
     id: u64,
     pub(super) rest: Words<'a>,
@@ -69,7 +69,7 @@ impl Event {
         Some(Self { counts, sample_type, read_format, flags: at(40)?, period })
     }
 
-    /// Nanoseconds that a sample without a period stands for, where the event says it.
+    /// Nanoseconds that a sample without a period represents, if the event says it.
     pub(super) fn period_ns(&self) -> Option<u64> {
         match self.flags & BY_FREQUENCY != 0 {
             true => 1_000_000_000_u64.checked_div(self.period),
@@ -125,7 +125,7 @@ impl Event {
         Some(())
     }
 
-    /// When a record was written that is no sample; 0 where it does not say it.
+    /// When a non-sample record was written. 0 if the record does not say it.
     fn trailer_time(&self, body: &[u8]) -> u64 {
         let has_time = self.flags & HAS_TRAILER != 0 && self.has(b::PERF_SAMPLE_TIME);
         let fields = TRAILER.iter().filter(|field| self.has(**field)).count();
@@ -135,7 +135,7 @@ impl Event {
     }
 }
 
-/// Where a sample holds the identifier of its event.
+/// Where a sample has the identifier of its event.
 #[derive(Debug, Clone, Copy)]
 enum Identifier {
     /// Nowhere: there is one event.
@@ -152,7 +152,7 @@ pub(super) struct Events {
     all: Vec<Event>,
     ids: FxHashMap<u64, usize>,
     identifier: Identifier,
-    /// What the samples count that are taken.
+    /// What the selected samples count.
     pub(super) taken: Counts,
 }
 
@@ -202,7 +202,7 @@ impl Events {
         }
     }
 
-    /// One of the events whose samples are taken.
+    /// One of the events whose samples are selected.
     pub(super) fn first_taken(&self) -> Option<&Event> {
         self.all.iter().find(|event| event.counts == self.taken)
     }

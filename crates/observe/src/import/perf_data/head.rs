@@ -1,5 +1,5 @@
-//! What a file of `perf record` says beside its records: where they are, its events, and the build
-//! identifiers of the files that ran (tools/perf/Documentation/perf.data-file-format.txt).
+//! Metadata of a `perf record` file: where the records are, its events, and the build identifiers of the
+//! files that ran (tools/perf/Documentation/perf.data-file-format.txt).
 
 use super::events::Event;
 use pagewise_tracee::perf::words::{Words, halves, word};
@@ -10,10 +10,10 @@ use std::os::unix::fs::FileExt;
 
 /// `PERFILE2`, the identifier, in the byte order of this machine.
 const MAGIC: u64 = u64::from_ne_bytes(*b"PERFILE2");
-/// Bytes of the head of a file, and of what was written to a pipe.
+/// Bytes of the header of a file, and of a pipe's.
 const HEAD: u64 = 104;
 const PIPE_HEAD: u64 = 16;
-/// A section beside the records is this long at most; those of big machines have some megabytes.
+/// Longest section besides the records. Those of large machines have some megabytes.
 const LONGEST_SECTION: u64 = 64 << 20;
 /// Events at most, and numbers of them: 512 CPUs with 512 events.
 const MOST_EVENTS: usize = 1 << 12;
@@ -35,7 +35,7 @@ const USUAL_LENGTH: usize = 20;
 pub(super) struct BuildIds(HashMap<String, String>);
 
 impl BuildIds {
-    /// The file at `path` has this identifier, unless it was told before.
+    /// Records that the file at `path` has this identifier, unless it already has one.
     pub(super) fn tell(&mut self, path: &str, id: &[u8]) {
         if self.0.len() < MOST_BUILD_IDS && !self.0.contains_key(path) {
             self.0.insert(path.to_owned(), digits(id));
@@ -65,7 +65,7 @@ pub(super) type Numbered = (Event, Vec<u64>);
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    /// Of what was written to a pipe they are among the records.
+    /// The events. In a pipe's output they are among the records.
     pub(super) events: Vec<Numbered>,
     pub(super) build_ids: BuildIds,
     /// Where the records begin and end.
@@ -109,7 +109,7 @@ fn section(bytes: &[u8], at: usize) -> Option<(u64, u64)> {
     Some((word(bytes, at)?, word(bytes, at.checked_add(8)?)?))
 }
 
-/// Reads what stands beside the records.
+/// Reads everything besides the records.
 pub(super) fn read(source: &Source<'_>) -> Result<Head, String> {
     let mut bytes = source.bytes(0, PIPE_HEAD, "head")?;
     if word(&bytes, 0) != Some(MAGIC) {
@@ -133,7 +133,7 @@ pub(super) fn read(source: &Source<'_>) -> Result<Head, String> {
     Ok(Head { events, build_ids, begin, end, was_piped: false })
 }
 
-/// Attributes, each followed by where its numbers are.
+/// The attributes, each followed by the location of its identifiers.
 fn events(
     source: &Source<'_>,
     each: u64,
@@ -172,8 +172,8 @@ pub(super) fn add_event(all: &mut Vec<Numbered>, body: &[u8]) -> Result<(), Stri
     add(all, event, ids)
 }
 
-/// The section of build identifiers. Where each section is stands behind the records, in the order of the
-/// bits of `features`.
+/// The section of build identifiers. The table of sections follows the records, in the order of the bits of
+/// `features`.
 fn build_ids(source: &Source<'_>, behind: u64, features: u64) -> Result<BuildIds, String> {
     let mut all = BuildIds::default();
     if features & 1 << BUILD_IDS == 0 {

@@ -1,16 +1,17 @@
 //! Files of `perf record`, without perf.
 //!
-//! Taken are the samples of the event that counts time, else of that which counts cycles, else of all: with
-//! the mappings, names and forks beside them (`tracee::perf::spaces`), in the order of their times
-//! ([`records`]). Functions are those of files with the same build identifier ([`symbols`]). The file may be as
-//! perf wrote it or written to a pipe and saved; nothing in it is trusted. Why no library reads it: decision 45.
+//! Uses the samples of the event that counts time, otherwise of the one that counts cycles, otherwise of all
+//! events. Mappings, names and forks among the records are applied (`tracee::perf::spaces`), all in time
+//! order ([`records`]). Functions come from files with the same build identifier ([`symbols`]). The file may
+//! be as perf wrote it, or written to a pipe and saved. Nothing in it is trusted. Decision 45 says why no
+//! library reads it.
 //!
-//! Not seen: callers that were recorded as copies of the stack (`--call-graph dwarf`), code that a compiler
-//! made at run time by name, compressed records (`-z`).
+//! Not seen: callers that were recorded as copies of the stack (`--call-graph dwarf`), names of code that a
+//! compiler generated at run time, compressed records (`-z`).
 //!
-//! Cost: two passes over the file. Memory is bounded, whatever the file says: some 50 MiB, once its length for where its
-//! records are (16 bytes for one of at least 16), and twice its length for what they tell ([`super::stacks`]). All
-//! sections together are no longer than the file.
+//! Cost: two passes over the file. Memory is bounded, whatever the file says: some 50 MiB, plus its length
+//! for the places of its records (16 bytes for one of at least 16), plus twice its length for their content
+//! ([`super::stacks`]). All sections together are no longer than the file.
 
 mod events;
 mod head;
@@ -41,13 +42,12 @@ const IDLE: (i32, &str) = (0, "swapper");
 /// A mapping of data (`PERF_RECORD_MISC_MMAP_DATA`), of code that says its build identifier.
 const MAPS_DATA: u16 = 1 << 13;
 const SAYS_BUILD_ID: u16 = 1 << 14;
-/// Places whose names are kept at once.
+/// Most places whose names are kept at a time.
 const MOST_PLACES: usize = 1 << 20;
 
-/// Reads a file of `perf record`. `period` is what a sample stands for where the file does not say it.
+/// Reads a file of `perf record`. `period` is the time that a sample represents if the file does not say it.
 ///
-/// # Errors
-/// A sentence: it cannot be read, is damaged, or holds what is not understood.
+/// # Errors A sentence: it cannot be read, is damaged, or has content that is not supported.
 pub(super) fn read(file: &File, period: Nanos) -> Result<Imported, String> {
     let length = file.metadata().map_err(|e| e.to_string())?.len();
     let source = Source::new(file, length);
@@ -62,7 +62,7 @@ pub(super) fn read(file: &File, period: Nanos) -> Result<Imported, String> {
     Ok(reading.finish(period))
 }
 
-/// What was read so far.
+/// The state of reading.
 struct Reading<'a> {
     events: &'a Events,
     spaces: Spaces,
@@ -95,14 +95,14 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// What is in memory of the file, but for where its records are.
+    /// Bytes of the file's content in memory, except for the places of its records.
     fn kept_bytes(&self) -> u64 {
         let places = (self.frames.len() + self.functions.len()) as u64 * ENTRY_BYTES;
         let (spaces, symbols) = (self.spaces.kept_bytes(), self.symbols.kept_bytes());
         places + spaces + symbols + self.stacks.kept_bytes()
     }
 
-    /// Takes a record; one that is too short for its kind is counted.
+    /// Processes a record. A record that is too short for its kind is counted.
     fn take(&mut self, header: Header, body: &[u8]) {
         let taken = match header.kind {
             b::PERF_RECORD_SAMPLE => self.sample(header.misc, body),
@@ -179,7 +179,8 @@ impl<'a> Reading<'a> {
             self.stack.kernel.push(function);
         }
         for (depth, address) in user.into_iter().enumerate() {
-            // What is no code ends the chain: a program without frame pointers uses the register otherwise.
+            // An address outside of code ends the chain: a program without frame pointers uses the register
+            // for something else.
             let Some(code) = self.spaces.code(sample.pid, called_from(depth, address)) else {
                 break;
             };
@@ -242,7 +243,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Keeps what was found, and not more than fits.
+/// Keeps a result, unless the cache is full.
 fn keep<K: std::hash::Hash + Eq>(all: &mut FxHashMap<K, u32>, key: K, number: u32) -> u32 {
     if all.len() >= MOST_PLACES {
         all.clear();
@@ -251,7 +252,7 @@ fn keep<K: std::hash::Hash + Eq>(all: &mut FxHashMap<K, u32>, key: K, number: u3
     number
 }
 
-/// Above the innermost an entry is a return address: it may lie past the function.
+/// All entries but the innermost are return addresses, which may lie past the end of the function.
 const fn called_from(depth: usize, address: u64) -> u64 {
     if depth == 0 { address } else { address.saturating_sub(1) }
 }

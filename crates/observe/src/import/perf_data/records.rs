@@ -21,13 +21,13 @@ const AUXTRACE: u32 = 71;
 const COMPRESSED: [u32; 2] = [81, 83];
 /// Bits of the length of a record in its place.
 const LENGTH_BITS: u32 = 16;
-/// What is read before records.
+/// Size of the read buffer.
 const BUFFER: usize = 1 << 20;
 
-/// No record that matters is shorter: its header and a word.
+/// Every record that is used has at least a header and a word.
 const SHORTEST: u16 = 16;
 
-/// When a record was written, and where it is: its offset and its length.
+/// A record's time, and its place: offset and length.
 type Place = (u64, u64);
 
 /// All records that matter.
@@ -72,7 +72,7 @@ impl Header {
 }
 
 impl<'a> Records<'a> {
-    /// Finds them; of what was written to a pipe, also what `head` lacks.
+    /// Finds the records. For a pipe's output, also finds what `head` lacks.
     pub(super) fn find(source: &Source<'a>, head: &mut Head) -> Result<(Self, Events), String> {
         let mut walk = Walk::start(source, head.begin, head.end)?;
         let mut events = None;
@@ -113,7 +113,7 @@ impl<'a> Records<'a> {
         let Some((_, place)) = self.places.next() else { return Ok(None) };
         let length = usize::from((place & ((1 << LENGTH_BITS) - 1)) as u16);
         let record = self.blocks.bytes(place >> LENGTH_BITS, length)?;
-        // Somebody may have changed the file since.
+        // Another program may have changed the file since.
         let header = Header::parse(record).ok_or("it has changed while it was read")?;
         Ok(Some((header, record)))
     }
@@ -137,7 +137,7 @@ impl<'a> Walk<'a> {
         Ok(Self { from, at: begin, end, record: Vec::new() })
     }
 
-    /// Reads the next record; where it is.
+    /// Reads the header of the next record. Returns its place too.
     fn next(&mut self) -> Result<Option<(u64, Header)>, String> {
         let begin = self.at;
         if begin >= self.end {
@@ -180,7 +180,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Bytes of a block, and of what is read beyond it: a record that begins in it may end there.
+/// Bytes of a block, and of the read beyond it: a record that begins in a block may end in the next one.
 const BLOCK: u64 = 64 << 10;
 const BEYOND: usize = 64 << 10;
 /// Blocks kept: 16 MiB, so that the buffers of 128 CPUs can be read in turns.

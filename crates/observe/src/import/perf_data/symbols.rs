@@ -1,10 +1,10 @@
-//! The functions of a recording of any machine: by files that are here and have the same build identifier.
+//! The functions of a recording of any machine, from local files with the same build identifier.
 //!
-//! A file of a program is looked for where it was mapped from, then in perf's own store (`~/.debug`), which
-//! `perf record` fills and `perf archive` carries to another machine. The kernel's functions are those
-//! of the running kernel if it is the same build, else those that the store holds. A kernel may lie elsewhere
-//! after each start: what the recording says of one function's place (`[kernel.kallsyms]_text`) tells how
-//! far. Its modules move by themselves: they have the names of the running kernel only if nothing moved.
+//! A program's file is searched where it was mapped from, then in perf's own store (`~/.debug`), which `perf
+//! record` fills and `perf archive` carries to another machine. The kernel's functions are those of the
+//! running kernel if it is the same build, otherwise those in the store. A kernel may be loaded elsewhere
+//! after each boot: the recorded address of one function (`[kernel.kallsyms]_text`) gives the distance. Its
+//! modules move independently. They get the names of the running kernel only if nothing moved.
 
 use super::head::{BuildIds, digits};
 use crate::faults::Images;
@@ -20,7 +20,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// The name of the kernel's mapping, before that of the function whose place it tells.
+/// Prefix of the name of the kernel's mapping, before the name of the function whose address it records.
 const KERNEL: &str = "[kernel.kallsyms]";
 /// Notes of the running kernel, its build identifier among them.
 const NOTES: &str = "/sys/kernel/notes";
@@ -35,7 +35,7 @@ pub(super) struct Symbols {
     /// By path: whether there is a file that is the same.
     files: HashMap<String, bool>,
     kernel: Kernel,
-    /// Names told, and how long they are.
+    /// Recorded names, and their total length.
     names: u64,
     length: u64,
 }
@@ -71,7 +71,7 @@ impl Symbols {
         self.images.function(path, offset)
     }
 
-    /// Bytes of memory that what the recording told takes, at most; not the symbols of files that are here.
+    /// Upper bound of the memory for recorded content, without the symbols of local files.
     pub(super) fn kept_bytes(&self) -> u64 {
         (self.names + self.files.len() as u64) * ENTRY_BYTES + self.length
     }
@@ -99,7 +99,7 @@ impl Symbols {
         self.kernel.resolve(address, id)
     }
 
-    /// What is missing, for people: nothing if all is there or nothing was asked for.
+    /// What is missing, as text for the user. Empty if nothing is missing or nothing was requested.
     pub(super) fn missing(&self) -> Vec<String> {
         let kernel = self.kernel.missing.clone();
         let absent = self.files.values().filter(|is_here| !**is_here).count();
@@ -123,7 +123,7 @@ fn same_file(path: &str, id: &str) -> Option<File> {
     })
 }
 
-/// Where the store keeps what has this identifier.
+/// The path in the store for this identifier.
 fn stored(id: &str) -> Option<PathBuf> {
     let (first, rest) = id.split_at_checked(2).filter(|(_, rest)| !rest.is_empty())?;
     let home = std::env::var_os("HOME")?;
@@ -134,7 +134,7 @@ fn stored(id: &str) -> Option<PathBuf> {
 #[derive(Debug, Default)]
 struct Kernel {
     text: Range<u64>,
-    /// A function and where it was.
+    /// A function and its recorded address.
     reference: Option<(String, u64)>,
     /// End and name of each module, by its beginning.
     modules: BTreeMap<u64, (u64, String)>,
@@ -145,7 +145,7 @@ struct Kernel {
     missing: Option<String>,
 }
 
-/// Functions, and how far their kernel lay from where it lay in the recording.
+/// Functions, and the distance of their kernel from its place in the recording.
 #[derive(Debug)]
 struct Moved {
     symbols: KernelSymbols,
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn the_running_kernel_says_which_it_is() {
-        // In a container without the file nobody knows.
+        // In a container without the file, the identifier is unknown.
         if let Some(id) = running_id() {
             assert!(id.len() >= 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
         }

@@ -56,7 +56,7 @@ fn whole(records: &[Vec<u8>]) -> Vec<u8> {
     [bytes, attr, words(&[0, 0]), data].concat()
 }
 
-/// The same as it is written to a pipe.
+/// The same as written to a pipe.
 fn piped(records: &[Vec<u8>]) -> Vec<u8> {
     let head = words(&[u64::from_ne_bytes(*b"PERFILE2"), 16]);
     [head, record(64, 0, &[attribute(), words(&[1])].concat()), records.concat()].concat()
@@ -168,7 +168,7 @@ fn what_cannot_be_read_is_said_in_one_line() {
     }
 }
 
-/// Each section lies within the file; together they are more than it.
+/// Each section lies within the file, but together they are longer.
 #[test]
 fn sections_are_together_no_longer_than_the_file() {
     let good = whole(&records());
@@ -181,7 +181,7 @@ fn sections_are_together_no_longer_than_the_file() {
     assert!(why.contains("list of event numbers overlaps"), "{why}");
 }
 
-/// Each child copies its parent's mappings with its first own one.
+/// Each child copies its parent's mappings together with its first own one.
 #[test]
 fn mappings_that_are_copied_count() {
     let mut records: Vec<Vec<u8>> = (0..3000).map(|n| mapped(1, n << 12, "/none", n + 1)).collect();

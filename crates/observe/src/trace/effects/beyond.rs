@@ -67,7 +67,7 @@ impl Effects {
         }
     }
 
-    /// A way past the calls that are seen, `None` when that is known of `pid` already.
+    /// A way to evade tracing. `None` if that is already known of `pid`.
     pub(super) fn begin_unseen(&self, pid: i32, action: &str) -> Option<Intent> {
         let known = self.found.iter().any(|e| e.pid == pid && e.action == action);
         let link = std::fs::read_link(format!("/proc/{pid}/exe"));
@@ -75,7 +75,7 @@ impl Effects {
         (!known).then(|| effect(action, exe))?
     }
 
-    /// The effect on an object of System V interprocess communication, unless it is the tree's own.
+    /// The effect on a System V IPC object, unless it is the tree's own.
     pub(super) fn object_effect(&self, ipc: Ipc, id: u64, action: &str) -> Option<Intent> {
         let id = id as i32;
         let own = self.objects.contains(&(ipc, id.into()));

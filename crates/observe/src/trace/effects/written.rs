@@ -1,10 +1,11 @@
-//! The regular files that a tree wrote and left behind: results that nobody compares unless they are named.
+//! The regular files that a tree wrote and left behind: results that are compared only if they are named.
 //!
-//! A file is known by device and inode, and followed over renames, for programs write beside the final name first.
-//! What is gone at the end was no result, and settings of the kernel are none.
+//! A file is identified by device and inode, and followed over renames, because programs write under a
+//! temporary name first. A file that no longer exists at the end was no result. Kernel settings are not
+//! results either.
 //!
-//! Not seen: a file without a name that is linked later, one below a directory that is renamed, and all beyond the
-//! first [`MOST`].
+//! Not seen: a file without a name that is linked later, one below a directory that is renamed, and all
+//! beyond the first [`MOST`].
 
 use super::{Identity, Place, identity};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! What is done when a thread stops at a call: it is judged as it begins, and what follows is noted when it
-//! comes back.
+//! Handles a thread's stop at a call: judges the call when it begins, and records the results when it
+//! returns.
 
 use super::{Engine, Mode, TraceError, ignore_gone};
 use crate::trace::calls::{self, Kind};
@@ -10,7 +10,7 @@ use pagewise_tracee::untraced::{self, Call};
 use pagewise_tracee::wait;
 
 impl Engine {
-    /// An entry or an exit of a call of a process that stops at each; an exit for the others.
+    /// An entry or an exit of a call, for a process that stops at each. For others, an exit.
     pub(super) fn at_call(&mut self, tid: i32) -> Result<(), TraceError> {
         let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
         let closely = self.descriptors.closely(pid);
@@ -56,15 +56,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Fails where a call that begins would use a standard input that can be read only once: the tree is to
-    /// end before the call does anything.
+    /// Fails if a call that begins would use a standard input that can be read only once. The tree must end
+    /// before the call does anything.
     fn refuse_use_of_input(&mut self, tid: i32, regs: &Regs) -> Result<(), TraceError> {
         let Some(thread) = self.threads.get(&tid) else { return Ok(()) };
         let (number, args) = (regs.orig_rax as i64, arguments(regs));
         match self.descriptors.uses_input(tid, thread.pid, number, &args) {
             None => Ok(()),
             Some(call) => {
-                // The reader is stopped and goes last: nobody lives to see its end of a pipe close.
+                // The reader is stopped and killed last, so no other process of the tree sees its end of a
+                // pipe close.
                 let own = thread.pid;
                 let others = self.images.keys().filter(|pid| **pid != own);
                 others.for_each(|pid| wait::kill(*pid, libc::SIGKILL));
@@ -83,7 +84,7 @@ impl Engine {
         self.resume(tid, 0);
     }
 
-    /// What is seen only of processes that stop at every call, and of messages in any.
+    /// What is checked only in processes that stop at every call, and messages in any process.
     fn begin_closely(&mut self, tid: i32, regs: &Regs) -> Option<Pending> {
         let (number, args) = (regs.orig_rax as i64, arguments(regs));
         if number == libc::SYS_close {

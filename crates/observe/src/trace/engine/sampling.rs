@@ -20,8 +20,8 @@ impl Engine {
         if !self.interrupt(tid) {
             return Ok(());
         }
-        // It may have entered a wait that no stop ends, such as that of vfork for a child, which in
-        // turn may wait for us: then its stop is served when it comes, like any other.
+        // The thread may have entered a wait that no stop ends, such as vfork's wait for a child, which in
+        // turn may wait for us. Its stop is then served later, like any other.
         let Some(stop) = interrupt::wait_briefly(tid)? else { return Ok(()) };
         let in_user_code = stop == Stop::Interrupted
             && request::get_regs(tid)
@@ -73,7 +73,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks a thread to stop; false when it is gone.
+    /// Asks a thread to stop. Returns false if it no longer exists.
     fn interrupt(&mut self, tid: i32) -> bool {
         let asked = request::interrupt(tid).is_ok();
         if asked && let Some(thread) = self.threads.get_mut(&tid) {
