@@ -55,8 +55,9 @@ impl Options {
 
 /// Measures the prices of this machine, until `interrupted` returns true.
 ///
-/// # Errors If a price that every machine has could not be measured. A price that a machine may lack is
-/// missing with its reason instead. [`PriceError::Interrupted`] if it was stopped.
+/// # Errors
+/// If a price that every machine has could not be measured. A price that a machine may lack is missing with
+/// its reason instead. [`PriceError::Interrupted`] if it was stopped.
 pub fn calibrate(
     options: &Options,
     interrupted: &(dyn Fn() -> bool + Sync),
@@ -69,7 +70,8 @@ pub fn calibrate(
 
 /// Runs `rounds` rounds of the loop that measures the price of an anonymous fault, for an outside observer.
 ///
-/// # Errors If there is not enough memory.
+/// # Errors
+/// If there is not enough memory.
 pub fn touch_pages(rounds: u32) -> Result<(), PriceError> {
     let mut probe = Anon { len: fit(FAULT_SET, most()?) };
     (0..rounds).try_for_each(|_| probe.measure_once().map(drop))

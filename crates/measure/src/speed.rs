@@ -64,7 +64,8 @@ struct Sums {
 impl Speeds {
     /// Starts the threads. Takes memory from `room`, the room for experiments.
     ///
-    /// # Errors If there is not enough memory, or a thread cannot be started.
+    /// # Errors
+    /// If there is not enough memory, or a thread cannot be started.
     pub fn start(room: Bytes) -> Result<Self, PriceError> {
         let set = set_bytes();
         if set.0 > room.0 / SHARE {

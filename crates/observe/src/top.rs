@@ -50,7 +50,8 @@ impl Sampler {
 
     /// Reads again: what has happened since the last read, with the `most` processes that pay most.
     ///
-    /// # Errors If `/proc` cannot be read.
+    /// # Errors
+    /// If `/proc` cannot be read.
     pub fn look(&mut self, most: usize) -> Result<Top, SysError> {
         let cpu = clock::thread_cpu();
         let now = clock::now();

@@ -35,8 +35,9 @@ impl Instruction {
 
 /// Copies `len` bytes. The vector loops copy only whole iterations.
 ///
-/// # Safety `len` bytes from `from` on must be readable and `len` bytes from `to` on writable. They must not
-/// overlap, and the processor must have the instruction.
+/// # Safety
+/// `len` bytes from `from` on must be readable and `len` bytes from `to` on writable. They must not overlap,
+/// and the processor must have the instruction.
 pub(crate) unsafe fn copy(how: Instruction, from: *const u8, to: *mut u8, len: usize) {
     let turns = len / TURN;
     if len == 0 || (turns == 0 && how != Instruction::RepMovsb) {

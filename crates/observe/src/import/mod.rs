@@ -72,7 +72,8 @@ const ON_ITS_MACHINE: &str = "on its machine: perf script -i FILE | pagewise pro
 
 /// Reads a profile of any form. `period` is the time that a sample represents if the profile does not say it.
 ///
-/// # Errors If it cannot be read, is of no known form, or is too large.
+/// # Errors
+/// If it cannot be read, is of no known form, or is too large.
 pub fn read(file: &File, period: Nanos) -> Result<Imported, Refusal> {
     let mut head = Vec::new();
     let mut from = BufReader::with_capacity(BUFFER, file);

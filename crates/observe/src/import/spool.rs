@@ -17,7 +17,8 @@ const PIECE: usize = 1 << 18;
 
 /// The whole input, as a file that can be read again.
 ///
-/// # Errors A sentence: it is too large, or cannot be read or written.
+/// # Errors
+/// A sentence: it is too large, or cannot be read or written.
 pub(super) fn spool(from: impl Read) -> Result<File, String> {
     let (file, room) = place().map_err(|error| format!("no temporary file for it: {error}"))?;
     copy(from, file, room)

@@ -41,7 +41,8 @@ const CELLS: u64 = 64;
 /// The memory of process `pid`. `history` says which code mapped which addresses, sorted by address, if that
 /// was recorded.
 ///
-/// # Errors If its mappings cannot be read, or it has ended.
+/// # Errors
+/// If its mappings cannot be read, or it has ended.
 pub fn look(pid: i32, history: &[MappedBy]) -> Result<ProcessSeen, SysError> {
     let stat = stat::read(pid)?;
     let entries = smaps::read(pid)?;

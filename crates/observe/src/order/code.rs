@@ -76,7 +76,8 @@ impl Code {
 
     /// Faults of touching pages at these addresses in this order, the mean over all places.
     ///
-    /// # Errors If the file cannot be mapped, or is shortened meanwhile.
+    /// # Errors
+    /// If the file cannot be mapped, or is shortened meanwhile.
     pub fn faults(&self, addresses: &[u64]) -> Result<f64, SysError> {
         let mut sum = 0;
         for place in &self.places {

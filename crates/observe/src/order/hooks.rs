@@ -52,7 +52,8 @@ pub enum HookError {
 
 /// The first calls in `lists`, one after the other. If `only` is not empty, only those of the files in it.
 ///
-/// # Errors [`HookError`] if a list or a program cannot be read, or is a different build.
+/// # Errors
+/// [`HookError`] if a list or a program cannot be read, or is a different build.
 pub fn read_hooks(lists: &[PathBuf], only: &[String]) -> Result<CallRecord, HookError> {
     let (mut objects, mut left_out, mut command) = (Vec::<Object>::new(), 0, Vec::new());
     for path in lists {

@@ -34,7 +34,8 @@ const FRAME: [&str; 5] = [".init", ".fini", ".plt", ".plt.got", ".plt.sec"];
 
 /// Ranges of the program at `path` with code that each start runs and no order moves.
 ///
-/// # Errors If it is no readable ELF file.
+/// # Errors
+/// If it is no readable ELF file.
 pub fn read_frame(path: &Path) -> Result<Vec<Range<u64>>, ObjectError> {
     let data = super::objects::read(path)?;
     Ok(frame(&parse(path, &data)?))

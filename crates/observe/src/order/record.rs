@@ -49,7 +49,8 @@ struct Watched {
 /// Runs `launch` in the foreground process group and records the first calls of the functions of `wanted`.
 /// Returns how it ended, and what it called.
 ///
-/// # Errors [`RecordError`] if the program has not run.
+/// # Errors
+/// [`RecordError`] if the program has not run.
 pub fn record(launch: &Launch, wanted: &Objects) -> Result<(Ended, CallRecord), RecordError> {
     let mut watched = Vec::new();
     let mut find = |mapped: &Mapped<'_>| {

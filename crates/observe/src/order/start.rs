@@ -39,7 +39,8 @@ pub enum StartError {
 
 /// Runs `launch` to its end. Returns how much code of `program` was then resident.
 ///
-/// # Errors See [`StartError`]; the program is dead then.
+/// # Errors
+/// See [`StartError`]; the program is dead then.
 pub fn resident_code(launch: &Launch, program: &Path) -> Result<Resident, StartError> {
     let inode = std::fs::metadata(program)
         .map_err(|source| SysError {

@@ -25,7 +25,8 @@ pub struct Heap {
 
 /// Looks at the memory of process `pid`, which was started at `start_ticks`.
 ///
-/// # Errors If the process no longer exists, or may not be looked at.
+/// # Errors
+/// If the process no longer exists, or may not be looked at.
 pub fn look_heap(pid: i32, start_ticks: u64) -> Result<Heap, SysError> {
     let pagemap = Pagemap::open(pid)?;
     let is_heap = |entry: &Entry| {

@@ -56,7 +56,8 @@ impl FileSeen {
 
 /// Looks at process `pid`.
 ///
-/// # Errors If it does not exist, has ended meanwhile, has no memory of its own, or may not be looked at.
+/// # Errors
+/// If it does not exist, has ended meanwhile, has no memory of its own, or may not be looked at.
 pub fn look(pid: i32) -> Result<ProcessSeen, SysError> {
     let began = stat::read(pid)?;
     let mappings = maps::read(pid)?;

@@ -94,8 +94,9 @@ pub struct Plan {
 impl Plan {
     /// The requested plan, limited to the pages and the memory of this machine.
     ///
-    /// # Errors If there is no code for this architecture, if no generated code may be executed, or if
-    /// nothing is left to measure.
+    /// # Errors
+    /// If there is no code for this architecture, if no generated code may be executed, or if nothing is left
+    /// to measure.
     pub fn new(mut request: Request) -> Result<Self, PriceError> {
         let kinds = Kinds::here();
         may_execute(kinds)?;

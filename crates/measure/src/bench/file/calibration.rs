@@ -48,7 +48,8 @@ const ONCE: u32 = 1;
 impl Plan {
     /// What a calibration reads of a file of `size` bytes on such folios, in order.
     ///
-    /// # Errors If no CPU is available.
+    /// # Errors
+    /// If no CPU is available.
     pub fn calibration(
         seed: u64,
         folios: FolioClass,

@@ -51,7 +51,8 @@ const AGAIN: u32 = 2;
 /// Reads all cells of `plan` from `content`, in processes that `launcher` starts. If the caller stops it or
 /// the time limit passes, the result contains the samples so far. Points that lack samples say why.
 ///
-/// # Errors If the file cannot be read at all.
+/// # Errors
+/// If the file cannot be read at all.
 pub fn run(
     plan: &Plan,
     content: &Content,

@@ -98,7 +98,8 @@ pub enum Origin {
 impl Origin {
     /// A generated file in `directory`: of `wanted` bytes, or up to `usual` bytes as room permits.
     ///
-    /// # Errors If there is no room.
+    /// # Errors
+    /// If there is no room.
     pub fn own(directory: &Path, wanted: Option<Bytes>, usual: Bytes) -> Result<Self, OriginError> {
         let (most, bound_by) = room(directory)?;
         let (size, bound_by) = match wanted {
@@ -141,7 +142,8 @@ impl Origin {
 
     /// The folios that hold most of it in the page cache, or will after it is written.
     ///
-    /// # Errors If the page cache cannot be queried.
+    /// # Errors
+    /// If the page cache cannot be queried.
     pub fn folios(&self) -> Result<FolioPart, SysError> {
         match self {
             Self::Own { piece, .. } => {
@@ -205,7 +207,8 @@ impl Origin {
 
     /// The file. A generated file is written first.
     ///
-    /// # Errors If it cannot be written, most likely because the disk is full. Nothing of it remains then.
+    /// # Errors
+    /// If it cannot be written, most likely because the disk is full. Nothing of it remains then.
     pub fn open(self, stop: &dyn Fn() -> bool) -> Result<Content, OriginError> {
         match self {
             Self::Given { path, file, size } => {

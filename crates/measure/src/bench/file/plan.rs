@@ -117,7 +117,8 @@ pub struct Plan {
 impl Plan {
     /// The requested plan for a file of `size` bytes. `written` if the file is generated and written first.
     ///
-    /// # Errors If nothing of it can be read here.
+    /// # Errors
+    /// If nothing of it can be read here.
     pub fn new(mut request: Request, size: Bytes, written: bool) -> Result<Self, PriceError> {
         if request.threads.is_empty() {
             let cpus = affinity::get(0)?.len();

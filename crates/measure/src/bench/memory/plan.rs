@@ -75,7 +75,8 @@ pub struct Plan {
 impl Plan {
     /// The requested plan, limited to the pages and the memory of this machine.
     ///
-    /// # Errors If the machine does not report its memory, or nothing is left to measure.
+    /// # Errors
+    /// If the machine does not report its memory, or nothing is left to measure.
     pub fn new(request: Request) -> Result<Self, PriceError> {
         let kinds = Kinds::here();
         let cpus = frame::cpus()?;

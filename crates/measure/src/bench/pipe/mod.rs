@@ -38,7 +38,8 @@ use plan::Cpus;
 /// Measures all points of `plan`, in processes that `launcher` starts as the ends. If the caller stops it or
 /// the time limit passes, the result contains the samples so far. Points that lack repeats say why.
 ///
-/// # Errors If the plan must not start.
+/// # Errors
+/// If the plan must not start.
 pub fn run(
     plan: &Plan,
     launcher: &Launcher,

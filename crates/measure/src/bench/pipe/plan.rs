@@ -44,7 +44,8 @@ pub struct Plan {
 impl Plan {
     /// What the plan costs, if it may start.
     ///
-    /// # Errors If there is nothing to measure, or not enough memory.
+    /// # Errors
+    /// If there is nothing to measure, or not enough memory.
     pub fn cost(&self) -> Result<Cost, PriceError> {
         let largest = self.points.iter().map(|(rung, _)| rung.buffer_bytes).max();
         let largest =

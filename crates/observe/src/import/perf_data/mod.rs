@@ -47,7 +47,8 @@ const MOST_PLACES: usize = 1 << 20;
 
 /// Reads a file of `perf record`. `period` is the time that a sample represents if the file does not say it.
 ///
-/// # Errors A sentence: it cannot be read, is damaged, or has content that is not supported.
+/// # Errors
+/// A sentence: it cannot be read, is damaged, or has content that is not supported.
 pub(super) fn read(file: &File, period: Nanos) -> Result<Imported, String> {
     let length = file.metadata().map_err(|e| e.to_string())?.len();
     let source = Source::new(file, length);

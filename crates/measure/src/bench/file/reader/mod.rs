@@ -30,8 +30,9 @@ mod hand;
 
 /// Serves the bench at the other end of socket `fd` until the task is done.
 ///
-/// # Errors If this process was not started by a bench: the socket is missing then. Errors of the task itself
-/// are reported to the bench.
+/// # Errors
+/// If this process was not started by a bench: the socket is missing then. Errors of the task itself are
+/// reported to the bench.
 pub fn serve_reader(fd: RawFd) -> Result<(), SysError> {
     helper::serve(fd, serve)
 }

@@ -27,8 +27,9 @@ pub(super) fn failed(call: &'static str) -> impl Fn(Errno) -> PriceError {
 
 /// Serves the ladder at the other end of socket `fd` until the task is done.
 ///
-/// # Errors If this process was not started by a ladder: the socket is missing then. Errors of the task
-/// itself are reported to the ladder.
+/// # Errors
+/// If this process was not started by a ladder: the socket is missing then. Errors of the task itself are
+/// reported to the ladder.
 pub fn serve_end(fd: RawFd) -> Result<(), SysError> {
     helper::serve(fd, |line, task: &Task| {
         serve(line, task).map_err(|trouble| format!("{}: {trouble}", task.role.into_str()))
