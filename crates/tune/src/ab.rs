@@ -29,7 +29,7 @@ pub struct Comparison<'a> {
 }
 
 impl Comparison<'_> {
-    /// Runs the experiment. What is known is in the run whatever happens.
+    /// Runs the experiment. The run contains everything found so far, even after an early stop.
     pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
         let others = self.request.spec.own_arms.iter().map(|other| &other.command);
         let all: Vec<&[OsString]> =
@@ -83,7 +83,7 @@ impl Comparison<'_> {
         session::race(&mut programs, run, since, self.goal, entrants)
     }
 
-    /// What one of them does to the world outside, if that can let runs be made at once and takes little time.
+    /// One arm's effects on the outside world, if they can permit runs at once and are quick to trace.
     fn seen(&self, arm: &Arm, first: &Captured, world: &mut dyn World) -> Result<Seen, Stop> {
         let traced = Fact::missing("it runs too long to be traced");
         let seen = Seen { traced, runs: vec![first.usage.clone()] };
@@ -95,7 +95,7 @@ impl Comparison<'_> {
         Ok(Seen { traced: world.traced(arm)?.0, ..seen })
     }
 
-    /// An untimed run of one of them, of which nothing is known yet that would limit it.
+    /// An untimed run of one arm. Nothing is known yet that would limit it.
     fn captured(&self, arm: &Arm, world: &mut dyn World) -> Result<Captured, Stop> {
         let run = world.captured(arm, &Limits::default())?;
         if run.usage.ended.success() || self.request.spec.ignore_failure {
@@ -106,7 +106,7 @@ impl Comparison<'_> {
     }
 }
 
-/// A run that `fill` has filled as far as it came, with the time that took, and why it ended early.
+/// A run that `fill` has filled as far as possible, with the time that took, and why it ended early.
 pub(crate) fn filled(
     mut run: Run,
     world: &mut dyn World,

@@ -1,12 +1,13 @@
 //! Whether runs of a program may be made at once on one CPU, and how many.
 //!
-//! Runs that share a CPU are interleaved every few milliseconds. Whatever disturbs one of them disturbs the
-//! others alike, so their CPU times can be compared to a fraction of what runs one after the other allow
-//! (docs/decisions/055). That is for programs with one busy thread, whose CPU time is what a user waits for, or where
-//! CPU time decides, and that do not get into each other's way. Those with several busy threads share all CPUs.
+//! Runs that share a CPU are interleaved every few milliseconds. A disturbance of one run affects the others
+//! equally. So their CPU times can be compared to a fraction of what runs one after the other allow
+//! (docs/decisions/055). This suits programs that do not interfere with each other, with one busy thread,
+//! whose CPU time is what a user waits for, or sessions in which CPU time decides. Programs with several busy
+//! threads share all CPUs.
 //!
-//! Not seen: programs that watch the clock. If one does other work at once or ends in another way, the race goes on
-//! one run at a time.
+//! Not seen: programs that watch the clock. If a program does other work at once or ends in another way, the
+//! race continues one run at a time.
 
 use crate::request::Request;
 use crate::world::Arm;
@@ -16,11 +17,11 @@ use pagewise_model::trial::Quantity;
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 
-/// What is written there meets nothing.
+/// Writes to it cannot conflict.
 const NOWHERE: &str = "/dev/null";
 /// Most runs at once: each CPU has one set of caches.
 const MOST: u32 = 5;
-/// Most blocks side by side: what they have in common is not measured.
+/// Most blocks side by side: their common disturbances are not measured.
 const MOST_BLOCKS: u32 = 2;
 /// CPUs that a program with one busy thread keeps busy.
 const ONE_BUSY: (f64, f64) = (0.85, 1.1);
@@ -29,8 +30,8 @@ const ONE_BUSY: (f64, f64) = (0.85, 1.1);
 const MOST_WAITS: u64 = 50;
 /// Each run may take this much more memory than the plain ones.
 const MORE_MEMORY: f64 = 1.25;
-/// CPU time of a run at once, as a multiple of that of a run alone, within which it does the same. Runs that take the
-/// largest cache from each other need five times as much, and compare well all the same.
+/// CPU time of a run at once, as a multiple of that of a run alone, within which it counts as the same work.
+/// Runs that evict each other from the largest cache need five times as much, and still compare well.
 const SAME_CPU: (f64, f64) = (0.4, 8.0);
 
 /// A program as a look or a first run showed it.
@@ -47,7 +48,7 @@ impl Seen {
         (!runs.is_empty()).then(|| Self { traced: look.traced.clone(), runs })
     }
 
-    /// Why two runs of it cannot be there at once, if so.
+    /// Why two runs of it cannot run at once. `None` if they can.
     fn meets_itself(&self) -> Option<String> {
         let traced = match &self.traced {
             Fact::Known(traced) => traced,
@@ -98,7 +99,7 @@ impl Seen {
     }
 }
 
-/// How many runs may be there at once.
+/// How many runs may run at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Width {
     /// As one block.
@@ -109,7 +110,7 @@ pub(crate) struct Width {
     pub(crate) spread: bool,
 }
 
-/// What the machine has for them.
+/// The resources of the machine for them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
     pub(crate) memory: Bytes,
@@ -129,7 +130,7 @@ pub(crate) fn in_turn_by_request(request: &Request) -> Option<&'static str> {
     is_around.then_some("--prepare and --cleanup go with one run")
 }
 
-/// How many runs of these programs may be there at once, or why only one.
+/// How many runs of these programs may run at once, or why only one.
 pub(crate) fn width(request: &Request, seen: &[Seen], room: &Room) -> Result<Width, String> {
     if let Some(why) = in_turn_by_request(request) {
         return Err(why.to_owned());
@@ -153,7 +154,7 @@ pub(crate) fn width(request: &Request, seen: &[Seen], room: &Room) -> Result<Wid
     Ok(Width { runs: (held / blocks).min(MOST), blocks, spread })
 }
 
-/// What an arm changes is its own: none of it reaches the runs beside it.
+/// Whether the changes of an arm affect only its own runs, not the runs beside it.
 pub(crate) fn is_apart(arm: &Arm) -> bool {
     let Settings { cpus, tools, huge_files, pool, folios, working_set, watches, .. } =
         &arm.settings;
@@ -166,8 +167,8 @@ pub(crate) fn is_apart(arm: &Arm) -> bool {
         && watches.is_empty()
 }
 
-/// Why a run at once is no such run as those of the program by itself, if so. `cpus` are those it may use at its
-/// end, where it was started on one. What another program takes by itself is not known.
+/// Why a run at once is not comparable to a run of the program alone. `None` if it is. `cpus` are those it
+/// may use at its end, if it was started on one. The own needs of another program are not known.
 pub(crate) fn differs(
     run: &Usage,
     cpus: Option<&Vec<u32>>,

@@ -10,13 +10,14 @@ use pagewise_remedy::{Evidence, Mechanism, all, clash, find};
 
 /// Below this ceiling no remedy is tried that was not requested.
 pub const LEAST_CEILING: f64 = 0.02;
-/// A remedy whose own ceiling is below this cannot be proven by any ordinary budget.
+/// An ordinary budget cannot prove a remedy whose own ceiling is below this.
 const LEAST_REMEDY_CEILING: f64 = 0.01;
 
-/// The allocators' remedy. Its ceiling holds all that allocation costs, and seldom is much of that saved: in the
-/// sessions of `bench/accept/10-answers` it gained in none of 8 programs, heap-huge beside it in 5.
+/// The allocators' remedy. Its ceiling contains the whole cost of allocation, and seldom is much of that
+/// saved. In the sessions of `bench/accept/10-answers` it gained in none of 8 programs, heap-huge beside it
+/// in 5.
 const ALLOCATOR: &str = "allocator";
-/// It comes as late as one whose ceiling is this part of its own.
+/// It is ranked as if its ceiling were this fraction of the real one.
 const SELDOM: f64 = 0.25;
 
 /// Asks every remedy whether it fits; a fit that cannot pay is turned into a refusal with figures.
@@ -42,7 +43,7 @@ pub fn candidates(evidence: &Evidence<'_>, quantity: Quantity) -> Vec<Candidate>
         .collect()
 }
 
-/// A candidate whose ceiling is no more than the account of the memory leaves it.
+/// A candidate whose ceiling is limited by the account of the memory.
 fn bounded(candidate: Candidate, account: Option<&MemoryAccount>) -> Candidate {
     let bound = account.and_then(|account| Some((account, at_most(account, &candidate.remedy)?)));
     let Some((account, most)) = bound.filter(|_| candidate.fits()) else { return candidate };
@@ -81,8 +82,8 @@ fn mechanism(dose: &Dose) -> Option<Mechanism> {
     find(&dose.remedy).map(|remedy| remedy.mechanism(dose))
 }
 
-/// The doses to try, each as an arm of its own: those asked for, else those that fit, first those of the
-/// remedy that could gain most for each of its doses.
+/// The doses to try, each as a separate arm: the requested ones, otherwise those that fit. The remedy with
+/// the largest possible gain for each of its doses comes first.
 #[must_use]
 pub fn doses(request: &Request, candidates: &[Candidate]) -> Vec<Dose> {
     match &request.spec.only {

@@ -1,7 +1,7 @@
-//! Whether a saved session may be continued: what it depends on is saved with it, and held against the present.
+//! Whether a saved session may be continued: its conditions are saved with it, and compared with the present.
 //!
-//! Not seen: files that the program opens without naming them in its arguments, and variables of the
-//! environment other than those that a saved run lists.
+//! Not seen: files that the program opens without naming them in its arguments, and environment variables
+//! other than those that a saved run lists.
 
 use crate::request::Request;
 use pagewise_model::conditions::FileMark;

@@ -1,5 +1,5 @@
-//! What plain runs let expect of another run: its faults and system time, by which the host's share
-//! and each mechanism's counter are read, and the work that every arm must do.
+//! Predicts another run from plain runs: its faults and system time, from which the host's share and each
+//! mechanism's counter are derived, and the work that every arm must do.
 
 use crate::world::{Arm, Timed};
 use pagewise_model::look::Look;
@@ -9,28 +9,30 @@ use pagewise_model::usage::{Usage, typical};
 use pagewise_model::{Bytes, Nanos};
 use pagewise_remedy::Mechanism;
 
-/// System time above expectation that is still the program's own: prices are good to 20%.
+/// Excess of system time over the prediction that still belongs to the program: prices are accurate to 20%.
 const HOST_TOLERANCE: f64 = 1.2;
-/// Device reads beyond those of the look by which a run counts as cold.
+/// A run counts as cold if it reads this much more from devices than the look.
 const COLD: Bytes = Bytes::mib(1);
 /// Faults must make up this share of the system time before what exceeds it is blamed on the
 /// host; otherwise it is the program's other kernel work that varies.
 const FAULTS_DOMINATE: f64 = 0.3;
-/// Runs of another program from which on its usual system time is known.
+/// Runs of another program from which its usual system time is known.
 const LEAST_OTHER_RUNS: usize = 3;
 /// Faults more or less than a plain run's that may be chance.
 const LEAST_FAULTS: u64 = 16;
 /// Memory less than a plain run's that may be chance.
 const LEAST_SAVED: Bytes = Bytes::kib(256);
-/// Time in user mode from which its growth says how much slower a shared CPU is, and the most that it counts for.
+/// Least user time whose growth shows how much slower a shared CPU is, and the largest slowdown that it
+/// counts for.
 const LEAST_USER: Nanos = Nanos::millis(10);
 const MOST_SLOWER: f64 = 2.0;
-/// How far the bytes that a run moves may lie outside those of the plain runs, as a share.
+/// How far the bytes that a run moves may lie outside the range of the plain runs, as a share.
 const WORK_SHARE: f64 = 0.10;
-/// And beyond that: a writer that its reader leaves has filled the pipe, of up to 1 MiB, in vain.
+/// The bytes may also lie this far outside that range: a writer may have filled a pipe (up to 1 MiB) that its
+/// reader closed early.
 const WORK_SLACK: Bytes = Bytes::mib(4);
 
-/// What a plain run's faults and system time are expected to be.
+/// The predicted faults and system time of a plain run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Expectation {
     minor_faults: u64,
@@ -54,7 +56,7 @@ impl Expectation {
         let major_faults = typical(runs, |u| u.major_faults).unwrap_or(0.0) as u64;
         let fault_ns = prices.map_or(0.0, |p| p.anon_fault_ns.median);
         let huge_fault_ns = prices.and_then(|p| p.huge_fault_ns.known()).map_or(0.0, |p| p.median);
-        // The least system time seen is the one with the least share of the host in it.
+        // The smallest system time contains the smallest share of the host.
         let sys = runs.iter().map(|u| u.sys_ns.0).min().unwrap_or(0) as f64;
         let faults_ns = minor_faults as f64 * fault_ns;
         let other_sys_ns = (sys - faults_ns).max(0.0);
@@ -74,8 +76,8 @@ impl Expectation {
         }
     }
 
-    /// System time of a run of the program beyond what its work explains. `at_once` it shared a CPU, whose caches serve
-    /// all: its work takes as much more time in the kernel as it does in user mode.
+    /// System time of a run of the program beyond what its work explains. `at_once`: the run shared a CPU,
+    /// whose caches serve all, so its kernel work slows down by the same factor as its user mode.
     pub(crate) fn host_ns(&self, usage: &Usage, huge_faults: u64, at_once: bool) -> Nanos {
         if !(self.guest && self.fault_bound) {
             return Nanos(0);
@@ -90,7 +92,7 @@ impl Expectation {
         Nanos::from_f64(usage.sys_ns.0 as f64 - expected)
     }
 
-    /// The same of a run of another program, of which nothing is known but its own `runs` so far.
+    /// The same for a run of another program, of which only its `runs` so far are known.
     pub(crate) fn host_ns_of_other(&self, usage: &Usage, runs: &[Usage]) -> Nanos {
         let usual = typical(runs, |u| u.sys_ns.0).unwrap_or(0.0);
         let faults_ns = typical(runs, |u| u.minor_faults).unwrap_or(0.0) * self.fault_ns;
@@ -101,13 +103,13 @@ impl Expectation {
         Nanos::from_f64(usage.sys_ns.0 as f64 - usual * HOST_TOLERANCE)
     }
 
-    /// The machine's counter moves for others too; what this run's own faults went down by bounds
-    /// what of it can be this run's.
+    /// The counter covers the whole machine. The decrease in this run's own faults bounds this run's part of
+    /// it.
     fn own_huge_faults(&self, usage: &Usage, huge_faults: u64) -> u64 {
         huge_faults.min(self.minor_faults.saturating_sub(usage.minor_faults))
     }
 
-    /// The run read from a device what the look found in the page cache.
+    /// Whether the run read from a device what the look found in the page cache.
     pub(crate) fn is_cold(&self, usage: &Usage) -> bool {
         usage.device_read_bytes.is_some_and(|read| read > self.device_read + COLD)
     }
@@ -139,27 +141,26 @@ impl Expectation {
         }
     }
 
-    /// The least of an arm's counters: all of its parts must have taken hold.
+    /// The smallest of an arm's counters: all of its parts must have taken hold.
     pub(crate) fn counter(&self, arm: &Arm, run: &Timed) -> Option<u64> {
         arm.mechanism.iter().map(|m| self.read(*m, arm, run)).min()
     }
 }
 
-/// Slots of an arm's files of this kind that were in huge folios in a run, beyond what a plain start
-/// leaves.
+/// Slots of an arm's files of this kind that were in huge folios in a run, beyond those after a plain start.
 fn huge_slots(kind: FileKind, arm: &Arm, run: &Timed) -> u64 {
     let files = arm.settings.huge_files.iter().filter(|file| file.kind == kind);
     let slots = |path: &str| run.huge_slots.iter().find(|(of, _)| of == path).map(|(_, n)| *n);
     files.filter_map(|file| slots(&file.path)).sum()
 }
 
-/// By how many faults `more` exceeds `less`; 0 where that may be chance.
+/// By how many faults `more` exceeds `less`. 0 if that may be chance.
 fn clear(more: u64, less: u64) -> u64 {
     Some(more.saturating_sub(less)).filter(|faults| *faults >= LEAST_FAULTS).unwrap_or(0)
 }
 
-/// Bytes through read-like and write-like calls of the plain runs. The plain program's later runs
-/// widen them: what it varies in by itself is held against no arm.
+/// Bytes through read-like and write-like calls of the plain runs. Later runs of the plain program widen the
+/// range: an arm is not rejected for the program's own variation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Work {
     read: Option<(u64, u64)>,
@@ -179,8 +180,9 @@ impl Work {
         }
     }
 
-    /// How the work of a run in which these tools are ours is another than that of the plain runs,
-    /// if it is. What our tools hand on by reference counts nowhere: with them, less is no sign.
+    /// How the work of a run that uses these tools of ours differs from that of the plain runs. `None` if it
+    /// does not. Bytes that our tools pass by reference are not counted, so with them a lower count is no
+    /// evidence.
     pub(crate) fn unequal(&self, run: &Usage, tools: &[Tool]) -> Option<String> {
         let why = self.other_amount(run, tools)?;
         Some(format!("unequal work: it {why}"))

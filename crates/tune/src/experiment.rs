@@ -1,8 +1,8 @@
 //! The experiment of a session: a [`race`](crate::race) of arms that [`World`] runs.
 //!
-//! Here a run becomes a point: its work is held against that of the plain runs, and the counter of
-//! each remedy's mechanism is read from what the kernel accounted ([`crate::expectation`]), for
-//! the arm and, in the control's runs, for every arm.
+//! A run becomes a point here. Its work is compared with that of the plain runs. The counter of each remedy's
+//! mechanism is read from the kernel's accounting ([`crate::expectation`]): for the arm and, in the control's
+//! runs, for every arm.
 
 mod outputs;
 
@@ -36,20 +36,20 @@ fn beside(arm: Arm, all: &BTreeSet<String>) -> Arm {
     Arm { natural_files: all.difference(&own).cloned().collect(), ..arm }
 }
 
-/// The limits of an arm: one with a command of its own may need more memory than the program does.
+/// The limits of an arm. An arm with a separate command may need more memory than the program.
 fn limits_of(arm: &Arm, limits: &Limits) -> Limits {
     Limits { memory: limits.memory.filter(|_| !arm.mechanism.is_empty()), ..*limits }
 }
 
-/// What plain runs showed: arms are held against it.
+/// The results of the plain runs, which arms are compared with.
 #[derive(Debug, Default)]
 struct Known {
     runs: Vec<Usage>,
-    /// What a run may take.
+    /// The limits of a run.
     limits: Limits,
     expectation: Expectation,
     work: Work,
-    /// Of commands of the user's own, by name: what a run did whose output was kept.
+    /// Work of runs with kept output, by name of the user's own command.
     own_work: HashMap<String, Work>,
 }
 
@@ -59,22 +59,22 @@ pub(crate) struct WorldLab<'a> {
     pub(crate) world: &'a mut dyn World,
     /// Whether an arm's output has to be the control's.
     pub(crate) outputs: Outputs,
-    /// Outputs of runs at once that are not compared yet, by arm.
+    /// Outputs of runs at once that are not yet compared, by arm.
     at_hand: HashMap<String, Vec<Captured>>,
-    /// Why outputs could not be compared, where that was tried.
+    /// Why outputs could not be compared, if that was tried.
     pub(crate) incomparable: Option<NoBaseline>,
     known: Known,
     /// Runs so far of arms that are other programs, by name.
     others: HashMap<String, Vec<Usage>>,
-    /// How many runs may be there at once, or why they are made one at a time.
+    /// How many runs may run at once, or why they run one at a time.
     pub(crate) width: Result<Width, String>,
     cold: u32,
     unconditioned: u32,
 }
 
 impl Programs<WorldLab<'_>> {
-    /// Takes over what the look of `run` showed: the time from one plain run to the next, what no run may pass, and
-    /// what decides whether runs may be made at once.
+    /// Stores the results of the look of `run`: the time from one plain run to the next, the limits of every
+    /// run, and the facts that decide whether runs may be made at once.
     pub(crate) fn learn(&mut self, run: &Run, run_ns: Nanos, limits: Limits, seen: &[Seen]) {
         self.run_ns = run_ns;
         let Some(look) = &run.look else { return };
@@ -93,7 +93,7 @@ impl Programs<WorldLab<'_>> {
         self.beside_ns = Nanos(look::touching(look::peak(&look.runs)).0 * u64::from(blocks));
     }
 
-    /// What runs of a command of the user's own did whose output was kept.
+    /// Stores the work of runs with kept output of a user's own command.
     pub(crate) fn learn_work(&mut self, arm: &str, runs: &[Usage]) {
         self.lab.known.own_work.insert(arm.to_owned(), Work::of(runs));
     }
@@ -134,7 +134,7 @@ impl<'a> WorldLab<'a> {
         counted.map(|(runs, what)| format!("{runs} {what}")).collect()
     }
 
-    /// Limits of an arm. What a program of the user's own needs is not known from the plain one.
+    /// Limits of an arm. The plain program's needs do not predict those of a user's own program.
     fn limits(&self, arm: &Arm) -> Limits {
         limits_of(arm, &self.known.limits)
     }
@@ -149,7 +149,7 @@ impl<'a> WorldLab<'a> {
         })
     }
 
-    /// What a run shows.
+    /// Converts a run to a point.
     fn point(&mut self, arm: &Arm, arms: &Arms, run: Timed) -> Result<Point, RunFailure> {
         self.cold += u32::from(self.known.expectation.is_cold(&run.done.usage));
         self.unconditioned += u32::from(!run.conditioned);
@@ -174,7 +174,7 @@ impl<'a> WorldLab<'a> {
         })
     }
 
-    /// Runs at once share all CPUs, not one.
+    /// Runs at once share all CPUs instead of one.
     fn is_spread(&self) -> bool {
         self.width.as_ref().is_ok_and(|width| width.spread)
     }
@@ -185,7 +185,7 @@ impl<'a> WorldLab<'a> {
         format!("it took more than {times} times the slowest plain run ({limit}) and was stopped")
     }
 
-    /// What a run beside others shows. An arm is blamed only for what it does by itself, too.
+    /// Converts a run made beside others to a point. An arm is blamed only for what it also does by itself.
     fn point_at_once(
         &mut self,
         arm: &Arm,
@@ -213,8 +213,8 @@ impl<'a> WorldLab<'a> {
         Ok(point)
     }
 
-    /// Another amount of work than that of the plain program makes a time worthless. A command of the user's own
-    /// may do its work in another way, but the same whenever it runs.
+    /// If a run does a different amount of work than the plain program, its time is worthless. A user's own
+    /// command may do its work in another way, but must do the same in every run.
     fn check_work(&mut self, arm: &Arm, arms: &Arms, run: &Timed) -> Result<(), RunFailure> {
         let work = &mut self.known.work;
         if arm.name == arms.control.name {
@@ -352,7 +352,7 @@ pub(crate) fn outcome(experiment: &Experiment) -> Outcome {
     };
     let little = experiment.verdicts.iter().filter(|v| v.word == Word::NoGain);
     let ruled_out = little.filter_map(|v| v.no_gain_above_share).max_by(f64::total_cmp);
-    // What the budget had no room for does not make an answer about the others void.
+    // An arm that the budget had no time for does not invalidate the answer about the others.
     let untried = || best(Word::NotTried).filter(|_| ruled_out.is_none());
     if let Some(open) = best(Word::CannotTell).or_else(untried) {
         return Outcome::CannotTell { why: format!("{}: {}", open.arm, open.why) };

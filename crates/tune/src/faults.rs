@@ -1,8 +1,8 @@
-//! Page faults of a program timed one by one, beside those of a probe.
+//! Page faults of a program timed individually, compared with those of a probe.
 //!
-//! Recording a fault makes it longer, by as much for each. How much is found out by a probe, a
-//! program of ours that takes first touches and does nothing else, right after the program and in
-//! the same way: once to have the host back its memory, once as it is, once recorded.
+//! Recording makes each fault longer by a constant. A probe measures how much: a program of ours that only
+//! takes first touches. It runs right after the program and in the same way: once to have the host back its
+//! memory, once unrecorded, once recorded.
 
 use pagewise_judge::faults::{self, Probe};
 use pagewise_model::Fact;
@@ -22,8 +22,8 @@ pub struct Commands {
 }
 
 impl Commands {
-    /// The times of the faults in `recorded`, `in_shown_run` as in [`TimedFaults`]; `run` runs what
-    /// it is given to its end.
+    /// The times of the faults in `recorded`; `in_shown_run` is that of [`TimedFaults`]. `run` runs its
+    /// argument to its end.
     ///
     /// # Errors
     /// Those of `run`.

@@ -1,10 +1,9 @@
-//! Files that a run leaves: what the program printed and the files that it was told to write.
+//! Files that a run leaves: the program's output and the files that it was asked to write.
 //!
-//! Only regular files are read; what is opened never blocks, so that a FIFO or a device under a
-//! name given by mistake holds nothing up. A file counts as the run's when its change time or its
-//! inode differs from before the run: what an earlier run or the user left under the name is not
-//! taken for it. Change times advance in steps of the kernel's clock tick, so a file that was
-//! changed just now is let grow older than a tick first.
+//! Only regular files are read. Opening never blocks, so that a FIFO or a device named by mistake cannot hang
+//! the session. A file counts as the run's if its change time or its inode differs from before the run. So
+//! files left by an earlier run or the user are not mistaken for it. Change times advance in steps of the
+//! kernel's clock tick. Therefore a file that was changed just now must first become older than a tick.
 //!
 //! Not seen: a file whose content the program changes through a mapping after it has ended.
 
@@ -18,12 +17,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longer than a tick of any kernel (10 ms at 100 Hz).
 const TICK: Duration = Duration::from_millis(20);
-/// How much of the end of standard error is looked at for what the program said.
+/// Bytes at the end of standard error that are searched for the program's message.
 const TAIL: u64 = 8_000;
 /// Longest line of it that is shown.
 const SAID: usize = 160;
 
-/// What tells two states of a file apart.
+/// Distinguishes two states of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct State {
     device: u64,
@@ -42,7 +41,7 @@ impl State {
         }
     }
 
-    /// Since its change; `None` when that lies ahead (another machine's clock).
+    /// Time since its change. `None` if that is in the future (another machine's clock).
     fn age(self) -> Option<Duration> {
         let (seconds, nanos) = self.changed;
         let since = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
@@ -67,7 +66,7 @@ impl Mark {
         Self { path: path.to_owned(), before }
     }
 
-    /// What the run wrote, or why there is nothing of it.
+    /// The content that the run wrote, or why there is none.
     pub(crate) fn read(&self) -> Result<Stream, String> {
         let (file, after) = open(&self.path)?;
         if self.before == Some(after) {
@@ -94,7 +93,7 @@ fn open(path: &Path) -> Result<(File, State), String> {
         std::io::ErrorKind::NotFound => "is not there".to_owned(),
         _ => format!("cannot be read: {e}"),
     };
-    // Opening what is not a regular file may have effects of its own (a device, a FIFO's writer).
+    // Opening a file that is not regular may have side effects (a device, a FIFO's writer).
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err("is not a regular file".to_owned());
     }

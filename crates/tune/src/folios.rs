@@ -1,14 +1,14 @@
 //! How the page cache holds the files that an arm brings into huge folios, run by run.
 //!
-//! That state belongs to the file and outlives the run that made it, so an arm without it would start on
-//! what the arm before has left. Before each run, outside of its clock, the files of other arms are
-//! therefore brought back to what a plain start leaves: dropped from the cache, and read by one untimed
-//! run of the program as it is. Reading them back by any means of ours would give folios of other sizes.
-//! How many slots are huge after that (none for code that `exec` maps, some where a program reads in
-//! order) is what an arm's own count is held against.
+//! That state belongs to the file and outlives the run that made it, so an arm without it would start with
+//! the state that the previous arm left. Before each run, outside of its clock, the files of other arms are
+//! therefore restored to their state after a plain start: dropped from the cache, and read by one untimed run
+//! of the unchanged program. Reading them back in any other way would give folios of other sizes. The number
+//! of huge slots after that is the reference for an arm's own count. It is zero for code that `exec` maps,
+//! and positive if a program reads in order.
 //!
-//! What each start looks at and fills again where it must is done twice for an arm: once outside of the
-//! clock, and once more for its time, which whoever keeps the remedy pays at each start.
+//! The check and refill at each start is done twice for an arm: once outside of the clock, and once more for
+//! its time, because a user of the remedy pays it at each start.
 //!
 //! Not seen: the sizes of smaller folios, which differ from one reading to the next.
 
@@ -23,7 +23,7 @@ use pagewise_remedy::warmth;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Files that lie as a plain start leaves them, with their huge slots.
+/// Files in their state after a plain start, with their huge slots.
 #[derive(Debug, Default)]
 pub(crate) struct Folios {
     natural: BTreeMap<String, u64>,
@@ -35,7 +35,8 @@ impl Folios {
         !self.natural.is_empty()
     }
 
-    /// Drops those of `files` that do not lie as a plain start leaves them; true when there were any.
+    /// Drops those of `files` that are not in their state after a plain start. Returns true if there were
+    /// any.
     pub(crate) fn drop_changed(
         &mut self,
         files: &[String],
@@ -55,7 +56,7 @@ impl Folios {
         Ok(any)
     }
 
-    /// A plain start has read `files`: that is how they lie, and they are kept so.
+    /// Records the state of `files` after a plain start, and keeps them in it.
     pub(crate) fn settle(&mut self, files: &[String], keeper: &mut Keeper) -> Result<(), String> {
         for path in files {
             if !self.natural.contains_key(path) {
@@ -74,7 +75,7 @@ impl Folios {
         for file in files {
             let path = Path::new(&file.path);
             keeper.release(path);
-            // Not recorded: the session drops what it has filled.
+            // Not recorded: the session drops the pages that it has filled.
             let done = warmth::warm(file, |_| ());
             keeper.hold(path);
             if !done.took_hold() {
@@ -87,14 +88,14 @@ impl Folios {
         Ok(Nanos(clock::now().0.saturating_sub(start.0)))
     }
 
-    /// The slots of `files` that are huge now, beyond what a plain start leaves.
+    /// The slots of `files` that are huge now, beyond those after a plain start.
     pub(crate) fn readings<'a>(
         &self,
         files: impl IntoIterator<Item = &'a str>,
     ) -> Vec<(String, u64)> {
         let natural = |path: &str| self.natural.get(path).copied().unwrap_or_default();
         let reading = |path: &str| {
-            // A file that is gone by now has none.
+            // A file that no longer exists has none.
             let huge = huge_slots(path).unwrap_or_default();
             (path.to_owned(), huge.saturating_sub(natural(path)))
         };
@@ -108,12 +109,12 @@ fn huge_slots(path: &str) -> Result<u64, String> {
     slots.map(|slots| slots.count(Slot::Huge)).map_err(|error| error.to_string())
 }
 
-/// Drops all of a file from the cache. What of it is not on disk yet is written there first: a file that was
-/// just made is none that an experiment has to end for.
+/// Drops all of a file from the cache. Dirty pages are written to disk first, so that a file that was just
+/// made does not end the experiment.
 fn evict(path: &str) -> Result<(), String> {
     let file = CachedFile::open(Path::new(path));
     if let Ok(file) = &file {
-        // Where this fails, the file is looked at all the same, and refused with the reason.
+        // If this fails, the file is checked anyway, and refused with the reason.
         let _unwritten = file.file().sync_data();
     }
     let done = file.and_then(Subject::look).and_then(Subject::evict).map_err(|e| e.to_string())?;
@@ -160,7 +161,7 @@ mod tests {
         }
     }
 
-    /// Plain, huge, plain; an error where no huge folio is available here.
+    /// Plain, huge, plain. An error if no huge folio is available here.
     fn turns(file: &HugeFile) -> Result<(), String> {
         let (mut folios, mut keeper) = (Folios::default(), Keeper::new(Bytes::mib(64)));
         let paths = [file.path.clone()];

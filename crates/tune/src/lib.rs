@@ -1,10 +1,11 @@
 //! The session of the main job: look, diagnose, choose, race, receipt.
 //!
-//! There is one [`session`], of a program that ends ([`session::run`]), of a server that is started for each pair
-//! and of a process that runs already ([`service`]). It works over a [`world::World`] (or that of a service), the
-//! few things that reach outside: run the program, read the clock, tell the user. [`live::Live`] is the real
-//! world; tests have simulated ones, so every path of a session runs without a program, a clock or a kernel.
-//! `pagewise ab` is the same engine with commands of the user's ([`ab`]).
+//! There is one [`session`] for a program that ends ([`session::run`]), a server that is started for each
+//! pair, and a process that already runs ([`service`]). It works on a [`world::World`] (or that of a
+//! service), which contains everything that reaches outside: running the program, reading the clock,
+//! informing the user. [`live::Live`] is the real world. Tests have simulated ones, so every path of a
+//! session runs without a program, a clock or a kernel. `pagewise ab` is the same engine with the user's
+//! commands ([`ab`]).
 #![forbid(unsafe_code)]
 
 pub mod ab;

@@ -46,18 +46,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const PRICING: Nanos = Nanos::millis(500);
 /// Most files that are kept in the page cache.
 const MOST_KEPT: usize = 256;
-/// The traced look may take this long at least, or as long as the budget: nothing is known of the
-/// program before it.
+/// Minimum time limit of the traced look. If the budget is longer, it is the limit: nothing is known about
+/// the program before it.
 const TRACED_LEAST: Nanos = Nanos::secs(600);
 
-/// Told what happens.
+/// Called for each event.
 pub type Listener<'a> = &'a mut dyn FnMut(&Event<'_>);
 
 /// The real world.
 pub struct Live<'a> {
     request: &'a Request,
     runs: Box<dyn Runs>,
-    /// What runs beside it at once, started when first needed by what `helper` says.
+    /// Supervisors for runs at once, started on demand as `helper` says.
     beside: Vec<Box<dyn Runs>>,
     helper: Option<Helper>,
     /// Blocks of runs at once so far.
@@ -67,7 +67,7 @@ pub struct Live<'a> {
     keeper: Keeper,
     folios: Folios,
     reserved: Option<Reservation>,
-    /// Samples the speed of CPUs and memory, where there is room for it; started when first needed.
+    /// Samples the speed of CPUs and memory, if there is room for it. Started on demand.
     speeds: OnceCell<Option<Rc<Speeds>>>,
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
@@ -143,7 +143,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// A run to its end. One that broke a limit was stopped and is no run.
+    /// Runs to the end. A run that broke a limit was stopped and counts as an error.
     fn bounded(&mut self, launch: &Launch) -> Result<Finished, Stop> {
         let finished = self.runs.run(launch, &raised(&self.stop)).map_err(stopped)?;
         within_limits(launch, finished)
@@ -159,7 +159,7 @@ impl<'a> Live<'a> {
         (watch == Watch::Speeds).then(|| self.speeds.get_or_init(start).clone()).flatten()
     }
 
-    /// A bounded run with the speed of CPUs and memory sampled beside it.
+    /// A bounded run, with the speed of CPUs and memory sampled beside it.
     fn with_speed(&mut self, launch: &Launch, speeds: Option<&Speeds>) -> Result<Finished, Stop> {
         let Some(speeds) = speeds else { return self.bounded(launch) };
         let (done, speed) = speeds.during(|| self.bounded(launch));
@@ -168,9 +168,8 @@ impl<'a> Live<'a> {
         Ok(done)
     }
 
-    /// `work` with `--prepare` before it and `--cleanup` after it, which runs to its end whatever
-    /// became of the others, Ctrl-C included: it restores what they changed. The first error of
-    /// the three is the one that counts.
+    /// Runs `work` with `--prepare` before it and `--cleanup` after it. `--cleanup` always runs to its end,
+    /// even after Ctrl-C: it restores what the others changed. The first error of the three is returned.
     fn around<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
         let request = self.request;
         let interrupted = raised(&self.stop);
@@ -197,8 +196,9 @@ impl<'a> Live<'a> {
         if ended.success() { Ok(()) } else { Err(Stop::Around { which, ended }) }
     }
 
-    /// Touches and frees memory so that the host backs it. A machine that cannot give all of it
-    /// leaves the run as it is or prepared in part, and that is reported; the host's share is measured all the same.
+    /// Touches and frees memory so that the host backs it. If the machine cannot provide all of it, the run
+    /// is unprepared or prepared only in part, and this is reported. The host's share is measured in any
+    /// case.
     fn condition(&mut self, bytes: Bytes) -> Result<bool, Stop> {
         let room = limits::experiment_memory().map_or(Bytes(0), |room| room.bytes);
         match self.runs.condition(bytes.min(room), &raised(&self.stop)) {
@@ -210,7 +210,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    /// Lets the files of other arms lie as a plain start leaves them, by one that is not timed.
+    /// Restores the files of other arms to their state after a plain start, by an untimed one.
     fn settle(&mut self, arm: &Arm, limits: &Limits) -> Result<(), Stop> {
         let files = &arm.natural_files;
         if self.folios.drop_changed(files, &mut self.keeper).map_err(Stop::Broken)? {
@@ -226,27 +226,27 @@ impl<'a> Live<'a> {
         Folios::warm(&arm.settings.huge_files, &mut self.keeper).map_err(Stop::NotHuge)
     }
 
-    /// Sees to it that the pool has what an arm needs; what is added to it stays until the session ends.
+    /// Ensures that the pool has the pages that an arm needs. Added pages stay until the session ends.
     fn fill_pool(&mut self, arm: &Arm) -> Result<(), Stop> {
         let Some(need) = arm.settings.pool else { return Ok(()) };
         let permit = self.request.system.as_ref();
         reservation::ensure(need, permit, &mut self.reserved).map_err(Stop::MachineNotSet)
     }
 
-    /// Sees to it that heaps are on the folios that an arm wants, until what is returned is given up.
+    /// Ensures that heaps use the folios that an arm wants, until the returned guard is dropped.
     fn switch_folios(&self, arm: &Arm) -> Result<Option<Switched>, Stop> {
         let permit = self.request.system.as_ref();
         let wanted = arm.settings.folios.map(|_size| folio_switches::ensure(permit));
         wanted.transpose().map(Option::flatten).map_err(Stop::MachineNotSet)
     }
 
-    /// What of the files that arms bring into huge folios lies in them.
+    /// The huge slots of the files that arms bring into huge folios.
     fn huge_slots(&self, arm: &Arm) -> Vec<(String, u64)> {
         let own = arm.settings.huge_files.iter().map(|file| &file.path);
         self.folios.readings(own.chain(&arm.natural_files).map(String::as_str))
     }
 
-    /// The traced run; one that takes too long is given up and not seen.
+    /// The traced run. A run that takes too long is aborted and its result is missing.
     fn look(&mut self, launch: &Launch) -> Result<Fact<Traced>, Stop> {
         let longest = self.request.spec.budget_ns.unwrap_or_default().max(TRACED_LEAST);
         let deadline = clock::now() + longest;
@@ -310,7 +310,7 @@ fn raised(flag: &Arc<AtomicBool>) -> impl Fn() -> bool + use<> {
     move || flag.load(Ordering::Relaxed)
 }
 
-/// `--cleanup` without a supervisor, which is dead: what `--prepare` changed must not stay.
+/// `--cleanup` without a supervisor, which is dead: the changes of `--prepare` must be undone.
 fn clean_unsupervised(command: Option<&str>) -> Result<(), Stop> {
     let Some(command) = command else { return Ok(()) };
     run_shell(command, AROUND, None).map_err(|error| error.into_stop("--cleanup"))
@@ -401,9 +401,9 @@ impl World for Live<'_> {
             give_up(folios)?;
             Ok((look, conditioned, done, live.huge_slots(arm)))
         })?;
-        // Whoever keeps the remedy pays for the look at each start.
+        // A user of the remedy pays for this check at each start.
         done.usage.wall_ns += look;
-        // The kernel counts the pool's pages apart from what is resident.
+        // The kernel does not count the pool's pages as resident.
         done.usage.peak_rss_bytes += on_pool(&done, arm);
         Ok(Timed { done, huge_slots, conditioned, kept: None })
     }

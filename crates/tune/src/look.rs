@@ -1,5 +1,5 @@
-//! The timed look: plain runs before anything is decided, and what follows from them for every
-//! later run (memory to condition, limits, what a run costs the budget).
+//! The timed look: plain runs before anything is decided, and the parameters that they give for every later
+//! run (memory to condition, limits, the cost of a run in the budget).
 
 use crate::choose::LEAST_CEILING;
 use crate::output::Captured;
@@ -11,30 +11,30 @@ use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Fact, Nanos};
 use pagewise_tracee::run::Finished;
 
-/// Memory touched and freed before a run beyond the program's peak: as much again, within bounds.
-/// Freed pages merge with their neighbours and the program takes others than those just touched:
-/// what is in place must be well more than it needs. See
-/// docs/decisions/006-conditioning-before-each-run.md. The least:
+/// The least memory touched and freed before a run, beyond the program's peak. Usually it is as much as the
+/// peak, within bounds. Freed pages merge with their neighbours, and the program takes others than those just
+/// touched. So much more memory than it needs must be in place. See
+/// docs/decisions/006-conditioning-before-each-run.md.
 const SURPLUS_LEAST: Bytes = Bytes::mib(256);
-/// The most that is touched beyond the peak: touching takes time, and a large program's pages are
-/// most of what is free and near.
+/// The most memory touched beyond the peak. Touching takes time, and a large program's pages are most of the
+/// free memory nearby.
 const SURPLUS_MOST: Bytes = Bytes::mib(512);
-/// Time for touching a byte, in ns, until a run shows what it is: a host that took memory back needs half a
-/// second per GiB.
+/// Time to touch a byte, in ns, until a run shows the real one. If the host took memory back, a GiB needs
+/// half a second.
 const TOUCH_NS: f64 = 0.5;
-/// A run may take so many times the slowest plain one: a program slower than that hangs.
+/// A run may take this many times as long as the slowest plain one: a slower program counts as hanging.
 const TIME_FACTOR: u64 = 10;
-/// The least time it may take: a short program stumbles over much that is not its own.
+/// The least time limit: the time of a short program varies with other load.
 const TIME_LEAST: Nanos = Nanos::secs(10);
-/// The least time for a first plain run, of which only the traced life is known.
+/// The least time limit of a first plain run, when only the traced run is known.
 const FIRST_LEAST: Nanos = Nanos::secs(60);
 /// Memory that an arm may take, relative to the program's peak.
 const MEMORY_FACTOR: f64 = 1.25;
 /// And beyond that: no more than conditioning takes anyway.
 const MEMORY_SLACK: Bytes = SURPLUS_LEAST;
-/// A kept output may be so much smaller than what the look wrote: what a program writes varies.
+/// A kept output may be as small as this share of what the look wrote: the output of a program varies.
 const KEPT_SHARE: f64 = 0.9;
-/// And so much beyond that: a writer that its reader leaves has filled the pipe in vain.
+/// A kept output may also be this much smaller: a writer may have filled a pipe that its reader closed early.
 const KEPT_SLACK: Bytes = Bytes::kib(256);
 
 /// What plain timed runs showed.
@@ -54,8 +54,8 @@ pub(crate) struct Plain {
     pub(crate) leftovers: u32,
 }
 
-/// Times the program as it is: an observed run and, where `enough` says at its cost and the time then
-/// that there is room for it, one that nothing observes.
+/// Times the unchanged program. Makes an observed run and, if `enough` says at its cost and current time that
+/// there is room, an unobserved one.
 pub(crate) fn time(
     world: &mut dyn World,
     arm: &Arm,
@@ -97,8 +97,8 @@ fn sound(run: Timed, arm: &Arm, ignore_failure: bool) -> Result<Finished, Stop> 
     Err(Stop::Failed { arm: name, ended, said: String::new(), remove: None })
 }
 
-/// The command that removes what a run writes, as one word for a shell; none where it writes nothing, or more files
-/// than a reader can check. It may have found them there.
+/// The shell command, as one word, that removes what a run writes. It may have existed before the run. `None`
+/// if the run writes nothing, or more files than a user can check.
 pub(crate) fn removing(request: &Request, traced: &Traced) -> Option<String> {
     const MOST_FILES: usize = 5;
     if traced.written.len() > MOST_FILES {
@@ -109,8 +109,8 @@ pub(crate) fn removing(request: &Request, traced: &Traced) -> Option<String> {
     (!words.is_empty()).then(|| (request.quote)(format!("rm -f {}", words.join(" ")).as_bytes()))
 }
 
-/// Whether the program may be run again, by the traced look and the last line it said there; what is to be
-/// told of it.
+/// Whether the program may be run again, judged by the traced look and the last line of output in it. Returns
+/// what to report about it.
 pub(crate) fn rerun(
     request: &Request,
     traced: &Fact<Traced>,
@@ -138,15 +138,15 @@ pub(crate) fn rerun(
     Ok(notes)
 }
 
-/// How much memory to have the host back before a run. Before each run and not only before each
-/// block: free memory goes back to the host within two seconds, and small and huge pages come
-/// from different parts of it, so that otherwise each arm would pay for the host in its own way.
+/// How much memory the host should back before a run. This is done before each run, not just before each
+/// block: free memory returns to the host within two seconds, and small and huge pages come from different
+/// parts of it. Otherwise each arm would pay for the host in a different way.
 pub(crate) fn conditioned(runs: &[Usage]) -> Bytes {
     let peak = peak(runs).0;
     Bytes(peak.saturating_add(peak.clamp(SURPLUS_LEAST.0, SURPLUS_MOST.0)))
 }
 
-/// The most memory that any of these held.
+/// The largest peak memory of these runs.
 pub(crate) fn peak(runs: &[Usage]) -> Bytes {
     runs.iter().map(|run| run.peak_rss_bytes).max().unwrap_or_default()
 }
@@ -156,8 +156,8 @@ pub(crate) fn touching(memory: Bytes) -> Nanos {
     Nanos::from_f64(memory.0 as f64 * TOUCH_NS)
 }
 
-/// Whether timing each fault of one more run could tell more than counts and prices: only where these
-/// cost something. `runs` are the plain ones, `price_ns` is that of a first touch.
+/// Whether timing each fault of one more run could give more information than counts and prices: only if
+/// these cost something. `runs` are the plain ones, `price_ns` is that of a first touch.
 pub(crate) fn is_worth_recording(runs: &[Usage], price_ns: f64) -> bool {
     let cost = |run: &Usage| run.minor_faults as f64 * price_ns;
     runs.iter().any(|run| cost(run) >= LEAST_CEILING * run.wall_ns.0 as f64)
@@ -183,7 +183,7 @@ pub(crate) fn limits(look: &Look) -> Limits {
     Limits { time: Some(longest(slowest)), memory }
 }
 
-/// The time a run may take beside one that took `slowest` nanoseconds.
+/// The time limit of a run, if the slowest took `slowest` nanoseconds.
 pub(crate) fn longest(slowest: u64) -> Nanos {
     Nanos(slowest.saturating_mul(TIME_FACTOR)).max(TIME_LEAST)
 }

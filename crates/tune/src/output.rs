@@ -1,12 +1,12 @@
 //! Are the outputs of two runs the same?
 //!
-//! A run with a remedy that puts out what one plain run did is equal. Otherwise a second plain run is
-//! made. What differs between the two differs by itself (a time stamp, a temporary name, the order of
-//! threads) and cannot be held against a remedy: it is left out, and a note names it. Everything else
-//! must be equal. Streams are read once and kept as hashes: one of the whole, one for each line, and
-//! one that does not depend on the order of lines.
+//! If the output of a run with a remedy equals that of one plain run, they are equal. Otherwise a second
+//! plain run is made. Differences between the two plain runs exist without a remedy (a time stamp, a
+//! temporary name, the order of threads) and cannot count against one: they are excluded, and a note names
+//! them. Everything else must be equal. Streams are read once and kept as hashes: one of the whole, one for
+//! each line, and one that does not depend on the order of lines.
 //!
-//! What follows from a difference the policy of the race decides: the arm is not run again, and rejected.
+//! The policy of the race decides the consequence of a difference: the arm is rejected and not run again.
 //!
 //! Not seen: output that goes to a terminal, a socket, or a file that was not named.
 
@@ -68,7 +68,7 @@ pub enum NoBaseline {
     /// The output of one was not kept whole.
     #[error("{0}")]
     NotKept(String),
-    /// Two plain runs do not even end alike.
+    /// Two plain runs end differently.
     #[error("two plain runs end differently: {0} and {1}")]
     Endings(Ended, Ended),
     /// A stream that should be compared is there after neither.
@@ -82,8 +82,8 @@ pub enum NoBaseline {
 }
 
 impl NoBaseline {
-    /// What follows: runs that end differently by themselves cannot be told apart; without a stream
-    /// nothing goes on.
+    /// The consequence: if plain runs end differently, arms cannot be judged. A missing stream ends the
+    /// session.
     ///
     /// # Errors
     /// The stop.
@@ -148,7 +148,7 @@ fn close(lines: &mut Option<Vec<u64>>, line: &mut Fnv) {
     }
 }
 
-/// FNV-1a, enough to tell lines of one program's output apart.
+/// FNV-1a, sufficient to distinguish the lines of one program's output.
 struct Fnv(u64);
 
 impl Default for Fnv {
@@ -168,7 +168,7 @@ fn mix(x: u64) -> u64 {
     y ^ (y >> 27)
 }
 
-/// How one stream is held against the plain runs.
+/// How one stream is compared with the plain runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Rule {
     Exact(Stream),
@@ -196,7 +196,7 @@ impl Baseline {
         Ok(Self { only: Some(Box::new(run)), ..rules })
     }
 
-    /// The run it was made of, where it is only one.
+    /// The run it was made from, if there is only one.
     pub(crate) fn only_run(&self) -> Option<&Captured> {
         self.only.as_deref()
     }
@@ -216,7 +216,7 @@ impl Baseline {
         Ok(Self { ended: first.usage.ended, rules, only: None })
     }
 
-    /// What is left out of the comparison, a sentence for each stream.
+    /// What is excluded from the comparison, a sentence for each stream.
     #[must_use]
     pub fn exceptions(&self) -> Vec<String> {
         self.rules.iter().filter_map(|(name, rule)| exception(name, rule)).collect()
@@ -310,7 +310,7 @@ fn differs(rule: &Rule, run: &Result<Stream, String>) -> Option<String> {
 pub(crate) enum Outputs {
     /// They may differ.
     Free,
-    /// An arm that is likely to gain is held against plain runs, which are made when the first one is.
+    /// An arm that is likely to gain is compared with plain runs. These are made for the first such arm.
     Equal {
         /// What plain runs put out, once it is known.
         base: Option<Baseline>,

@@ -1,4 +1,4 @@
-//! A program that ends, as what a session tunes: its traced and timed looks, the arms, the receipt.
+//! The adapter for programs that end: their traced and timed looks, the arms, the receipt.
 
 use crate::at_once::Seen;
 use crate::choose;
@@ -28,9 +28,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Make a further run only for the look where the budget still holds this many runs.
+/// A further run only for the look is made if the budget still has time for this many runs.
 const CHEAP_RUNS: u64 = 20;
-/// Account for the memory only where the budget holds this many runs: it may spare whole arms.
+/// The memory is accounted for only if the budget has time for this many runs: the account may save whole
+/// arms.
 const ACCOUNT_RUNS: u64 = 8;
 /// The account may take this part of the time left: calls that map memory are slow meanwhile.
 const ACCOUNT_PART: u64 = 4;
@@ -39,7 +40,7 @@ const DEFAULT_BUDGET: Nanos = Nanos::secs(60);
 /// The runs that a default budget holds at least.
 const DEFAULT_RUNS: u64 = 40;
 
-/// Time for the whole session where a run takes `run`.
+/// Time for the whole session if a run takes `run`.
 fn budget(request: &Request, run: Nanos) -> Nanos {
     let usual = || DEFAULT_BUDGET.max(Nanos(run.0.saturating_mul(DEFAULT_RUNS)));
     request.spec.budget_ns.unwrap_or_else(usual)
@@ -184,8 +185,8 @@ impl Programs<WorldLab<'_>> {
         self.learn(run, run_ns, limits, &seen);
     }
 
-    /// Compares the outputs of two plain runs where the user named files: a wrong name is reported before
-    /// anything is tried. Otherwise that waits for the first arm that is likely to gain.
+    /// Compares the outputs of two plain runs if the user named files, so that a wrong name is reported
+    /// before anything is tried. Otherwise this waits for the first arm that is likely to gain.
     fn named_outputs(&mut self, run: &mut Run) -> Result<Result<Option<Baseline>, Outcome>, Stop> {
         if run.experiment.is_some() || self.lab.request.spec.outputs.is_empty() {
             return Ok(Ok(None));
@@ -201,7 +202,7 @@ impl Programs<WorldLab<'_>> {
     }
 }
 
-/// The doses to try: none where page costs are too little to gain anything.
+/// The doses to try. Empty if the page costs are too small to gain anything.
 fn doses(request: &Request, run: &Run) -> Vec<Dose> {
     let is_little = ceiling(request, run) < choose::LEAST_CEILING;
     if is_little && request.spec.only.is_none() {
@@ -238,7 +239,7 @@ fn nothing(request: &Request, run: &Run) -> Outcome {
     Outcome::CannotTell { why: format!("{why}, but {costs} could not be seen") }
 }
 
-/// The files whose page cache is changed between runs, if there are any.
+/// The note on files whose page cache is changed between runs. `None` if there are none.
 fn refilled(arms: &[Arm]) -> Option<String> {
     let all = arms.iter().flat_map(|arm| &arm.settings.huge_files);
     let paths: BTreeSet<&str> = all.map(|file| file.path.as_str()).collect();
@@ -248,7 +249,8 @@ fn refilled(arms: &[Arm]) -> Option<String> {
     })
 }
 
-/// The files that the program wrote and the user did not name: an arm may have written something else there.
+/// The note on files that the program wrote and the user did not name: an arm may have written different
+/// content there.
 fn not_compared(request: &Request, run: &Run) -> Option<String> {
     const SHOWN: usize = 3;
     let traced = run.look.as_ref()?.traced.known()?;
@@ -299,13 +301,13 @@ struct Looking<'a> {
 }
 
 impl Looking<'_> {
-    /// What the program does, what that costs, and the remedies that fit. The time from one plain run to the
-    /// next, and what a run may take.
+    /// What the program does, its cost, and the remedies that fit. Returns the time from one plain run to the
+    /// next, and the limits of a run.
     fn look(&mut self) -> Result<(Nanos, Limits), Stop> {
         session::check(&*self.world)?;
         let traced = self.trace()?;
         session::check(&*self.world)?;
-        // After the trace: a program that may not run again is refused before seconds are spent here.
+        // After the trace: a program that must not run again is refused before seconds are spent here.
         self.price()?;
         session::check(&*self.world)?;
         let known = self.time(traced)?;
@@ -328,7 +330,7 @@ impl Looking<'_> {
         Ok(())
     }
 
-    /// What is left of the budget where a run costs so much.
+    /// The number of runs left in the budget if a run costs `cost`.
     fn left(&self, cost: Nanos) -> u64 {
         let spent = self.world.now().0.saturating_sub(self.since.0);
         budget(self.request, cost).0.saturating_sub(spent)
@@ -345,7 +347,7 @@ impl Looking<'_> {
         };
         let timed = look::time(self.world, &plain, request.spec.ignore_failure, limits, enough);
         let timed = timed.map_err(|stop| match (stop, &traced) {
-            // The traced run did not fail, so what it left may be why.
+            // The traced run did not fail, so its leftovers may be the cause.
             (Stop::Failed { arm, ended, said, .. }, Fact::Known(seen)) => {
                 Stop::Failed { arm, ended, said, remove: look::removing(request, seen) }
             }
@@ -374,7 +376,7 @@ impl Looking<'_> {
         Ok((cost_ns, limits))
     }
 
-    /// One more plain run whose memory is accounted for, where the budget has room for it.
+    /// Makes one more plain run with a memory account, if the budget has time for it.
     fn account(&mut self, cost: Nanos, limits: Limits) -> Result<(), Stop> {
         let left = self.left(cost);
         if cost.0.saturating_mul(ACCOUNT_RUNS) > left {
@@ -391,7 +393,7 @@ impl Looking<'_> {
         Ok(())
     }
 
-    /// One more plain run with each fault timed, where its faults cost enough.
+    /// Makes one more plain run with each fault timed, if its faults cost enough.
     fn record(&mut self, runs: &[Usage], timing: &Timing) -> Result<Fact<TimedFaults>, Stop> {
         let price = self.run.prices.as_ref().map(|prices| prices.anon_fault_ns.median);
         if !price.is_some_and(|price| look::is_worth_recording(runs, price)) {

@@ -1,4 +1,4 @@
-//! What the user asked for.
+//! The user's request.
 
 use pagewise_kernel::clock;
 use pagewise_model::name::is_in_line;
@@ -8,18 +8,18 @@ use pagewise_remedy::receipt::{Here, Start};
 use pagewise_remedy::reservation::Permit;
 use std::ffi::OsString;
 
-/// Name of the program as it is, in reports and among the arms.
+/// Name of the unchanged program, in reports and among the arms.
 pub const PLAIN: &str = "plain";
 
-/// One session: what was asked, and what it depends on here and now.
+/// One session: the user's request, and the facts about this place and time that it depends on.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub spec: Spec,
     /// That settings of the machine may be changed while the session lasts.
     pub system: Option<Permit>,
-    /// Quotes a word for a shell; the receipt is written with it.
+    /// Quotes a word for a shell, in the receipt.
     pub quote: fn(&[u8]) -> String,
-    /// What the receipt's lines depend on beside the command.
+    /// What the receipt's lines depend on besides the command.
     pub here: Here,
     /// Identifier of the run.
     pub id: String,
@@ -56,8 +56,8 @@ impl Request {
         Start { command, input: self.spec.input.path(), here, system, quote: self.quote }
     }
 
-    /// Why the user's own arms cannot be told apart from each other and from what else is tried,
-    /// or not be run, if so.
+    /// Why the user's own arms cannot be run, or have names that clash with each other or with other arms.
+    /// `None` if they are fine.
     #[must_use]
     pub fn unfit_arm(&self) -> Option<String> {
         self.spec.own_arms.iter().enumerate().find_map(|(i, own)| {
@@ -78,7 +78,7 @@ impl Request {
         })
     }
 
-    /// What standard input is, where that can be read only once: no run gets it.
+    /// What standard input is, if it can be read only once. Then no run gets it.
     #[must_use]
     pub const fn read_once(&self) -> Option<&'static str> {
         match self.spec.input {
@@ -94,7 +94,7 @@ impl Request {
     }
 }
 
-/// A run without results; where its command has no exact form as text, that is a warning.
+/// A run without results. If its command cannot be represented exactly as text, the run gets a warning.
 #[must_use]
 pub fn run_of(kind: RunKind, id: String, started_unix_ns: u64, command: &[OsString]) -> Run {
     let text = command.iter().map(|w| w.to_string_lossy().into_owned()).collect();

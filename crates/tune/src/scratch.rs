@@ -1,11 +1,11 @@
-//! A directory of our own for outputs that are compared, gone when the session ends.
+//! A private directory for outputs that are compared, removed when the session ends.
 //!
-//! Its owner holds a lock (flock(2)) on a file in it, which the kernel frees when the owner ends,
-//! however that ends. So a directory without a lock is what a killed session left, whatever process
-//! ids its name shows: two pid namespaces may share a directory for temporary files and give the same
-//! ids. Only directories of this user and of this form are removed.
+//! Its owner holds a lock (flock(2)) on a file in it, which the kernel releases when the owner ends, however
+//! that happens. So a directory without a lock is left over from a killed session, whatever process ids its
+//! name shows. Two pid namespaces may share a directory for temporary files and use the same ids. Only
+//! directories of this user and of this form are removed.
 //!
-//! Not removed: one in which there is no lock file, unless it is empty.
+//! Not removed: a directory without a lock file, unless it is empty.
 
 use pagewise_kernel::clock;
 use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 const PREFIX: &str = "pagewise-scratch-";
 /// The file in it that is locked.
 const LOCK: &str = ".lock";
-/// How often another name is tried where somebody took a new directory for a leftover.
+/// Number of other names tried if another session removed a new directory as a leftover.
 const ATTEMPTS: usize = 10;
 
 /// The directory; dropping it removes it.
@@ -34,11 +34,11 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes it below `parent` (usually the directory for temporary files), readable by nobody
-    /// else, and removes what killed sessions left there.
+    /// Creates it below `parent` (usually the directory for temporary files), readable only by this user, and
+    /// removes the leftovers of killed sessions there.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be created.
     pub fn create(parent: &Path) -> io::Result<Self> {
         remove_stale(parent);
         for _ in 0..ATTEMPTS {
@@ -49,8 +49,8 @@ impl Scratch {
         Err(io::Error::other("something removes every new directory there"))
     }
 
-    /// None where the name is taken, or where another session took the directory for a leftover
-    /// before it was locked.
+    /// `None` if the name is taken, or if another session removed the directory as a leftover before it was
+    /// locked.
     fn try_create(parent: &Path) -> io::Result<Option<Self>> {
         let path = parent.join(format!("{PREFIX}{}-{}", std::process::id(), clock::now().0));
         match fs::DirBuilder::new().mode(0o700).create(&path) {
@@ -90,8 +90,8 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes a directory and all below it, but enters nothing that is mounted there: what a command of the user's
-/// mounted holds the user's data. A mount point stays, and what holds it.
+/// Removes a directory and everything below it, but does not enter mount points. What a user's command has
+/// mounted holds the user's data. A mount point stays, and so do its parents.
 ///
 /// # Errors
 /// The first path that stays, and why.
@@ -120,7 +120,7 @@ fn remove(dir: BorrowedFd<'_>, name: impl Arg + Copy, path: &Path) -> Result<(),
     }
 }
 
-/// Removes what is in a directory; the first thing that stays.
+/// Removes the content of a directory. Returns the first thing that stays.
 fn empty(dir: &OwnedFd, path: &Path, failed: impl Fn(Errno) -> String) -> Result<(), String> {
     let mut first = Ok(());
     for entry in Dir::read_from(dir).map_err(&failed)? {
@@ -146,8 +146,8 @@ fn remove_stale(parent: &Path) {
     }
 }
 
-/// Removes the directory where nobody holds its lock. One without a lock file is about to get one, or
-/// was left before it had one: it goes only if it is empty, and then its maker takes another name.
+/// Removes the directory if its lock is free. A directory without a lock file is about to get one, or was
+/// abandoned before it had one. It is removed only if it is empty; its maker then takes another name.
 fn remove_unless_owned(path: &Path) {
     let mut options = File::options();
     let lock = options
@@ -216,14 +216,14 @@ mod tests {
     fn a_living_owners_directory_stays_whatever_its_name_says() {
         let parent = parent("owned");
         let scratch = Scratch::create(&parent).unwrap();
-        // What a session in another pid namespace looks like from here: nobody has that id.
+        // How a session in another pid namespace appears here: no process has that id.
         let elsewhere = parent.join(format!("{PREFIX}999999999-1"));
         fs::rename(scratch.path(), &elsewhere).unwrap();
         let next = Scratch::create(&parent).unwrap();
         assert!(elsewhere.exists(), "its owner lives");
         drop(scratch);
         drop(next);
-        // A child that a test beside this one has just forked holds the lock until it executes.
+        // A child that a parallel test has just forked holds the lock until it executes.
         let is_gone = (0..500).any(|_| {
             let _last = Scratch::create(&parent).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(10));

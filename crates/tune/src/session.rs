@@ -1,7 +1,7 @@
-//! The one session of a tuning: look, diagnosis, choice, race, receipt.
+//! The single session of a tuning: look, diagnosis, choice, race, receipt.
 //!
-//! A program that ends, a server that is started for each pair and a process that runs already differ in their
-//! [`Tunable`] alone. A run that is cut short at any moment is still a valid saved run.
+//! A program that ends, a server that is started for each pair and a process that already runs differ only in
+//! their [`Tunable`]. A run that is interrupted at any moment is still a valid saved run.
 
 use crate::experiment::{WorldLab, outcome, ranked};
 use crate::race::{self, Plan, Programs, Time};
@@ -14,30 +14,31 @@ use pagewise_model::plan::{Dose, Receipt};
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Verdict, Word};
 
-/// What a session looks at, changes and compares.
+/// The subject of a session: observed, changed and compared.
 pub(crate) trait Tunable: Surroundings + race::Subject {
     /// What its blocks are.
     const UNIT: Unit;
     fn base(&self) -> &Request;
     /// Time for the whole session.
     fn budget(&self) -> Nanos;
-    /// Name of what the arms are measured against.
+    /// Name of the control.
     fn control(&self) -> &str {
         PLAIN
     }
-    /// Runs it as it is and notes down what that shows, up to the remedies that fit. The session began at `since`.
+    /// Observes the unchanged subject and records the results, up to the remedies that fit. The session began
+    /// at `since`.
     ///
     /// # Errors
-    /// When it cannot be run, or not as the user asks.
+    /// If it cannot be run, or not as the user requests.
     fn look(&mut self, run: &mut Run, since: Nanos) -> Result<(), Stop>;
     /// Takes over the look of the session that this one continues; false without one.
     fn resume(&mut self, run: &Run) -> bool;
-    /// Makes the arms, for a race that may take this long. It may say in the outcome why there are none.
+    /// Makes the arms, for a race that may take this long. The outcome may say why there are none.
     ///
     /// # Errors
-    /// When one that the user asks for cannot be tried.
+    /// If an arm that the user requested cannot be tried.
     fn enter(&mut self, run: &mut Run, left: Nanos) -> Result<Vec<Entrant>, Stop>;
-    /// How many runs may share a CPU at once, or why they run one at a time. None for services.
+    /// How many runs may share a CPU at once, or why they run one at a time. `None` for services.
     fn most_at_once(&self) -> Option<Result<u32, String>> {
         None
     }
@@ -47,20 +48,20 @@ pub(crate) trait Tunable: Surroundings + race::Subject {
     }
     /// Why no arm is tried.
     fn nothing_to_try(&self, run: &Run) -> Outcome;
-    /// Saves what the race left besides its blocks and verdicts.
+    /// Saves the results of the race besides its blocks and verdicts.
     fn leave(&mut self, _run: &mut Run) {}
     /// The arms with their doses.
     fn doses(&self) -> Vec<(String, Vec<Dose>)>;
-    /// What the session says instead where the outputs could not be compared.
+    /// The outcome of the session if the outputs could not be compared.
     ///
     /// # Errors
-    /// When that ends the session.
+    /// If that ends the session.
     fn incomparable(&mut self) -> Result<Option<Outcome>, Stop> {
         Ok(None)
     }
     /// How to keep an arm.
     fn receipt(&self, run: &Run, arm: &str) -> Option<Receipt>;
-    /// What to know about arms that gain.
+    /// Notes about arms that gain.
     fn doubts(&self, _run: &Run) -> Vec<String> {
         Vec::new()
     }
@@ -68,15 +69,16 @@ pub(crate) trait Tunable: Surroundings + race::Subject {
     fn take_stop(&mut self) -> Option<Stop> {
         None
     }
-    /// Undoes what is left and hands over the notes; how the session ends.
+    /// Undoes remaining changes and adds the notes. Returns how the session ends.
     ///
     /// # Errors
     /// Those of the session, or of undoing.
     fn finish(&mut self, run: &mut Run, done: Result<(), Stop>) -> Result<(), Stop>;
 }
 
-/// Runs a session of a program to its end, or goes on with a saved one: with its look, its arms and all its runs.
-/// Check a saved one first with [`crate::conditions::changed`]. What is known is in the run whatever happens.
+/// Runs a session of a program to its end, or continues a saved one with its look, its arms and all its runs.
+/// Check a saved one first with [`crate::conditions::changed`]. The run contains everything found so far,
+/// even after an early stop.
 pub fn run(request: &Request, saved: Option<Run>, world: &mut dyn World) -> (Run, Option<Stop>) {
     let since = world.now();
     let mut run = request.empty_run(RunKind::Tune, &request.spec.command);
@@ -87,7 +89,7 @@ pub fn run(request: &Request, saved: Option<Run>, world: &mut dyn World) -> (Run
     tune(run, since, Ok(Programs::new(lab, Arm::plain(request))))
 }
 
-/// The saved run as one that begins now. What was concluded is concluded again at the end.
+/// The saved run as one that begins now. Conclusions are drawn again at the end.
 pub(crate) fn resumed(fresh: Run, saved: Run) -> Run {
     Run {
         id: fresh.id,
@@ -157,7 +159,7 @@ fn left<T: Tunable>(subject: &T, since: Nanos) -> Nanos {
     Nanos(subject.budget().0.saturating_sub(spent))
 }
 
-/// Races these arms and saves what was found of them.
+/// Races these arms and saves the results.
 pub(crate) fn race<T: Tunable>(
     subject: &mut T,
     run: &mut Run,
@@ -209,8 +211,8 @@ fn blocks(run: &Run) -> Vec<Block> {
     runs.cloned().map(Block::Runs).chain(pairs.cloned().map(Block::Pair)).collect()
 }
 
-/// More time than `pairs` take where a run takes `cost` nanoseconds: twice that of three runs and of two that read
-/// files back, for each pair.
+/// Upper bound of the time of `pairs` pairs if a run takes `cost` nanoseconds: for each pair, twice the time
+/// of three runs and of two that read files back.
 fn room_for(pairs: u32, cost: u64) -> Nanos {
     const RUNS: u64 = 10;
     Nanos(cost.saturating_mul(RUNS * u64::from(pairs))) + Nanos::secs(60)
@@ -237,7 +239,7 @@ fn keep<T: Tunable>(subject: &mut T, run: &mut Run) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The arm that gains most: proven, else likely.
+/// The arm that gains most: a proven one, otherwise a likely one.
 fn best(run: &Run) -> Option<&Verdict> {
     let experiment = run.experiment.as_ref()?;
     let first = |word| ranked(experiment, word).first().copied();

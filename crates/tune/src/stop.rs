@@ -7,7 +7,7 @@ use pagewise_model::{Bytes, Nanos};
 use pagewise_tracee::launch::LaunchError;
 use std::borrow::Cow;
 
-/// Calls on the way to a program that fail for what an arm asks for and not for want of ours.
+/// System calls in a launch that fail because of an arm's request and not because of our own limits.
 const OF_THE_ARM: [&str; 5] = [
     "execve",
     "sched_setaffinity",
@@ -22,7 +22,7 @@ pub enum Stop {
     /// The program could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// It did things that a second run may not repeat safely.
+    /// Its effects may not be safe to repeat in a second run.
     #[error("not safe to run again: it {}", sentence(.0))]
     NotSafe(Vec<SideEffect>),
     /// Whether it is safe to run again could not be seen.
@@ -35,12 +35,12 @@ pub enum Stop {
     UsesInput {
         /// What standard input is.
         what: &'static str,
-        /// The call by which it would have.
+        /// The call that would have used it.
         call: String,
         /// What it had done by then.
         effects: Vec<SideEffect>,
     },
-    /// Whether it uses such a standard input could not be seen.
+    /// It could not be determined whether it uses such a standard input.
     #[error("cannot see whether the program reads its standard input, which is {what}: {why}")]
     InputNotSeen {
         /// What standard input is.
@@ -51,13 +51,13 @@ pub enum Stop {
     /// It failed in a trial run.
     #[error("{} failed in a trial run: {ended}{}", who(.arm.as_deref()), quoted(.said))]
     Failed {
-        /// The arm, where it is not the program as it is.
+        /// The arm. `None` for the unchanged program.
         arm: Option<String>,
         /// How it ended.
         ended: Ended,
         /// Last line of its standard error.
         said: String,
-        /// The command that removes the files which a run of it leaves, as one word for a shell.
+        /// The shell command, as one word, that removes the files that a run of it leaves.
         remove: Option<String>,
     },
     /// `--prepare` or `--cleanup` failed.
@@ -74,7 +74,7 @@ pub enum Stop {
     /// It took more memory than it may.
     #[error("the program took more than {0} of memory and was stopped")]
     TooLarge(Bytes),
-    /// What the program puts out cannot be compared.
+    /// The outputs of the program cannot be compared.
     #[error("cannot compare the output of a plain run: {0}")]
     Output(String),
     /// Files that an arm needs in huge folios cannot be brought into them.
@@ -83,7 +83,7 @@ pub enum Stop {
     /// What an arm needs of the pool of huge pages, or of settings of the machine, is not there.
     #[error("{0}")]
     MachineNotSet(String),
-    /// A service, its load or what the user asked of them does not work; the text ends with what to do.
+    /// A service, its load or a user's option for them does not work. The text ends with what to do.
     #[error("{0}")]
     Service(String),
     /// The load of a service would reach another program.
@@ -92,7 +92,7 @@ pub enum Stop {
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
-    /// Something of ours failed, or `--prepare` of a service.
+    /// A failure of this tool, or of `--prepare` of a service.
     #[error("{0}")]
     Broken(String),
 }
@@ -121,7 +121,7 @@ fn quoted(said: &str) -> String {
 }
 
 impl Stop {
-    /// The next step, where there is one.
+    /// The next step, if there is one.
     #[must_use]
     pub fn help(&self) -> Option<Cow<'static, str>> {
         Some(Cow::Borrowed(match self {
@@ -143,8 +143,8 @@ impl Stop {
         }))
     }
 
-    /// Whose failure it is, when it comes from the run of an arm: only what the arm itself did or
-    /// asked for says something about it.
+    /// The side to blame if this comes from the run of an arm. Only the arm's own actions and requests say
+    /// something about it.
     #[must_use]
     pub fn into_failure(self) -> RunFailure {
         match self {

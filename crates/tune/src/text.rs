@@ -1,12 +1,13 @@
-//! `bench text -- COMMAND`: a program with its code on base pages against the same with it on huge pages.
+//! `bench text -- COMMAND`: compares a program whose code is on base pages with the same program with its
+//! code on huge pages.
 //!
-//! The arms are those of `tune` for `text-huge`, all blocks spent on the one question. *Off* is the program
-//! with the files of its code as a plain start leaves them: dropped from the page cache and read back by an
-//! untimed start ([`crate::folios`], docs/decisions/020). *On* has them in huge folios. How much of their
-//! text is on huge pages is read from the kernel in both arms before the first block, and after each run of
-//! either how many huge pages of them there are.
+//! The arms are those of `tune` for `text-huge`, with all blocks spent on this one question. *Off* is the
+//! program with its code files in their state after a plain start: dropped from the page cache and read back
+//! by an untimed start ([`crate::folios`], docs/decisions/020). *On* has them in huge folios. The kernel
+//! reports how much of their text is on huge pages: in both arms before the first block, and after each run
+//! of either arm the number of their huge pages.
 //!
-//! Which files those are the traced look says, the files of children among them, unless they are named.
+//! The traced look lists these files, including those of children, unless they are named.
 
 use crate::ab;
 use crate::choose;
@@ -39,7 +40,7 @@ pub struct Subject<'a> {
     pub request: &'a Request,
     /// Pairs to run.
     pub pairs: u32,
-    /// The files; without any those of the traced look.
+    /// The files. If empty, those of the traced look.
     pub files: Vec<HugeFile>,
 }
 
@@ -53,7 +54,7 @@ struct Arms {
 }
 
 impl Subject<'_> {
-    /// Runs the experiment. What is known is in the run whatever happens.
+    /// Runs the experiment. The run contains everything found so far, even after an early stop.
     pub fn run(&self, world: &mut dyn World) -> (Run, Option<Stop>) {
         let run = self.request.empty_run(RunKind::Bench, &self.request.spec.command);
         ab::filled(run, world, |run, world| self.fill(run, world))
@@ -148,7 +149,8 @@ impl Subject<'_> {
     }
 }
 
-/// What the kernel showed of each file in both arms: how much of its text is on huge pages, and of how much.
+/// What the kernel showed about each file in both arms: the size of its text, and how much of that is on huge
+/// pages.
 fn in_arms(files: &[HugeFile], off: &[TextNow], on: &[TextNow]) -> Vec<FileInArms> {
     let all = files.iter().zip(off).zip(on);
     all.map(|((file, off), on)| FileInArms {
@@ -160,7 +162,7 @@ fn in_arms(files: &[HugeFile], off: &[TextNow], on: &[TextNow]) -> Vec<FileInArm
     .collect()
 }
 
-/// Files of the traced program's code, and why the others stay as they are.
+/// Files of the traced program's code, and why the others stay unchanged.
 fn found(
     traced: &Fact<Traced>,
     machine: &Machine,

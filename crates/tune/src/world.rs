@@ -1,4 +1,4 @@
-//! What a session needs from outside, and the arms it runs there.
+//! A session's interface to the outside, and the arms it runs there.
 
 use crate::output::Captured;
 use crate::race::{Clock, Progress, WeatherMark};
@@ -25,22 +25,22 @@ pub struct Arm {
     pub name: String,
     /// The command it runs.
     pub command: Vec<OsString>,
-    /// What is changed about it.
+    /// The settings that it changes.
     pub settings: Settings,
-    /// How its success is read, one for each dose; empty for the program as it is and for the
-    /// user's own arms, whose success is not checked this way.
+    /// How its success is read, one for each dose. Empty for the unchanged program and for the user's own
+    /// arms, whose success is not checked this way.
     pub mechanism: Vec<Mechanism>,
-    /// Files that other arms bring into huge folios and that here have to lie as a plain start leaves
-    /// them.
+    /// Files that other arms bring into huge folios and that must be in their state after a plain start for
+    /// this arm.
     pub natural_files: Vec<String>,
-    /// The doses that make it; the plain program and the user's own arms have none.
+    /// The doses that it consists of. Empty for the plain program and the user's own arms.
     pub doses: Vec<Dose>,
     /// Why it is rejected without being measured, if so: its output differs from the control's.
     pub barred: Option<String>,
 }
 
 impl Arm {
-    /// A command as it is.
+    /// An arm for an unchanged command.
     #[must_use]
     pub fn unchanged(name: &str, command: &[OsString]) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Arm {
         }
     }
 
-    /// The program as it is.
+    /// The arm for the unchanged program.
     #[must_use]
     pub fn plain(request: &Request) -> Self {
         Self::unchanged(PLAIN, &request.spec.command)
@@ -67,7 +67,7 @@ impl Arm {
     }
 }
 
-/// What a run may take before it is stopped, where that is known.
+/// The known limits of a run, beyond which it is stopped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Wall time.
@@ -76,7 +76,7 @@ pub struct Limits {
     pub memory: Option<Bytes>,
 }
 
-/// What is watched during a timed run.
+/// What is observed during a timed run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Watch {
     /// Nothing.
@@ -106,12 +106,12 @@ pub struct Timing {
 pub struct Timed {
     /// The run, as the kernel accounted for it.
     pub done: Finished,
-    /// Of each file that this or another arm brings into huge folios, the slots in them right after the
-    /// run, beyond what a plain start leaves.
+    /// For each file that this or another arm brings into huge folios: its huge slots right after the run,
+    /// beyond those after a plain start.
     pub huge_slots: Vec<(String, u64)>,
     /// Memory was conditioned before it.
     pub conditioned: bool,
-    /// What it put out, where that was kept.
+    /// Its output, if that was kept.
     pub kept: Option<Captured>,
 }
 
@@ -129,12 +129,12 @@ impl Timed {
     }
 }
 
-/// What the user sees while a session works.
+/// Events shown to the user during a session.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A stage begins.
     Stage(&'a str),
-    /// Diagnosis and choice are made: the run as it is now.
+    /// Diagnosis and choice are complete: the current run.
     Chosen(&'a Run),
     /// How far the experiment is.
     Progress(&'a Progress<'a>),
@@ -153,9 +153,9 @@ pub trait Surroundings: Clock {
     fn tell(&mut self, event: &Event<'_>);
 }
 
-/// What a session on a program needs besides.
+/// The additional interface of a session on a program.
 pub trait World: Surroundings {
-    /// The pool of reserved huge pages, with what this session may add to it.
+    /// The pool of reserved huge pages, and how many this session may add.
     fn pool(&mut self) -> Fact<HugePool>;
     /// The traced look at an arm, with the last line of standard error.
     ///
@@ -169,12 +169,13 @@ pub trait World: Surroundings {
     /// # Errors
     /// When the program cannot be started, breaks a limit, or the user interrupts.
     fn timed(&mut self, arm: &Arm, timing: &Timing) -> Result<Timed, Stop>;
-    /// One timed run of each of these arms, with what each may take: those of one block at once, started in this
-    /// order, on one CPU, or with `spread` on all of them. Blocks run side by side. `fresh` is touched and freed before.
-    /// A run is an error when it cannot be started or breaks a limit. With `keep` the output of each is kept.
+    /// One timed run of each of these arms, with its limits. The runs of one block are made at once, started
+    /// in this order, on one CPU, or with `spread` on all of them. Blocks run side by side. `fresh` bytes are
+    /// touched and freed before. A run is an error if it cannot be started or breaks a limit. With `keep` the
+    /// output of each is kept.
     ///
     /// # Errors
-    /// When none of them can be made.
+    /// If none of them can be made.
     fn timed_at_once(
         &mut self,
         blocks: &[Vec<(&Arm, Limits)>],
@@ -182,16 +183,16 @@ pub trait World: Surroundings {
         spread: bool,
         keep: bool,
     ) -> Result<Vec<Vec<Result<Timed, Stop>>>, Stop>;
-    /// One run with each of its page faults timed, made like a timed one; missing where they cannot
-    /// be recorded.
+    /// One run with each of its page faults timed, otherwise made like a timed one. Missing if they cannot be
+    /// recorded.
     ///
     /// # Errors
-    /// When the program cannot be started, breaks a limit, or the user interrupts.
+    /// If the program cannot be started, breaks a limit, or the user interrupts.
     fn recorded(&mut self, arm: &Arm, timing: &Timing) -> Result<Fact<TimedFaults>, Stop>;
-    /// One untimed run whose memory is accounted for at its peak; missing where that cannot be.
+    /// One untimed run whose memory is accounted for at its peak. Missing if that is impossible.
     ///
     /// # Errors
-    /// When the program cannot be started, or the user interrupts.
+    /// If the program cannot be started, or the user interrupts.
     fn accounted(&mut self, arm: &Arm, limits: &Limits) -> Result<Fact<MemoryAccount>, Stop>;
     /// One untimed run with its output kept.
     ///

@@ -1,7 +1,7 @@
-//! Whether an arm puts out what the program as it is puts out.
+//! Whether an arm has the same output as the unchanged program.
 //!
-//! Runs at once keep what they write to a pipe where that is little. Else an arm and the control run for it, side by
-//! side where the machine has room, once the arm is likely to gain.
+//! Runs at once keep what they write to a pipe if that is little. Otherwise an arm and the control are run
+//! for it, once the arm is likely to gain, side by side if the machine has room.
 
 use super::WorldLab;
 use crate::at_once;
@@ -14,14 +14,15 @@ use pagewise_model::Bytes;
 use pagewise_model::run::OutputCheck;
 use pagewise_model::spec::StdoutTo;
 
-/// A program that writes more has its output kept by runs of their own.
+/// If a program writes more, separate runs keep its output.
 const MOST_AT_HAND: Bytes = Bytes::mib(4);
 
 impl WorldLab<'_> {
-    /// Compares what an arm puts out with what the control does; why it is rejected, if they differ.
+    /// Compares the output of an arm with that of the control. Returns why the arm is rejected, if they
+    /// differ.
     ///
     /// # Errors
-    /// When it could not be compared.
+    /// If the outputs could not be compared.
     pub(super) fn compare(&mut self, arm: &Arm, arms: &Arms) -> Result<Option<String>, RunFailure> {
         if let Some(check) = self.outputs.check_of(&arm.name) {
             return Ok(rejection(check));
@@ -50,10 +51,10 @@ impl WorldLab<'_> {
         }
     }
 
-    /// What an arm puts out in an untimed run. An arm that cannot run is unequal; the check says why.
+    /// The output of an arm in an untimed run. An arm that cannot run is unequal; the check says why.
     ///
     /// # Errors
-    /// What is not the arm's own failure.
+    /// Failures that are not the arm's own.
     pub(crate) fn put_out(&mut self, arm: &Arm) -> Result<Result<Captured, OutputCheck>, Stop> {
         if let Some(run) = self.take_kept(arm) {
             return Ok(Ok(run));
@@ -70,12 +71,12 @@ impl WorldLab<'_> {
         })
     }
 
-    /// What a run of an arm at once put out, where one is left.
+    /// The kept output of a run of an arm at once, if one is left.
     fn take_kept(&mut self, arm: &Arm) -> Option<Captured> {
         self.at_hand.get_mut(&arm.name)?.pop()
     }
 
-    /// What a plain run put out, kept whole.
+    /// The complete output of a plain run.
     fn kept(&mut self, plain: &Arm) -> Result<Captured, NoBaseline> {
         let run = match self.take_kept(plain) {
             Some(run) => run,
@@ -91,10 +92,10 @@ impl WorldLab<'_> {
         }
     }
 
-    /// What two plain runs put out, and in what they differ.
+    /// The outputs of two plain runs, and their differences.
     ///
     /// # Errors
-    /// Why nothing can be held against them.
+    /// Why no output can be compared with them.
     pub(crate) fn baseline(&mut self, plain: &Arm) -> Result<(Baseline, OutputCheck), NoBaseline> {
         let first = self.kept(plain)?;
         let base = Baseline::of(&first, &self.kept(plain)?)?;
@@ -102,7 +103,7 @@ impl WorldLab<'_> {
         Ok((base, check))
     }
 
-    /// Compares what an arm put out with one plain run. Where they differ, it is compared with what two plain
+    /// Compares the output of an arm with one plain run. If they differ, it is compared with what two plain
     /// runs have in common.
     fn against_plain(
         &mut self,
@@ -119,7 +120,7 @@ impl WorldLab<'_> {
             self.outputs.set_base(base);
             return Ok(found);
         };
-        // One by itself: what a program puts out may depend on the CPUs that it has.
+        // Run alone: the output of a program may depend on its number of CPUs.
         self.at_hand.remove(&plain.name);
         let base = Baseline::of(first, &self.kept(plain)?)?;
         self.outputs.add(by_itself(&base, plain));
@@ -128,7 +129,7 @@ impl WorldLab<'_> {
         Ok(found)
     }
 
-    /// Whether runs at once keep what they put out, so that no other runs are made for it.
+    /// Whether runs at once keep their output, so that no separate runs are needed for it.
     pub(crate) fn keeps_output(&self) -> bool {
         let spec = &self.request.spec;
         let written = self.known.runs.iter().filter_map(|run| run.written_bytes).max();
@@ -147,7 +148,7 @@ impl WorldLab<'_> {
             && spec.outputs.is_empty()
     }
 
-    /// Runs an arm and the control side by side for what they put out. What fails here is tried by itself later.
+    /// Runs an arm and the control side by side for their output. A failure here is retried alone later.
     fn put_out_together(&mut self, arm: &Arm, control: &Arm) -> Result<(), RunFailure> {
         let blocks = [control, arm].map(|one| vec![(one, self.limits(one))]);
         let done = self.world.timed_at_once(&blocks, Bytes(0), false, true);

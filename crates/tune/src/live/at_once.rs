@@ -1,4 +1,4 @@
-//! Runs at once: each below a supervising process of its own, those of one block on one CPU.
+//! Runs at once: each below a separate supervising process, those of one block on one CPU.
 
 use super::runs::Runs;
 use super::{Live, raised, stopped, within_limits};
@@ -82,12 +82,12 @@ impl Live<'_> {
         Ok(blocks.iter().map(|block| done.by_ref().take(block.len()).collect()).collect())
     }
 
-    /// Where the run with this number writes.
+    /// The output files of the run with this number.
     fn outputs_of(&self, at: usize) -> [PathBuf; 2] {
         ["stdout", "stderr"].map(|stream| self.scratch.file(&format!("timed-{stream}-{at}")))
     }
 
-    /// Runs to their ends, all at once. Each ends, however the others do.
+    /// Runs all of them at once, to their ends. Each ends independently of the others.
     fn bounded_at_once(
         &mut self,
         launches: &[Launch],

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::rc::Rc;
 
-/// Runs every command at once and keeps a list; raises the flag when it meets `stop_at`.
+/// Runs every command immediately and keeps a list. Raises the flag when it reaches `stop_at`.
 struct Fake {
     ran: Rc<RefCell<Vec<String>>>,
     stop_at: &'static str,
@@ -154,7 +154,7 @@ fn a_run_that_was_recorded_and_failed_tells_nothing_of_the_program() {
     let (seen, ran) = recorded("exit 3");
     assert!(matches!(seen, Ok(Fact::Missing(why)) if why.contains("exit status 3")));
     assert_eq!(ran, ["true", "condition", "exit 3", "true"]);
-    // Where nothing was recorded there is nothing to set beside a probe.
+    // Without a recording there is nothing to compare with a probe.
     let (seen, ran) = recorded("exit 0");
     assert!(matches!(seen, Ok(Fact::Missing(why)) if why == "not requested"));
     assert_eq!(ran, ["true", "condition", "exit 0", "true"]);

@@ -1,4 +1,4 @@
-//! What the engine asks of the outside world: run an arm, tell the time, read the weather.
+//! The engine's interface to the outside world: run an arm, read the clock, read the load.
 
 use super::Clock;
 use crate::world::Arm;
@@ -12,10 +12,10 @@ pub enum RunFailure {
     /// work); the text says what happened.
     #[error("{0}")]
     Failed(String),
-    /// Runs at once do not work with this program; nothing is said about the arm.
+    /// Runs at once do not work with this program. This says nothing about the arm.
     #[error("{0}")]
     NotAtOnce(String),
-    /// Something of ours failed, which says nothing about the arm; the experiment cannot go on.
+    /// A failure of this tool. It says nothing about the arm, but ends the experiment.
     #[error("{0}")]
     Broken(String),
     /// The user asked to stop.
@@ -28,7 +28,7 @@ pub enum RunFailure {
 pub struct WeatherMark {
     /// CPU time stolen by the hypervisor (`/proc/stat`).
     pub steal_ns: Nanos,
-    /// Time in which some task waited for a CPU (`/proc/pressure/cpu`), where it can be read.
+    /// Time in which some task waited for a CPU (`/proc/pressure/cpu`), if it can be read.
     pub cpu_stall_ns: Option<Nanos>,
     /// The same for memory.
     pub memory_stall_ns: Option<Nanos>,
@@ -43,8 +43,8 @@ pub struct Progress<'a> {
     pub left_ns: Nanos,
     /// The arm about to run.
     pub arm: &'a str,
-    /// Where each arm that ran stands after the last whole block, best first. Its intervals take
-    /// time: for who shows them.
+    /// The ratios of each arm that ran after the last whole block, best first. The intervals take time, so
+    /// they are computed only on request.
     pub standings: &'a dyn Fn() -> Vec<(String, Ratio)>,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Progress<'_> {
     }
 }
 
-/// The program as it is and with what is tried.
+/// The unchanged program and the arms to try.
 #[derive(Debug, Clone)]
 pub struct Arms {
     pub control: Arm,
@@ -62,19 +62,17 @@ pub struct Arms {
     pub tried: Vec<Arm>,
 }
 
-/// Runs arms. Everything the engine sees of the world comes through here, so that an experiment
-/// can be simulated.
+/// Runs arms. The engine sees the world only through this trait, so that an experiment can be simulated.
 pub trait Lab: Clock {
-    /// Prepares the machine (memory that the host has ready), runs `arm` once in a fresh process
-    /// and reports what it used, with the counters of all arms in a run of the control. The race names the
-    /// point.
+    /// Prepares the machine (memory that the host has backed), runs `arm` once in a fresh process and reports
+    /// its usage. In a run of the control, also the counters of all arms. The race names the point.
     ///
     /// # Errors
-    /// [`RunFailure`]; a program that ran and failed is a point with its exit status instead.
+    /// [`RunFailure`]. A program that ran and failed is instead a point with its exit status.
     fn run(&mut self, arm: &Arm, arms: &Arms) -> Result<Point, RunFailure>;
 
-    /// Runs these arms, each in a fresh process: those of one block at once on one CPU, in this order, and
-    /// blocks side by side on CPUs of their own.
+    /// Runs these arms, each in a fresh process. Those of one block run at once on one CPU, in this order.
+    /// Blocks run side by side on separate CPUs.
     ///
     /// # Errors
     /// [`RunFailure`] that ends them all.
@@ -92,17 +90,17 @@ pub trait Lab: Clock {
     /// Reads the totals.
     fn weather(&mut self) -> WeatherMark;
 
-    /// Told before each run.
+    /// Called before each run.
     fn progress(&mut self, progress: &Progress<'_>);
 
     /// System time of a run beyond what its faults cost at the session's price: the time the
     /// host took to give memory back.
     fn host_ns(&mut self, point: &Point, at_once: bool) -> Nanos;
 
-    /// The arm that does what all of `apart` do, if they go together.
+    /// An arm that combines all of `apart`, if they are compatible.
     ///
     /// # Errors
-    /// [`RunFailure`] when what was tried for it could not be; `Failed` leaves the combination out.
+    /// [`RunFailure`] if a trial for it could not be made. `Failed` only leaves the combination out.
     fn combine(&mut self, apart: &[&Arm], arms: &Arms) -> Result<Option<Arm>, RunFailure>;
 
     /// Holds what an arm puts out against the control's, before its gain is reported; why it is

@@ -1,13 +1,13 @@
-//! Controlled experiments: which of several arms is faster than the control, and how sure is that?
+//! Controlled experiments: which of several arms is faster than the control, and how certain is that?
 //!
-//! There is one race for programs, services and running processes. The [`Policy`] plans a block; a [`Subject`]
-//! runs it and gives back what it saw; [`run`] repeats that until the policy has its answer or the time is
-//! over. A race may be stopped at any moment and continued from its blocks.
+//! There is one race for programs, services and running processes. The [`Policy`] plans a block. A
+//! [`Subject`] runs it and returns its observations. [`run`] repeats that until the policy has its answer or
+//! the time is over. A race may be stopped at any moment and continued from its blocks.
 //!
-//! The race itself runs nothing and reads no clock. Of programs ([`Programs`]), a [`Lab`] runs an arm once.
+//! The race itself runs nothing and reads no clock. For programs ([`Programs`]), a [`Lab`] runs an arm once.
 //!
-//! Not seen: an effect that lasts beyond the run that caused it (the next run of another arm
-//! pays for it); the random order turns that into noise, not into bias.
+//! Not seen: an effect that lasts beyond the run that caused it (the next run of another arm pays for it).
+//! The random order turns that into noise, not into bias.
 
 mod lab;
 mod programs;
@@ -22,7 +22,7 @@ use pagewise_model::Nanos;
 use pagewise_model::service::Pair;
 use pagewise_model::trial::Experiment;
 
-/// The time may be overrun by this part of the whole budget, where a block is to be finished.
+/// The race may exceed its time by one in this many parts of the whole budget, to finish a block.
 const OVERRUN: u64 = 10;
 
 /// A race before it begins.
@@ -67,12 +67,12 @@ impl Time {
     }
 }
 
-/// What a subject did when it was asked for a block.
+/// The result of running a block.
 #[derive(Debug)]
 pub struct BlockRun {
-    /// None where nothing was seen.
+    /// `None` if nothing was observed.
     pub block: Option<Block>,
-    /// Arms that are not to be run again, and why.
+    /// Arms that must not run again, and why.
     pub failed: Vec<(usize, String)>,
     /// Why runs at once do not work.
     pub refused: Option<String>,
@@ -94,7 +94,7 @@ impl Default for BlockRun {
     }
 }
 
-/// The clock of whoever runs something, and the user beside it.
+/// The clock of a component that runs things, and the connection to the user.
 pub trait Clock {
     /// Time of a monotonic clock.
     fn now(&self) -> Nanos;
@@ -102,7 +102,8 @@ pub trait Clock {
     fn interrupted(&self) -> bool;
 }
 
-/// What is compared: a program that ends, a server that is started for each pair, or a process that runs.
+/// The subject of a comparison: a program that ends, a server that is started for each pair, or a process
+/// that runs.
 pub trait Subject: Clock {
     /// Runs a block.
     fn run(&mut self, order: &Order, policy: &Policy, time: &Time) -> BlockRun;
@@ -110,7 +111,7 @@ pub trait Subject: Clock {
     fn most_side_by_side(&self) -> usize {
         1
     }
-    /// Runs these blocks side by side, all of them at once.
+    /// Runs these blocks at once, side by side.
     fn run_side_by_side(
         &mut self,
         orders: &[Order],
@@ -119,26 +120,29 @@ pub trait Subject: Clock {
     ) -> Vec<BlockRun> {
         orders.iter().map(|order| self.run(order, policy, time)).collect()
     }
-    /// What one run of an arm adds to its block, or of the control; of a pair, what both sides take.
+    /// The time that one run of an arm or of the control adds to its block. For a pair, the time of both
+    /// sides.
     fn cost_ns(&self, arm: Option<usize>) -> u64;
-    /// Compares what an arm puts out with what the control does; why it is rejected, if they differ.
+    /// Compares the output of an arm with that of the control. Returns why the arm is rejected, if they
+    /// differ.
     ///
     /// # Errors
-    /// [`RunFailure`] when it could not be compared.
+    /// [`RunFailure`] if the outputs could not be compared.
     fn compare_output(&mut self, _arm: usize) -> Result<Option<String>, RunFailure> {
         Ok(None)
     }
-    /// Makes the arm that does what all of these do, if they go together.
+    /// Makes an arm that combines all of these, if they are compatible.
     ///
     /// # Errors
-    /// [`RunFailure`] when what was tried for it could not be; `Failed` leaves the combination out.
+    /// [`RunFailure`] if a trial for it could not be made. `Failed` only leaves the combination out.
     fn combine(&mut self, _arms: &[usize]) -> Result<Option<Entrant>, RunFailure> {
         Ok(None)
     }
 }
 
-/// Runs the whole race; what halted it, if its answer did not. Whatever goes wrong on the way becomes a verdict
-/// or a warning: what was measured is never lost. Pairs of servers are apart from the experiment.
+/// Runs the whole race. Also returns what halted it, unless it had its answer. A failure on the way becomes a
+/// verdict or a warning: measurements are never lost. Pairs of servers are returned separately from the
+/// experiment.
 pub fn run(subject: &mut dyn Subject, plan: Plan) -> (Experiment, Vec<Pair>, Option<Halt>) {
     let mut policy = Policy::new(plan.terms, plan.entrants, plan.earlier);
     for (name, why) in plan.rejected {
@@ -257,7 +261,7 @@ pub(crate) const fn halt(stop: &Stop) -> Halt {
     }
 }
 
-/// What a failure that is not the arm's makes of the experiment.
+/// Converts a failure that is not the arm's into the end of the experiment.
 fn ours(failure: RunFailure) -> Halt {
     match failure {
         RunFailure::Interrupted => Halt::Interrupted,

@@ -27,10 +27,11 @@ pub struct Programs<L> {
     pub arms: Arms,
     /// Usual time from one run to the next, before any.
     pub run_ns: Nanos,
-    /// What having memory in place for others beside it adds to that.
+    /// The extra time for having memory in place for other runs beside it.
     pub beside_ns: Nanos,
     runs: u32,
-    /// Clock time of the runs of each arm at once and one at a time, start and reaping included: sum and number.
+    /// Clock time of the runs of each arm at once and one at a time, including start and reaping: sum and
+    /// number.
     clock: BTreeMap<(Option<usize>, bool), (u64, u64)>,
     endings: Endings,
 }
@@ -122,7 +123,7 @@ impl<L: Lab> Programs<L> {
         self.lab.progress(&Progress { runs, left_ns, arm, standings: &standings });
     }
 
-    /// Notes down what a run of an arm took, at once or not.
+    /// Records the time of a run of an arm, at once or not.
     fn took(&mut self, arm: Option<usize>, at_once: bool, ns: u64) {
         self.runs += 1;
         let (sum, runs) = self.clock.entry((arm, at_once)).or_default();
@@ -165,7 +166,7 @@ impl<L: Lab> Programs<L> {
         (self.lab.weather(), self.lab.now())
     }
 
-    /// What a block showed that began then.
+    /// The result of a block that began at this time.
     fn block(
         &mut self,
         at_once: bool,
@@ -300,7 +301,7 @@ impl<L: Lab> Subject for Programs<L> {
     }
 
     fn cost_ns(&self, arm: Option<usize>) -> u64 {
-        // Whichever way takes longer: a race is not to overrun its time.
+        // Uses the slower way: a race must not exceed its time.
         let of = |arm| {
             let ways = [true, false].into_iter().filter_map(move |way| self.clock.get(&(arm, way)));
             ways.map(|(sum, runs)| sum / runs).max()

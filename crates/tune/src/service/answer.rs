@@ -1,4 +1,4 @@
-//! What sessions on servers share: what has to hold of a plain server, and the answer.
+//! The common part of sessions on servers: the checks of a plain server, and the answer.
 
 use super::Terms;
 use crate::request::Request;
@@ -13,10 +13,10 @@ use pagewise_remedy::receipt::Start;
 
 /// The budget unless the user gives one.
 const BUDGET: Nanos = Nanos::secs(300);
-/// The generator may use so many times the CPU time of the server before that is reported.
+/// The generator may use this many times the CPU time of the server before that is reported.
 const GENERATOR: f64 = 2.0;
-/// A server that answers uses more than this for a request, in nanoseconds, or more than this share of what the
-/// generator uses.
+/// A working server uses more than this for a request, in nanoseconds, or more than this share of the
+/// generator's CPU time.
 const LEAST_FOR_REQUEST: f64 = 1_000.0;
 const LEAST_OF_GENERATOR: f64 = 0.05;
 
@@ -25,7 +25,7 @@ pub(super) fn budget(base: &Request) -> Nanos {
     base.spec.budget_ns.unwrap_or(BUDGET)
 }
 
-/// What has to hold of the plain server before anything is compared with it; what to know besides.
+/// Checks the plain server before anything is compared with it. Returns notes for the user.
 pub(super) fn check(
     terms: &Terms,
     quantity: Quantity,
@@ -59,7 +59,7 @@ pub(super) fn check(
     Ok(doubts(side))
 }
 
-/// What the CPU times of the server and the generator say against the figures, if anything.
+/// Doubts about the figures from the CPU times of the server and the generator. `None` without any.
 fn doubts(side: &Side) -> Option<String> {
     let sum = |of: fn(&Window) -> f64| side.windows.iter().map(of).sum::<f64>();
     let server = sum(|window| window.cpu_ns.0 as f64);

@@ -1,9 +1,9 @@
-//! Whose failure it is that a server or its load shows.
+//! Which side is to blame for a failure of a server or its load.
 
 use crate::race::RunFailure;
 use crate::stop::Stop;
 
-/// Whose failure it is.
+/// The side to blame for a failure.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// The plain server's, the load's, or ours: the session ends.
@@ -19,8 +19,8 @@ impl Failure {
     }
 }
 
-/// Whose failure it is, where it was met with this arm or the plain server: an arm is blamed only for what it did or
-/// asked for itself.
+/// The side to blame for a failure with this arm or the plain server. An arm is blamed only for its own
+/// actions and requests.
 pub(super) fn whose(arm: Option<usize>, stop: Stop) -> Failure {
     let Some(arm) = arm else { return Failure::Session(stop) };
     match stop.into_failure() {

@@ -1,12 +1,12 @@
-//! A service that runs already, tuned by switching remedies on and off while it serves.
+//! A service that already runs, tuned by switching remedies on and off while it serves.
 //!
-//! A block is the unit of the race: windows with the remedy off and on in the order off on on off or on off off on,
-//! drawn at random, so that what drifts meets both. After each switch one run of the load does not count. There
-//! are no two starts that could differ, so a block costs little; what it shows holds for this process in
-//! this state, and not for another start.
+//! A block is the unit of the race: windows with the remedy off and on in the order off on on off or on off
+//! off on, chosen at random, so that drift affects both equally. After each switch one run of the load does
+//! not count. There are no two starts that could differ, so a block is cheap. Its result holds for this
+//! process in this state, and not for another start.
 //!
-//! Guards are looked at after each run of the load ([`Watch`]); the remedy of a broken one is undone at once
-//! and not tried again.
+//! Guards are checked after each run of the load ([`Watch`]). If one is broken, its remedy is undone
+//! immediately and not tried again.
 
 use super::Terms;
 use super::answer;
@@ -37,19 +37,19 @@ use std::sync::atomic::AtomicBool;
 
 /// Runs of the load in a part of a block last at least this long together.
 const PART: Nanos = Nanos::millis(800);
-/// And are at most so many.
+/// Most runs of the load in a part of a block.
 const MOST: u32 = 4;
 
 /// A running service and its load.
 #[derive(Debug)]
 pub struct Live {
-    /// What it shares with programs that end; its command is the service's.
+    /// The part common with programs that end. Its command is the service's.
     pub base: Base,
     pub target: Target,
     pub terms: Terms,
 }
 
-/// Runs a session to its end. What is known is in the run whatever happens.
+/// Runs a session to its end. The run contains everything found so far, even after an early stop.
 pub fn run(
     request: &Live,
     helpers: &Helpers,
@@ -74,10 +74,10 @@ pub(super) trait ProcessWorld: Surroundings {
     fn is_on(&self) -> bool;
     /// The load ran since the last switch.
     fn is_washed(&self) -> bool;
-    /// The process as it is, under its load; what to know besides.
+    /// Observes the unchanged process under its load, and adds notes for the user.
     ///
     /// # Errors
-    /// When it ends or the load fails.
+    /// If the process ends or the load fails.
     fn look(&mut self, notes: &mut Vec<String>) -> Result<Seen, Stop>;
     /// Runs the load once.
     ///
@@ -110,7 +110,7 @@ struct Sides {
 }
 
 impl Sides {
-    /// Before any window, with what the service holds now.
+    /// The state before any window, with the current memory of the service.
     fn new(now: Holding) -> Self {
         let side = || Side {
             ready_ns: Nanos(0),
@@ -138,7 +138,7 @@ pub(super) struct Switched<'a, W> {
     /// Of the load in a part of a block.
     runs: u32,
     watch: Watch<'a>,
-    /// What a block took last.
+    /// Time of the last block.
     cost: Nanos,
     stop: Option<Stop>,
     notes: Vec<String>,
@@ -163,7 +163,8 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
         }
     }
 
-    /// One block of an arm, and why it is not to be tried again, if so. Nothing is on afterwards.
+    /// Runs one block of an arm. Also returns why the arm must not be tried again, if so. No remedy is on
+    /// afterwards.
     fn block(&mut self, at: usize, is_on_first: bool) -> Result<(Sides, Option<String>), Stop> {
         let mut block = Sides::new(self.world.holding());
         let mut broken = None;
@@ -236,7 +237,7 @@ impl<'a, W: ProcessWorld> Switched<'a, W> {
         }
     }
 
-    /// One run of the load. The inner error is one that comes with the remedy on and not with it off.
+    /// One run of the load. The inner error occurs only with the remedy on.
     fn window(&mut self, is_on: bool) -> Result<Result<Window, String>, Stop> {
         let failure = match self.world.window() {
             Ok(window) => return Ok(Ok(window)),

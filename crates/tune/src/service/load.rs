@@ -21,7 +21,7 @@ use std::time::Duration;
 const GRACE: Nanos = Nanos::millis(300);
 /// Pause between two looks at a server that is starting or ending.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
-/// What a generator may print.
+/// Limit of a generator's output.
 const MOST_PRINTED: Bytes = Bytes::mib(64);
 /// How much of a failing generator's last line is shown.
 const SHOWN: usize = 200;
@@ -45,7 +45,7 @@ pub(super) trait Loaded {
     fn ended_early(&mut self, when: &str) -> Stop;
 }
 
-/// What it takes to load servers.
+/// The resources to load servers.
 #[derive(Clone, Copy)]
 pub(super) struct Generator<'a> {
     pub(super) terms: &'a Terms,
@@ -60,7 +60,7 @@ pub(super) struct Volley {
     pub(super) command: String,
     /// The CPUs it has; none: all.
     pub(super) cpus: Option<Vec<u32>>,
-    /// Tells it from others at the same time.
+    /// Distinguishes it from others at the same time.
     pub(super) at: usize,
 }
 

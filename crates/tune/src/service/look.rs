@@ -12,7 +12,7 @@ use pagewise_remedy::Evidence;
 
 /// A service as the look sees it.
 pub(super) trait UnderLoad: Tunable {
-    /// What the look is, for the user.
+    /// Description of the look, for the user.
     const LOOK: &'static str;
     fn terms(&self) -> &Terms;
     /// How it is started, loaded and compared.
@@ -20,14 +20,14 @@ pub(super) trait UnderLoad: Tunable {
     /// # Errors
     /// When it cannot be compared as the user asks.
     fn service(&self) -> Result<Service, Stop>;
-    /// The service as it is, under its load.
+    /// Observes the unchanged service under its load.
     ///
     /// # Errors
-    /// When it cannot be started or loaded.
+    /// If it cannot be started or loaded.
     fn see(&mut self) -> Result<Seen, Stop>;
-    /// The remedies, and why they do not fit. `side` is what the look saw.
+    /// The remedies, and why they do not fit. `side` is the observation of the look.
     fn candidates(&mut self, evidence: &Evidence<'_>, side: &Side) -> Vec<Candidate>;
-    /// Adds what the user must know.
+    /// Adds a note for the user.
     fn note(&mut self, note: String);
 }
 

@@ -1,10 +1,10 @@
 //! A service under its own load: start, diagnose, race the remedies, receipt.
 //!
-//! A server is started for each pair of the race ([`servers`]), or a process runs already and is switched
+//! A server is started for each pair of the race ([`servers`]), or a process already runs and is switched
 //! ([`live`]). The session is the same ([`crate::session`]).
 //!
-//! Not covered: remedies that need a tracer beside the server for each start (`place` moves processes
-//! between CPUs, which the race does itself), and machines of their own for the generator.
+//! Not covered: remedies that need a tracer beside the server for each start (`place` moves processes between
+//! CPUs, which the race does itself), and separate machines for the generator.
 
 mod answer;
 mod failure;
@@ -47,14 +47,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Remedies that change how a server starts and nothing else.
+/// Remedies that only change how a server starts.
 const FIT: [&str; 7] =
     ["malloc-keep", "allocator", "heap-huge", "heap-small", "arenas", "trim", "text-huge"];
 
 /// A service and its load.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// What it shares with programs that end; its command is the server's.
+    /// The part common with programs that end. Its command is the server's.
     pub base: Base,
     /// The command that starts the server, as typed.
     pub serve: String,
@@ -113,10 +113,10 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Those that a session of a service asks for.
+    /// The terms that a session of a service requests.
     ///
     /// # Errors
-    /// It is none, or its metric is not understood.
+    /// If it is not a service, or its metric is not understood.
     pub fn new(spec: &Spec) -> Result<Self, String> {
         let asked = spec.service.as_ref().ok_or("it is no service")?;
         Ok(Self {
@@ -128,7 +128,8 @@ impl Terms {
     }
 }
 
-/// How servers are loaded: on which CPUs, for how many windows, and the half of the CPUs that the first begins on.
+/// How servers are loaded: on which CPUs, for how many windows, and on which half of the CPUs the first one
+/// begins.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     mode: Mode,
@@ -140,7 +141,7 @@ struct Shape {
 #[derive(Debug, Clone)]
 struct Pairing {
     shape: Shape,
-    /// The order of starts: numbers of the arms, none for the plain server.
+    /// The order of starts: arms by number, `None` for the plain server.
     order: Vec<Option<usize>>,
 }
 
@@ -160,8 +161,8 @@ pub fn unfit_dose(dose: &Dose) -> Option<String> {
     })
 }
 
-/// Runs a session to its end, or goes on with a saved one: with its look, its arms and all its pairs. What is
-/// known is in the run whatever happens.
+/// Runs a session to its end, or continues a saved one with its look, its arms and all its pairs. The run
+/// contains everything found so far, even after an early stop.
 pub fn run(
     request: &Request,
     saved: Option<Run>,

@@ -1,4 +1,4 @@
-//! Where one start of a server lives, and the commands that name it.
+//! The port and directory of one start of a server, and the commands that contain them.
 
 use crate::files::last_line_in;
 use crate::scratch::remove_tree;
@@ -26,8 +26,9 @@ pub(super) fn has_placeholder(text: &str) -> bool {
     text.contains(PORT)
 }
 
-/// Refuses to put `scratch` into a command where it would not be one word of it everywhere: without quotes, within
-/// either kind, or passed on to another shell. So no name has to be quoted, and what the user quotes stays right.
+/// Refuses a `scratch` path that would not be exactly one word in every context of a command: without quotes,
+/// within either kind of quotes, or passed on to another shell. So no path needs quoting, and the user's
+/// quotes stay correct.
 pub(super) fn refuse_odd(scratch: &Path, commands: &str) -> Result<(), Stop> {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@".contains(byte);
     if scratch.as_os_str().as_bytes().iter().all(is_plain) || !commands.contains(DIR) {
@@ -40,8 +41,8 @@ pub(super) fn refuse_odd(scratch: &Path, commands: &str) -> Result<(), Stop> {
     )))
 }
 
-/// Gives up the beginning of a log that has become long. A writer's place in it stays: what is given up reads as
-/// zeros, or the whole of it where the file system has no holes.
+/// Discards the beginning of a long log. A writer's position in it stays valid: the discarded part reads as
+/// zeros. If the file system does not support holes, the whole log is discarded.
 pub(super) fn bound_log(log: &Path) {
     use std::os::unix::fs::MetadataExt;
     let Ok(file) = std::fs::File::options().write(true).open(log) else { return };
@@ -68,7 +69,7 @@ fn free_port() -> std::io::Result<u16> {
     }
 }
 
-/// Where one start of a server lives: a free port and a directory, which `remove` takes away.
+/// The port and directory of one start of a server. `remove` deletes the directory.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) port: u16,
@@ -123,14 +124,14 @@ impl Place {
         }
     }
 
-    /// Removes its directory and its log, once nothing needs them. What stays, if anything.
+    /// Removes its directory and its log when they are no longer needed. Returns what could not be removed.
     pub(super) fn remove(&self) -> Option<String> {
         let _gone = std::fs::remove_file(&self.log);
         let left = remove_tree(&self.dir).err()?;
         Some(format!("cannot remove {left}: remove it by hand, after umount if it is mounted"))
     }
 
-    /// Somebody still holds the port.
+    /// Whether a process still holds the port.
     pub(super) fn is_port_taken(&self) -> bool {
         TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))
             .is_err_and(|e| e.kind() == std::io::ErrorKind::AddrInUse)

@@ -1,4 +1,4 @@
-//! What one server showed, for the pairs that it belongs to.
+//! The observations of one server, for the pairs that it belongs to.
 
 use pagewise_model::service::{Side, Window};
 

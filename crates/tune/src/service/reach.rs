@@ -1,15 +1,16 @@
-//! Where the load goes: the ports and Unix sockets that commands name, and whose sockets listen there.
+//! Where the load goes: the ports and Unix sockets that commands name, and the owners of the sockets that
+//! listen there.
 //!
-//! A server that cannot bind its port may stay alive while another program answers there. So nothing may listen
-//! before the start, and before each run of the load the listeners have to be sockets of the server's own
-//! processes: the inode in `/proc/PID/net` is found among `/proc/PID/fd`. That includes sockets that were handed
-//! over, and servers that go into the background below their supervisor. A listener of another program beside
-//! them, at another address or by `SO_REUSEPORT`, gets a part of the connections and counts as a stranger.
+//! A server that cannot bind its port may stay alive while another program responds there. So nothing may
+//! listen before the start. Before each run of the load the listeners must be sockets of the server's own
+//! processes: the inode in `/proc/PID/net` is searched among `/proc/PID/fd`. This covers inherited sockets,
+//! and servers that go into the background below their supervisor. If another program listens too, at another
+//! address or by `SO_REUSEPORT`, it gets a part of the connections and counts as a stranger.
 //!
-//! Three answers: the server's, a stranger's, unknown. It is unknown where this account may not read the
-//! descriptors of one of the server's processes, where the service runs in a network namespace of its own, and
-//! where no command names a port. Not seen: UDP, other machines, packet filters that redirect a port, and ports
-//! that a load takes from a file.
+//! There are three results: the server's, a stranger's, unknown. It is unknown in three cases: this account
+//! may not read the descriptors of one of the server's processes; the service runs in a separate network
+//! namespace; or no command names a port. Not seen: UDP, other machines, packet filters that redirect a port,
+//! and ports that a load takes from a file.
 
 use super::load::PAUSE;
 use super::place::{Place, has_placeholder};
@@ -26,7 +27,7 @@ const LOOKS: u32 = 4;
 /// Hosts whose ports are on this machine.
 const LOCAL: [&str; 4] = ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"];
 
-/// What to do about a stranger, and about a load whose port is not known.
+/// Advice to the user about a stranger, and about a load whose port is unknown.
 #[derive(Debug)]
 struct Advice {
     stranger: &'static str,
@@ -68,13 +69,13 @@ impl Endpoint {
     }
 }
 
-/// Whose an endpoint is.
+/// The owner of an endpoint.
 #[derive(Debug, PartialEq)]
 enum State {
     /// Nothing listens.
     Free,
     Ours,
-    /// A stranger listens, beside the server if `shared`.
+    /// A stranger listens. If `shared`, the server does too.
     Stranger {
         who: String,
         shared: bool,
@@ -85,9 +86,10 @@ enum State {
 /// Where the load of one server goes.
 #[derive(Debug)]
 pub(super) struct Reach {
-    /// What has to be the server's own: what readiness names, and the port of its place.
+    /// The endpoints that must be the server's: those that readiness names, and the port of its place.
     own: Vec<Endpoint>,
-    /// What the load names: one of them has to be. It may name other services too, such as a database for figures.
+    /// The endpoints that the load names. At least one must be the server's. It may name other services too,
+    /// such as a database for figures.
     named: Vec<Endpoint>,
     advice: &'static Advice,
 }
@@ -120,7 +122,7 @@ impl Reach {
         Self { own: Vec::new(), named: endpoints(load), advice: &WHILE_RUNNING }
     }
 
-    /// Refuses a start while something listens where the server shall.
+    /// Refuses a start while another process listens on the server's endpoints.
     pub(super) fn refuse_taken(&self) -> Result<(), Stop> {
         let taken = |one: &Endpoint| {
             let found = listeners(&[]).into_iter().find(|listener| one.is_of(listener))?;
@@ -172,7 +174,7 @@ impl Reach {
     }
 }
 
-/// Whose `one` is, looked at again before it is a stranger's.
+/// The owner of `one`. Checked several times before it counts as a stranger's.
 fn state(one: &Endpoint, tree: ServerTree) -> State {
     let mut seen = look(one, tree);
     for _ in 1..LOOKS {

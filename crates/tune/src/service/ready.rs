@@ -46,10 +46,10 @@ impl fmt::Display for Ready {
 }
 
 impl Ready {
-    /// What the user typed.
+    /// Parses the user's text.
     ///
     /// # Errors
-    /// A sentence that says what it must be.
+    /// A sentence that says what is accepted.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
         match (kind, rest) {
@@ -67,7 +67,7 @@ impl Ready {
         }
     }
 
-    /// Asks once. Nothing is sent unless `is_own` says that the server's own socket listens.
+    /// Checks once. Nothing is sent unless `is_own` says that the server's own socket listens.
     pub(super) fn is_met(
         &self,
         place: &Place,

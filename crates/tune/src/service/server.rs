@@ -1,7 +1,7 @@
-//! One start of a server: a program below a supervisor of its own, in a place of its own.
+//! One start of a server: a program below a separate supervisor, in a separate place.
 //!
-//! The supervisor lives in a thread until the server has ended. When this process is killed, the
-//! supervisor ends the server; nothing outlives the session.
+//! The supervisor lives in a thread until the server has ended. If this process is killed, the supervisor
+//! ends the server. Nothing outlives the session.
 
 use super::load::{Loaded, PAUSE};
 use super::place::{Place, bound_log};
@@ -74,7 +74,7 @@ impl Server {
         }
     }
 
-    /// Starts `launch`, unless something else listens where it shall.
+    /// Starts `launch`, unless another process listens on its endpoints.
     pub(super) fn start(&mut self, launch: Launch, ways: &Ways) -> Result<(), Stop> {
         self.reach.refuse_taken()?;
         let place = &self.place;
@@ -141,13 +141,14 @@ impl Server {
     pub(super) fn pin(&self, cpus: &[u32]) {
         for pid in self.tree().pids() {
             for tid in tree::threads(pid).unwrap_or_default() {
-                // One that has ended meanwhile needs no CPU.
+                // A thread that has ended meanwhile needs no CPU.
                 let _done = affinity::set(tid, cpus);
             }
         }
     }
 
-    /// Ends it as the user says, then by force. Its supervisor, and what there is to know. Its place stays.
+    /// Ends it with the user's command, then by force. Returns its supervisor, and notes for the user. Its
+    /// place remains.
     pub(super) fn stop(&mut self, ways: &Ways) -> (Option<Supervisor>, Vec<String>) {
         if self.idle.is_some() {
             return (self.idle.take(), Vec::new());
@@ -233,7 +234,7 @@ impl Drop for Server {
     }
 }
 
-/// Asks servers in turn until all are ready. An error with the position of whose it is.
+/// Polls servers in turn until all are ready. An error contains the position of the failed server.
 pub(super) fn await_ready(
     servers: &mut [&mut Server],
     ways: &Ways,

@@ -1,8 +1,8 @@
 //! Servers that are started for each pair.
 //!
 //! The unit of the race is a pair of fresh starts ([`pagewise_judge::service`]). Which of the two starts
-//! first and which half of the CPUs each begins on is random; so is the order of arms. Two servers of
-//! one pair run at once where they can (`duet`), else one after the other (`restart`).
+//! first, which half of the CPUs each begins on, and the order of arms are random. The two servers of a pair
+//! run at once if possible (`duet`), otherwise one after the other (`restart`).
 
 use super::answer;
 use super::failure::Failure;
@@ -32,13 +32,14 @@ use std::collections::BTreeMap;
 const WINDOWS: (u32, u32) = (2, 16);
 /// Pairs of each arm that the budget shall have room for.
 const PAIRS: u64 = 8;
-/// Requests of a run of the load from which servers share CPUs.
+/// Least requests in a run of the load for servers to share CPUs.
 const LEAST_REQUESTS: f64 = 1000.0;
-/// Most arms at once beside one plain server.
+/// Most arms that run at once beside one plain server.
 const MOST_BESIDE: u64 = 3;
 /// Each server may take this much more memory than the plain one.
 const MORE_MEMORY: f64 = 1.5;
-/// Deviation of a start, and of the difference between two windows at once before any was seen; shares of CPU time.
+/// Assumed deviation of a start, and of the difference between two windows at once before any was observed.
+/// Shares of CPU time.
 const START_DEVIATION: f64 = 0.01;
 const WINDOW_DEVIATION: f64 = 0.02;
 /// The windows that the latter counts for.
@@ -46,7 +47,7 @@ const USUAL_WINDOWS: f64 = 2.0;
 
 /// What starts servers and loads them.
 pub(super) trait ServerWorld: Surroundings {
-    /// Each of two servers can have CPUs of its own.
+    /// Whether each of two servers can have separate CPUs.
     fn has_halves(&self) -> bool;
     /// One start of the plain server, looked at under load.
     ///
@@ -65,7 +66,7 @@ pub(super) trait ServerWorld: Surroundings {
     ) -> Result<Vec<Pair>, Failure>;
     /// Memory for all servers.
     fn memory(&self) -> Bytes;
-    /// What the user must know, each once.
+    /// Adds a note for the user, each text once.
     fn note(&mut self, note: String);
     fn take_notes(&mut self) -> Vec<String>;
 }
@@ -87,11 +88,11 @@ pub(super) struct Servers<'a, W> {
     first: [f64; 2],
     /// Most time of a pair.
     room: Nanos,
-    /// Squares of how far windows at once differ within their pairs, and their freedom.
+    /// Sums of squared differences between windows at once within their pairs, and the degrees of freedom.
     spread: [f64; 2],
     /// Arms at once beside one plain server.
     most_beside: usize,
-    /// What a pair took last, by mode.
+    /// Time of the last pair, by mode.
     cost: BTreeMap<&'static str, Nanos>,
     rng: Rng,
     stop: Option<Stop>,
@@ -141,7 +142,7 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
         }
     }
 
-    /// The arms: what fits or was asked for, and the user's own.
+    /// The arms: those that fit or were requested, and the user's own.
     fn entries(&self, run: &Run, mode: Mode) -> Vec<Entry> {
         let doses = choose::doses(&self.request.base, &run.candidates);
         let of_dose = |dose: Dose| {
@@ -173,8 +174,8 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
         all
     }
 
-    /// Why the servers of a session that names no mode do not share CPUs, though they could: what is under way as a run
-    /// of the load ends costs CPU time and is not counted.
+    /// Why the servers of a session without a requested mode do not share CPUs, though they could. Requests
+    /// in flight at the end of a run of the load cost CPU time but are not counted.
     fn too_few_requests(&self, service: &Service) -> Option<String> {
         let is_open = service.mode == Mode::AtOnce && self.request.mode.is_none();
         let windows = service.first.iter().flat_map(|first| &first.windows);
@@ -197,7 +198,7 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
         }
     }
 
-    /// How far windows at once differ.
+    /// Learns how far windows at once differ.
     fn learn(&mut self, pair: &Pair) {
         let cost = |window: &Window| (window.cpu_ns.0 as f64 / window.load.requests).ln();
         let both = pair.plain.windows.iter().zip(&pair.other.windows);
@@ -212,9 +213,10 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
         }
     }
 
-    /// Windows of a server in a pair, each of which a start of a server precedes. At once it is the number that shows
-    /// most in a given time. Otherwise as much time as the start took: whichever of windows and starts vary more, the
-    /// interval then takes at most twice the time that the best number would need.
+    /// Number of windows of a server in a pair. A start precedes the windows of each server. At once, it is
+    /// the number that shows most in a given time. Otherwise the windows take as much time as the start took.
+    /// Whether windows or starts vary more, the interval then takes at most twice the time of the best
+    /// number.
     fn windows(&self, mode: Mode) -> u32 {
         let [start, window] = self.first;
         let wanted = if mode == Mode::AtOnce {
@@ -246,7 +248,8 @@ impl<'a, W: ServerWorld> Servers<'a, W> {
         Ok(pairs)
     }
 
-    /// What failed at once may work apart: then the session goes on so. Nobody is blamed for what happens beside others.
+    /// Servers that failed at once may work apart, so the session continues that way. No arm is blamed for a
+    /// failure beside others.
     fn apart_instead(&mut self, arms: &[usize], failure: Failure) -> BlockRun {
         let (at, why) = match failure {
             Failure::Arm(at, why) => (at, why),

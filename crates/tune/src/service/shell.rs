@@ -1,8 +1,8 @@
-//! Shell commands of the user's: `--prepare`, `--cleanup`, `--stop`, `--ready exec:`.
+//! The user's shell commands: `--prepare`, `--cleanup`, `--stop`, `--ready exec:`.
 //!
-//! Each has a process group of its own, which is killed when its time is over or the user stops the session. A
-//! process that the shell leaves behind when it ends stays: `--prepare` may start a backend. Standard error
-//! goes to a file in memory: such a process would hold a pipe open.
+//! Each has a separate process group, which is killed on timeout or when the user stops the session. A
+//! process that the shell leaves behind when it ends is kept: `--prepare` may start a backend. Standard error
+//! goes to a file in memory, because such a process would hold a pipe open.
 //!
 //! Not seen: processes that have left the group, when it is killed.
 
@@ -35,7 +35,7 @@ pub(crate) enum ShellError {
 }
 
 impl ShellError {
-    /// The end of the session where `which` has to succeed: that says nothing of an arm.
+    /// The end of the session if `which` must succeed. This says nothing about an arm.
     pub(crate) fn into_stop(self, which: &str) -> Stop {
         match self {
             Self::Interrupted => Stop::Interrupted,
@@ -64,7 +64,7 @@ pub(crate) fn run_shell(
     Err(ShellError::Failed(format!("{status} {}", last_line_in(&said)).trim_end().to_owned()))
 }
 
-/// Waits for its end, and kills its group where that takes too long.
+/// Waits for its end, and kills its group on timeout.
 fn ended(
     child: &mut Child,
     within: Nanos,
@@ -113,7 +113,7 @@ mod tests {
         (done, Pid::from_raw(pid).unwrap())
     }
 
-    /// It runs; one that was killed may wait for whoever inherited it.
+    /// Whether it runs. A killed process may remain as a zombie until its new parent reaps it.
     fn is_alive(pid: Pid) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
         stat.is_ok_and(|stat| !stat.contains(") Z "))

@@ -1,9 +1,9 @@
-//! Servers on stage: started fresh, loaded window by window, ended again.
+//! Runs servers: started fresh, loaded window by window, ended again.
 //!
-//! At once both servers share one half of the CPUs, and their generators the other: what disturbs one disturbs
-//! the other alike, and their CPU times are compared. In a duet each server is with its generator on one half of the
-//! CPUs, and they swap halves from window to window. In a restart a server has the stage to itself, its
-//! generator on the other half.
+//! At once, both servers share one half of the CPUs, and their generators the other half. A disturbance
+//! affects both equally, and their CPU times are compared. In a duet each server runs with its generator on
+//! one half of the CPUs, and they swap halves from window to window. In a restart a server runs alone on its
+//! half, with its generator on the other.
 
 use super::failure::{Failure, whose};
 use super::halves;
@@ -40,13 +40,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// So many runs of the load on a server that has just started may fail.
+/// This many runs of the load may fail on a server that has just started.
 const COLD: u32 = 2;
 
 /// Runs of the load on the two servers of a pair that share no CPUs; even, because halves are swapped.
 const APART: u32 = 2;
 
-/// What a look at the plain server under load found.
+/// The observations of the plain server under load.
 pub(super) struct Seen {
     pub(super) side: Side,
     pub(super) usage: Usage,
@@ -66,17 +66,17 @@ pub(super) struct Stage<'a> {
     stop: Arc<AtomicBool>,
     listener: Listener<'a>,
     starts: u32,
-    /// What the user must know, each once.
+    /// Notes for the user, each once.
     notes: Vec<String>,
 }
 
-/// A server and what has been seen of it.
+/// A server and its observations.
 struct Act {
     server: Server,
     generator: Supervisor,
     warm_ups: Vec<Window>,
     windows: Vec<Window>,
-    /// Those beside another server apart, with the position of the arm of the two.
+    /// Windows beside another server on separate CPUs, with the position of the pair's arm.
     apart: Vec<(usize, Window)>,
 }
 
@@ -108,8 +108,8 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Starts `arms` at once, loads and ends them; the one at `plain` is the plain server. An error with the position of
-    /// whose it is.
+    /// Starts `arms` at once, loads and ends them. The one at `plain` is the plain server. An error contains
+    /// the position of the failed server.
     fn play(
         &mut self,
         arms: &[&Arm],
@@ -184,7 +184,8 @@ impl<'a> Stage<'a> {
         Ok(acts.iter_mut().zip(at_first).zip(at_last).map(played).collect())
     }
 
-    /// Loads the plain server and each arm beside it, on CPUs of their own: what sharing hides shows there.
+    /// Loads the plain server and each arm beside it, on separate CPUs. This shows effects that sharing
+    /// hides.
     fn load_apart(
         &self,
         acts: &mut [Act],
@@ -422,7 +423,7 @@ impl Look<'_> {
     }
 }
 
-/// What it takes to load servers, each from a thread of its own.
+/// The resources to load servers, each from a separate thread.
 struct Loader<'a> {
     generator: Generator<'a>,
     halves: Option<&'a [Vec<u32>; 2]>,

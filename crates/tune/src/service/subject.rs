@@ -27,11 +27,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Windows of the look: what a window with a remedy on is set against at first.
+/// Windows of the look. Windows with a remedy on are first compared with these.
 const LOOKED: u32 = 4;
 /// How long the service is watched without our load.
 const IDLE: Duration = Duration::from_millis(300);
-/// Of its CPU time under load, what it may use without before that is reported.
+/// Share of its CPU time under load that it may use without load before that is reported.
 const BUSY: f64 = 0.1;
 /// How long what cannot be undone is waited for: a child of the service shares its memory.
 const UNDONE_WITHIN: Nanos = Nanos::secs(60);
@@ -105,7 +105,7 @@ impl<'a> Subject<'a> {
         Process(self.request).tree()
     }
 
-    /// CPU time over wall time while nothing of ours asks for anything.
+    /// CPU time over wall time without any load from us.
     fn idle_share(&self) -> f64 {
         let (cpu, begun) = (self.tree().cpu(), clock::now());
         std::thread::sleep(IDLE);

@@ -1,5 +1,5 @@
-//! Whole sessions on simulated services: the race, its end and what is saved run through the product's own loop.
-//! Nothing here waits: the clock is a number.
+//! Whole sessions on simulated services. The race, its end and the saved data run through the product's own
+//! loop. Nothing here waits: the clock is a number.
 
 use super::failure::Failure;
 use super::live::{ProcessWorld, Switched};
@@ -27,7 +27,7 @@ use pagewise_remedy::live::{Applied, Change, Offer};
 use pagewise_remedy::receipt::Here;
 use std::path::PathBuf;
 
-/// What a pair takes, and a window: two windows are a part of a block.
+/// Time of a pair, and of a window. Two windows are a part of a block.
 const PAIR: Nanos = Nanos::secs(10);
 const WINDOW: Nanos = Nanos::millis(400);
 
@@ -38,11 +38,11 @@ struct Noise {
     start: f64,
     window: f64,
     p99: f64,
-    /// Windows with half as much again.
+    /// Share of windows with one and a half times the CPU time.
     spikes: f64,
 }
 
-/// A service with such a true effect on CPU time per request and on p99, and its clock.
+/// A service with these true effects on CPU time per request and on p99, and its clock.
 struct Simulated {
     rng: Rng,
     clock: Nanos,
@@ -229,7 +229,7 @@ fn terms() -> Terms {
     }
 }
 
-/// A run whose look is made.
+/// A run whose look is done.
 fn looked(mode: Mode, first: Side) -> Run {
     let mut run = Run::new(RunKind::Tune, "test".to_owned(), 0, vec!["server".to_owned()]);
     run.service =
@@ -303,7 +303,7 @@ fn switched(seed: u64, effect: (f64, f64), blocks: u64) -> (Verdict, usize) {
 const PROBED: Noise = Noise { start: 0.021, window: 0.02, p99: 0.14, spikes: 0.0 };
 /// As probed of servers that share CPUs: pairs of starts differ by 1%, windows by 2%.
 const SHARED: Noise = Noise { start: 0.007, window: 0.014, p99: 0.1, spikes: 0.0 };
-/// Of a runtime: one window of ten has half as much again.
+/// Noise of a runtime: one window of ten takes one and a half times as long.
 const SPIKED: Noise = Noise { start: 0.015, window: 0.03, p99: 0.0, spikes: 0.1 };
 
 /// How many of these sessions end in one of these words.

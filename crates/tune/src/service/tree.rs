@@ -1,11 +1,11 @@
-//! The processes of a server: what they use and what they hold.
+//! The processes of a server: their usage and their memory.
 
 use pagewise_kernel::clock;
 use pagewise_kernel::proc::{io, net, own_pid, smaps, stat, status, tree};
 use pagewise_model::Nanos;
 use pagewise_model::service::Holding;
 
-/// CPU time, faults and bytes of all its processes so far.
+/// Total CPU time, faults and bytes of all its processes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) user: Nanos,
@@ -41,7 +41,7 @@ impl ServerTree {
         other.is_some() && own != other
     }
 
-    /// What they hold now.
+    /// Their current memory.
     pub(super) fn holding(self) -> Holding {
         let mut all = Holding::default();
         for pid in self.pids() {

@@ -1,4 +1,4 @@
-//! What a server used between two moments, and what that shows.
+//! The usage of a server between two moments, and the diagnosis from it.
 
 use super::tree::Counts;
 use pagewise_judge::diagnosis::diagnose;
@@ -23,7 +23,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// What the server used in the windows of `side`, as a run that took so long.
+    /// The usage of the server in the windows of `side`, as a run of that length.
     pub(super) fn usage(&self, side: &Side) -> Usage {
         let (before, after) = (&self.before, &self.after);
         let since = |of: fn(&Counts) -> u64| of(after).saturating_sub(of(before));
@@ -53,7 +53,7 @@ impl Watched {
     }
 }
 
-/// What the look at a server shows, and the remedies that fit it by `choose`.
+/// The diagnosis from the look at a server, and the remedies that fit it by `choose`.
 pub(super) fn diagnosed(
     run: &mut Run,
     usage: Usage,
@@ -71,7 +71,7 @@ pub(super) fn diagnosed(
         faults: Fact::missing(NOT_TAKEN),
     };
     let mut diagnosis = diagnose(&look, prices, machine);
-    // What counts is its CPU time, and it waits for requests in the rest.
+    // Its CPU time is what counts. In the remaining time it waits for requests.
     diagnosis.ceiling_share = (diagnosis.ceiling_share / cpu_share.max(1e-3)).min(1.0);
     let pool = Fact::missing("not used for services");
     let (seen, judged) = (&look, &diagnosis);
