@@ -1,5 +1,5 @@
-//! Which way to read a file: predicted for this machine, for this file as it is cached now, and for the
-//! use that a program makes of it.
+//! Chooses a way to read a file: predicted for this machine, for the file's current state in the page cache,
+//! and for the program's use of it.
 //!
 //! ```no_run
 //! use pagewise_lanes::choose::{Arm, Bytes, Demand, Order, Subject};
@@ -57,7 +57,7 @@ pub enum ChooseError {
     /// No way to read supports the demand.
     #[error("{0}")]
     Demand(String),
-    /// There are no prices yet, or none for this machine, or they are too old.
+    /// There are no prices yet, they are for another machine, or they are too old.
     #[error("no prices of reading are saved for files on {file_system} here")]
     NotCalibrated {
         /// The kind of the file system.
@@ -82,16 +82,16 @@ impl ChooseError {
     }
 }
 
-/// Where the prices for a file are taken, and what they hold for.
+/// Where the prices for a file are measured, and what they are valid for.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// The directory of the files that are read for them.
     pub directory: PathBuf,
-    /// What they hold for.
+    /// What the prices are valid for.
     pub key: CalibrationKey,
-    /// It is on the file system of the file; else there was no directory of this account's there.
+    /// It is on the file system of the file. If false, this account has no directory there.
     pub is_own: bool,
-    /// The file that keeps them; none where this account has no directory for it, with the reason.
+    /// The file that keeps the prices, or the reason why this account has no directory for it.
     pub kept_in: Result<PathBuf, String>,
 }
 
@@ -126,9 +126,9 @@ impl Place {
         Ok(())
     }
 
-    /// For a file with this path on this device: the cache directory where that is on the same one, else
-    /// the file's own directory where this account may write there, else the cache directory all the same, or
-    /// that of temporary files.
+    /// The place for a file with this path on this device. Uses the cache directory if it is on the same
+    /// device, otherwise the file's own directory if this account may write there. Otherwise it still uses
+    /// the cache directory, or that of temporary files.
     fn for_file(path: &Path, device: u64) -> Result<Self, ChooseError> {
         let cache = dirs::cache_dir().map_err(|error| error.to_string());
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -163,7 +163,7 @@ impl Place {
     }
 }
 
-/// A file that is to be read, as it lies in the page cache.
+/// A file to read, and its state in the page cache.
 #[derive(Debug)]
 pub struct Subject {
     path: PathBuf,
@@ -197,7 +197,7 @@ impl Subject {
         &self.state
     }
 
-    /// Where its prices are taken and kept.
+    /// Where its prices are measured and kept.
     #[must_use]
     pub const fn place(&self) -> &Place {
         &self.place

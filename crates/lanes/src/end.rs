@@ -1,8 +1,8 @@
-//! What is behind a descriptor: its kind and the flags that rule ways of moving bytes out
-//! (`fstat(2)`, `fcntl(2)` F_GETFL, `isatty(3)`).
+//! What is behind a descriptor: its kind and the flags that determine the ways of moving bytes (`fstat(2)`,
+//! `fcntl(2)` F_GETFL, `isatty(3)`).
 //!
-//! Two cheap calls, none of which touches data or sets the `poll_usage` mark of a pipe. It does not
-//! see what is on the other side of a pipe or socket.
+//! Two cheap calls, none of which touches data or sets the `poll_usage` mark of a pipe. The other side of a
+//! pipe or socket is not seen.
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, OFlags};
@@ -18,20 +18,20 @@ pub enum Kind {
     Regular,
     /// A socket of any family.
     Socket,
-    /// A terminal: a character device where a second read after the end asks the user again.
+    /// A terminal: a character device on which another read after the end prompts the user again.
     Terminal,
-    /// /dev/null, which drops what is written and has nothing to read.
+    /// /dev/null, which discards writes and has nothing to read.
     Null,
     /// Another character device, such as /dev/zero or /dev/urandom.
     Device,
-    /// Anything else: block devices, directories, eventfd and the like.
+    /// Anything else: block devices, directories, eventfd and so on.
     Other,
 }
 
 /// One end of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// What it is.
+    /// The kind of the descriptor.
     pub kind: Kind,
     /// Writes go to the end of the file (O_APPEND), which splice and copy_file_range refuse.
     pub append: bool,
@@ -67,9 +67,9 @@ impl End {
         Ok(Self { kind, append })
     }
 
-    /// Whether a descriptor that answered EAGAIN can be waited for by `poll(2)`: somebody has set O_NONBLOCK. Otherwise
-    /// EAGAIN is an error, as of a socket with a timeout. It is an error of a regular file too (those of sysfs and
-    /// cgroups use it so), and poll calls such a file ready at once.
+    /// Whether `poll(2)` can wait for a descriptor that returned EAGAIN: only if O_NONBLOCK is set. Otherwise
+    /// EAGAIN is an error, such as that of a socket with a timeout. For a regular file EAGAIN is an error too
+    /// (those of sysfs and cgroups use it), and poll always reports such a file as ready.
     ///
     /// # Examples
     ///

@@ -1,9 +1,9 @@
-//! Bytes before they are frozen, for those who fill them piece by piece.
+//! Bytes before they are frozen, for callers that fill them piece by piece.
 //!
-//! Units are bytes. The memory is a memfd (`memfd_create(2)`) that is not sealed yet, or private memory
-//! where that is refused. Its descriptor is never shown. A memfd is put on huge pages before it is filled,
-//! so that the bytes neither meet a fault for each base page nor are copied a second time; what the
-//! kernel refuses then is tried again when they are frozen. Overhead: that of [`Frozen`].
+//! Units are bytes. The memory is a memfd (`memfd_create(2)`) that is not yet sealed, or private memory if
+//! that is refused. Its descriptor is never exposed. A memfd is put on huge pages before it is filled. So the
+//! bytes do not fault once for each base page, and are not copied a second time. If the kernel refuses, it is
+//! tried again when the bytes are frozen. Overhead: that of [`Frozen`].
 
 use super::frozen::Frozen;
 use super::region::{Pages, Region};

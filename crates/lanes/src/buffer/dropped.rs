@@ -54,7 +54,7 @@ pub struct Dropped {
     given: usize,
     /// Whether any of them went by reference.
     held: bool,
-    /// The state of returning pages; none if every round has new pages.
+    /// The state of returning pages. `None` if every round has new pages.
     returns: Option<References>,
 }
 
@@ -152,14 +152,13 @@ impl Dropped {
         Ok(())
     }
 
-    /// Gives all of the first `len` bytes of [`Dropped::as_mut_slice`] to any descriptor, and waits
-    /// while it is full: into a pipe by reference; elsewhere, or if the kernel refuses that, by
-    /// `write(2)`.
+    /// Gives all of the first `len` bytes of [`Dropped::as_mut_slice`] to any descriptor, and waits while it
+    /// is full. Into a pipe they go by reference. Elsewhere, or if the kernel refuses that, by `write(2)`.
     ///
     /// # Errors
     ///
-    /// EINVAL if there are fewer than `len`; what `write(2)` gives. The bytes not taken are the
-    /// first of [`Dropped::as_mut_slice`] then.
+    /// EINVAL if there are fewer than `len`; the errors of `write(2)`. The bytes not taken are then the first
+    /// of [`Dropped::as_mut_slice`].
     pub fn give(&mut self, to: impl AsFd, len: usize) -> Result<Sent, SendError> {
         if len > self.capacity() - self.given {
             return Err(SendError { call: "give", errno: Errno::INVAL, taken: 0 });
@@ -170,9 +169,9 @@ impl Dropped {
         })
     }
 
-    /// Gives some of the first `len` bytes left, of which there must be as many, by one call: by
-    /// reference, where `flags` sets whether to wait, or by `write` once that was refused. `by`
-    /// starts as [`Sent::first_of_memory`] of `to` and afterwards shows how they went.
+    /// Gives some of the first `len` bytes left by one call. At least `len` must be left. They go by
+    /// reference, where `flags` sets whether to wait, or by `write` once that was refused. `by` starts as
+    /// [`Sent::first_of_memory`] of `to` and afterwards shows how they went.
     pub(crate) fn give_some(
         &mut self,
         to: BorrowedFd<'_>,
@@ -199,13 +198,13 @@ impl Dropped {
         }
         self.given += n;
         if self.given == self.capacity() {
-            // Where this fails nothing is lost: `given` stays, nothing is lent, `renew` tells.
+            // A failure here loses nothing: `given` stays, nothing is lent, and `renew` reports it later.
             let _later = self.renew();
         }
         Ok(n)
     }
 
-    /// Has a region of huge pages, of which nothing was given, lie on them if the kernel can do it.
+    /// Moves a region of huge pages, of which nothing was given, onto huge pages if the kernel can do it.
     pub(crate) fn make_huge(&mut self) {
         self.memory.make_huge();
     }
@@ -215,12 +214,12 @@ impl Dropped {
         self.returns.is_some() && returning::works_without_child(self.memory.pages())
     }
 
-    /// Bytes of the smallest page that a part of the region lies on, as the kernel maps it now;
-    /// pages that were never written count as the smallest.
+    /// Size in bytes of the smallest page under any part of the region, as the kernel maps it now. Pages that
+    /// were never written count as the smallest.
     ///
     /// # Errors
     ///
-    /// What reading `/proc/self/smaps` gives.
+    /// Those of reading `/proc/self/smaps`.
     pub fn page_size(&self) -> std::io::Result<usize> {
         proof::page_size(&self.memory)
     }

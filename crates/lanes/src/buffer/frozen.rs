@@ -119,9 +119,9 @@ impl Frozen {
         draft.freeze()
     }
 
-    /// Takes the first `len` bytes of a sealed memfd, such as another process has got by
-    /// [`Frozen::memfd`] and passed on. Nothing is copied, and the seals are checked: whoever made the
-    /// file, and whoever holds it, the bytes cannot change any more.
+    /// Takes the first `len` bytes of a sealed memfd, such as one that another process got from
+    /// [`Frozen::memfd`] and passed on. Nothing is copied. The seals are checked, so no process can change
+    /// the bytes any more, not even the one that made the file.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl Frozen {
         self.0.len
     }
 
-    /// Whether there are none.
+    /// Whether the content is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.len == 0
@@ -202,22 +202,22 @@ impl Frozen {
         }
     }
 
-    /// Bytes of the smallest page that a part of the content lies on, as the kernel maps it now.
+    /// Size in bytes of the smallest page under any part of the content, as the kernel maps it now.
     ///
     /// # Errors
     ///
-    /// What reading `/proc/self/smaps` gives.
+    /// Those of reading `/proc/self/smaps`.
     pub fn page_size(&self) -> std::io::Result<usize> {
         proof::page_size(self.memory())
     }
 
-    /// Sends all `bytes` of the content to any descriptor, and waits while it is full: into
-    /// a pipe by reference; elsewhere, or if the kernel refuses that, by `write(2)`.
+    /// Sends all `bytes` of the content to any descriptor, and waits while it is full. Into a pipe they go by
+    /// reference. Elsewhere, or if the kernel refuses that, by `write(2)`.
     ///
     /// # Errors
     ///
-    /// EINVAL for a range beyond the content; what `write(2)` gives. EPIPE comes with SIGPIPE
-    /// unless the caller ignores it, as Rust programs do.
+    /// EINVAL for a range beyond the content; the errors of `write(2)`. EPIPE comes with SIGPIPE unless the
+    /// caller ignores it, as Rust programs do.
     pub fn send(&self, to: impl AsFd, bytes: Range<usize>) -> Result<Sent, SendError> {
         self.send_all(to.as_fd(), bytes, false)
     }

@@ -1,14 +1,14 @@
 //! Which pages memory really lies on, read from `/proc/self/smaps` (`proc_pid_smaps(5)`).
 //!
-//! What counts is what is mapped by one middle-level table entry: `AnonHugePages`, `ShmemPmdMapped`
-//! and `FilePmdMapped`. Folios between a base page and that size are not seen and count as base
-//! pages. Overhead: one walk over all mappings of the process, some 0.1 to 1 ms, under the mapping
-//! lock; a page is touched in each huge page before.
+//! Memory counts as huge if one middle-level table entry maps it: `AnonHugePages`, `ShmemPmdMapped` and
+//! `FilePmdMapped`. Folios between a base page and that size are not seen and count as base pages. Overhead:
+//! one walk over all mappings of the process, some 0.1 to 1 ms, under the mapping lock. Before that, one page
+//! is touched in each huge page.
 
 use super::region::{Pages, Region};
 use std::io::{BufRead, BufReader};
 
-/// Bytes of the smallest page that a part of `region` lies on.
+/// Size in bytes of the smallest page under any part of `region`.
 pub(super) fn page_size(region: &Region) -> std::io::Result<usize> {
     let (base, huge) = (Pages::Base.size(), Pages::Huge.size());
     if region.pages() == Pages::Base || base == huge {

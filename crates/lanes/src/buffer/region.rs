@@ -34,7 +34,7 @@ pub enum Pages {
 }
 
 impl Pages {
-    /// Bytes of one page. Where the machine's huge pages have more than 32 MiB, base pages serve.
+    /// Bytes of one page. If the machine's huge pages are larger than 32 MiB, base pages are used instead.
     pub(crate) fn size(self) -> usize {
         let base = rustix::param::page_size();
         // One middle-level table entry: a table is a page full of entries of 8 bytes.
@@ -163,7 +163,7 @@ impl Region {
         Ok(())
     }
 
-    /// Whether forked children get the memory as well, which they do not from the start.
+    /// Whether forked children also get the memory. Initially they do not.
     pub(crate) fn inherit(&self, does: bool) -> Result<(), Errno> {
         self.advise(if does { Advice::LinuxDoFork } else { Advice::LinuxDontFork })
     }
@@ -243,14 +243,14 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
-    /// `vmsplice(2)`: hands references to the pages of `bytes` to a pipe, and says how many bytes
-    /// they cover. Never with SPLICE_F_GIFT.
+    /// `vmsplice(2)`: passes references to the pages of `bytes` to a pipe. Returns how many bytes they cover.
+    /// Never uses SPLICE_F_GIFT.
     ///
     /// # Safety
     ///
-    /// `to` must not be the reading end of a pipe, unless the memory is read only. Holders of
-    /// the references see every later change of the bytes: the caller makes sure that there is
-    /// none, or that the holders expect it.
+    /// `to` must not be the reading end of a pipe, unless the memory is read only. Holders of the references
+    /// see every later change of the bytes. The caller ensures that there are no changes, or that the holders
+    /// expect them.
     pub(crate) unsafe fn vmsplice(
         &self,
         to: BorrowedFd<'_>,
@@ -264,7 +264,7 @@ impl Region {
     }
 }
 
-/// What the last call of the C library failed with.
+/// The error of the last call of the C library.
 pub(super) fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -53,7 +53,7 @@ pub(super) struct References {
     before: usize,
     /// In this round.
     most: usize,
-    /// In this round, of the page that the next bytes lie on, if some of it was given.
+    /// For the page that contains the next bytes, if a part of it was given in this round.
     last: usize,
 }
 
@@ -76,7 +76,7 @@ impl References {
     }
 }
 
-/// Makes all of `memory` writable without a change to what others hold of it. Its content stays.
+/// Makes all of `memory` writable without changing what holders of references see. Its content stays.
 ///
 /// # Errors
 ///
@@ -106,7 +106,7 @@ enum Sharing {
 }
 
 impl Sharing {
-    /// Shares the pages of `memory` and waits until nobody else has them.
+    /// Shares the pages of `memory` and waits until no other process has them.
     fn share(self, memory: &mut Region) -> Result<(), Errno> {
         // From now on a write to the first page takes a fault only if it is shared.
         touch(memory);
@@ -124,7 +124,7 @@ impl Sharing {
     }
 }
 
-/// Writes what is there to the first page.
+/// Writes the current value to the first page.
 fn touch(memory: &mut Region) {
     let first = &mut memory.as_mut_bytes()[0];
     *first = std::hint::black_box(*first);
@@ -141,7 +141,7 @@ pub(crate) fn faults() -> Result<u64, Errno> {
     Ok(unsafe { usage.assume_init() }.ru_minflt.unsigned_abs())
 }
 
-/// The first way after which a write to memory leaves what a pipe holds of it.
+/// The first way after which a write to memory does not change what a pipe holds of it.
 fn way_to_share(pages: Pages) -> Option<Sharing> {
     static BASE: OnceLock<Option<Sharing>> = OnceLock::new();
     static HUGE: OnceLock<Option<Sharing>> = OnceLock::new();
@@ -150,7 +150,7 @@ fn way_to_share(pages: Pages) -> Option<Sharing> {
     *known.get_or_init(|| [Sharing::Refused, Sharing::Ended].into_iter().find(works))
 }
 
-/// Hands a page over, shares it, overwrites it and looks at what was handed over.
+/// Passes a page on, shares it, overwrites it and checks what was passed on.
 fn first_value_stays(pages: Pages, way: Sharing) -> Result<bool, Errno> {
     const FIRST: u8 = 0xa5;
     let mut memory = Region::anonymous(pages.size(), pages)?;
@@ -191,7 +191,7 @@ fn begin_child() -> Result<(), Errno> {
     }
 }
 
-/// A call that makes an ordinary child, like fork(2), and asks for nothing else.
+/// A call that makes an ordinary child, like fork(2), and requests nothing else.
 const NO_ARGUMENTS: libc::clone_args = libc::clone_args {
     flags: 0,
     pidfd: 0,
@@ -206,7 +206,7 @@ const NO_ARGUMENTS: libc::clone_args = libc::clone_args {
     cgroup: 0,
 };
 
-/// A child that ends at once.
+/// A child that ends immediately.
 fn make_child() -> Result<libc::pid_t, Errno> {
     let (flags, none) = (libc::c_long::from(libc::CLONE_FILES), 0 as libc::c_long);
     // SAFETY: without shared memory and without a stack this is as fork(2), and the child returns
@@ -216,7 +216,7 @@ fn make_child() -> Result<libc::pid_t, Errno> {
     part(pid)
 }
 
-/// Ends the child where this is it; the parent learns its number.
+/// Ends the process if it is the child. Returns the child's number in the parent.
 fn part(pid: libc::c_long) -> Result<libc::pid_t, Errno> {
     match libc::pid_t::try_from(pid) {
         Ok(0) => {
@@ -236,7 +236,7 @@ fn wait_for(child: libc::pid_t) -> Result<(), Errno> {
         match last_error() {
             _ if ended == child => return Ok(()),
             Errno::INTR => {}
-            // Somebody else has waited for it: it has ended.
+            // Other code has already reaped it, so it has ended.
             Errno::CHILD => return Ok(()),
             errno => return Err(errno),
         }

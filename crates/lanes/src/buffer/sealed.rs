@@ -1,9 +1,8 @@
-//! A memfd in its two lives: loose, while it is filled, then sealed.
+//! A memfd in its two states: loose, while it is filled, then sealed.
 //!
-//! A sealed one has F_SEAL_WRITE, GROW, SHRINK and SEAL (`fcntl(2)`): no write, no new writable
-//! mapping, no hole, no truncation, and no seal can be taken off. F_SEAL_WRITE is refused with
-//! EBUSY while a writable mapping exists or anyone holds references to pages, for which the kernel
-//! waits up to some 0.1 s (mm/memfd.c).
+//! A sealed one has F_SEAL_WRITE, GROW, SHRINK and SEAL (`fcntl(2)`): no write, no new writable mapping, no
+//! hole, no truncation, and seals cannot be removed. F_SEAL_WRITE is refused with EBUSY while a writable
+//! mapping exists or references to pages are held. The kernel waits up to some 0.1 s for those (mm/memfd.c).
 
 #![allow(unsafe_code, reason = "file mappings as bytes, which the seals make sound")]
 
@@ -14,17 +13,18 @@ use rustix::pipe::SpliceFlags;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What keeps every byte of a file as it is. A seal once set stays, so F_SEAL_SEAL adds nothing to that.
+/// The seals that keep every byte of a file unchanged. Seals cannot be removed, so F_SEAL_SEAL adds nothing
+/// to that.
 const UNCHANGING: SealFlags = SealFlags::WRITE.union(SealFlags::GROW).union(SealFlags::SHRINK);
 
-/// A memfd of our own that is being filled. Its descriptor is never given away.
+/// A private memfd that is being filled. Its descriptor is never given away.
 #[derive(Debug)]
 pub(super) struct Loose {
     file: OwnedFd,
     memory: Region,
 }
 
-/// A memfd that nobody can change, and its bytes.
+/// A memfd that no process can change, and its bytes.
 #[derive(Debug)]
 pub(super) struct Sealed {
     file: OwnedFd,
@@ -48,8 +48,8 @@ impl Loose {
         &mut self.memory
     }
 
-    /// Seals the file. Where the kernel refuses (a filter, or a child that was forked while the
-    /// region was being mapped and holds it), a private copy of the bytes is given back.
+    /// Seals the file. If the kernel refuses, returns a private copy of the bytes. Causes are a filter, or a
+    /// child that was forked while the region was being mapped and holds it.
     pub(super) fn seal(self) -> Result<Result<Sealed, Region>, Errno> {
         let Self { file, memory } = self;
         let (len, pages) = (memory.len(), memory.pages());
@@ -67,7 +67,7 @@ impl Loose {
 }
 
 impl Sealed {
-    /// The first `len` bytes of a memfd that somebody has sealed: EPERM without the seals, EINVAL for a
+    /// The first `len` bytes of a memfd that was sealed elsewhere. EPERM without the seals, EINVAL for a
     /// shorter file.
     pub(super) fn open(file: OwnedFd, len: usize) -> Result<Self, Errno> {
         if !rustix::fs::fcntl_get_seals(&file)?.contains(UNCHANGING) {
@@ -96,7 +96,7 @@ impl Sealed {
         self.file.as_fd()
     }
 
-    /// `splice(2)` with an offset of our own: hands some of `bytes` to a pipe by reference.
+    /// `splice(2)` with a separate offset: passes some of `bytes` to a pipe by reference.
     pub(super) fn splice(
         &self,
         to: BorrowedFd<'_>,
@@ -108,8 +108,7 @@ impl Sealed {
     }
 }
 
-/// A memfd that can be sealed; without the right to be executed where the kernel knows that flag
-/// (Linux 6.3).
+/// A memfd that can be sealed. Not executable, if the kernel supports that flag (Linux 6.3).
 fn memfd() -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match rustix::fs::memfd_create(c"frozen", flags | MemfdFlags::NOEXEC_SEAL) {

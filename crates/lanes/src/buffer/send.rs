@@ -1,10 +1,9 @@
-//! The shared part of all buffers: the way bytes went, errors, and the loop that runs until everything
-//! is taken.
+//! The shared part of all buffers: the way bytes went, errors, and the loop that runs until everything is
+//! taken.
 //!
-//! By reference is tried first. Any answer of the kernel except EINTR, EAGAIN and EPIPE means "not this
-//! way": EPERM, EINVAL, ENOSYS, EOPNOTSUPP from a filter or a kernel without such a
-//! call, EBADF and EINVAL from a descriptor that is not a pipe. From then on `write(2)` copies the
-//! bytes, and its error is the one returned.
+//! By reference is tried first. Any error except EINTR, EAGAIN and EPIPE means "not this way": EPERM, EINVAL,
+//! ENOSYS, EOPNOTSUPP from a filter or a kernel without such a call, EBADF and EINVAL from a descriptor that
+//! is not a pipe. From then on `write(2)` copies the bytes, and its error is the one returned.
 
 use crate::{end, probe};
 use rustix::event::PollFlags;
@@ -22,8 +21,8 @@ pub enum Sent {
 }
 
 impl Sent {
-    /// The way to try first: by reference, unless `to` cannot be written at all. The check keeps
-    /// vmsplice from what it does at the reading end of a pipe: fill the memory it is given.
+    /// The way to try first: by reference, unless `to` cannot be written at all. At the reading end of a
+    /// pipe, vmsplice would instead overwrite the memory passed to it. This check prevents that.
     pub(crate) fn first(to: BorrowedFd<'_>) -> Self {
         match rustix::fs::fcntl_getfl(to) {
             Ok(flags) if flags & OFlags::RWMODE != OFlags::RDONLY => Self::ByReference,
@@ -59,7 +58,7 @@ impl Sent {
 pub struct SendError {
     /// The call, as its man page names it.
     pub call: &'static str,
-    /// What the kernel answered.
+    /// The kernel's error.
     pub errno: Errno,
     /// Bytes taken until then.
     pub taken: usize,
@@ -80,8 +79,8 @@ impl From<SendError> for std::io::Error {
     }
 }
 
-/// Sends `len` bytes, blocking: `some` gets the number sent so far and sends some more. `call` names
-/// the way by reference. `interrupts`: a signal ends it with EINTR.
+/// Sends `len` bytes, blocking: `some` gets the number sent so far and sends some more. `call` names the way
+/// by reference. With `interrupts` a signal ends it with EINTR.
 pub(super) fn send_all(
     to: BorrowedFd<'_>,
     len: usize,

@@ -29,7 +29,7 @@ impl Still {
         &self.0
     }
 
-    /// Hands some of `bytes` to a pipe by reference.
+    /// Passes some of `bytes` to a pipe by reference.
     pub(super) fn vmsplice(
         &self,
         to: BorrowedFd<'_>,

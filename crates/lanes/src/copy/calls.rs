@@ -17,7 +17,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 pub(crate) enum Transfer {
     /// `splice(2)`; one side is a pipe.
     Splice,
-    /// The same with SPLICE_F_NONBLOCK: EAGAIN where it would have to wait for a pipe.
+    /// The same with SPLICE_F_NONBLOCK: EAGAIN if it would have to wait for a pipe.
     SpliceNow,
     /// `tee(2)`: both sides are pipes, and the bytes stay in the first.
     Tee,
@@ -39,7 +39,7 @@ impl Transfer {
     }
 }
 
-/// What the kernel is asked for. Counts are bytes; 0 from a source means its end.
+/// The kernel calls. Counts are bytes; 0 from a source means its end.
 pub(crate) trait Calls {
     /// `read(2)`.
     fn read(&self, from: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno>;
@@ -65,14 +65,14 @@ pub(crate) trait Calls {
     fn lend(&self, from: &mut Lending, to: BorrowedFd<'_>, len: usize) -> Result<usize, Errno> {
         from.lend(to, len)
     }
-    /// A pipe of our own: reading end, writing end.
+    /// A new private pipe: reading end, writing end.
     fn pipe(&self) -> Result<(OwnedFd, OwnedFd), Errno>;
-    /// Grows a pipe to `size`, or as near as the user's limits allow, unless somebody has changed its
-    /// capacity before; the capacity it has then.
+    /// Grows a pipe to `size`, or as near as the user's limits allow, unless its capacity was changed before.
+    /// Returns the resulting capacity.
     fn grow(&self, pipe: BorrowedFd<'_>, size: usize) -> Result<usize, Errno>;
     /// Waits until a descriptor that answered EAGAIN is ready.
     fn wait(&self, fd: BorrowedFd<'_>, ready: PollFlags) -> Result<(), Errno>;
-    /// Whether EAGAIN of a descriptor means that it is not ready, as [`End::can_wait`].
+    /// Whether EAGAIN of a descriptor means that it is not ready, as in [`End::can_wait`].
     fn can_wait(&self, fd: BorrowedFd<'_>) -> bool {
         End::can_wait(fd)
     }
@@ -80,13 +80,14 @@ pub(crate) trait Calls {
     fn write_out(&self, file: BorrowedFd<'_>, part: Range<u64>, waits: bool) -> Result<(), Errno> {
         cached::write_out(file, part, waits)
     }
-    /// Whether the file system of a file may have an own way to copy a range, such as sharing its extents
-    /// or doing it on a server.
+    /// Whether a file's file system may have a special way to copy a range, such as sharing its extents or
+    /// copying on a server.
     fn has_own_ranges(&self, file: BorrowedFd<'_>) -> bool;
 }
 
 /// File systems whose files have neither `copy_file_range` nor `remap_file_range` in their `file_operations`
-/// (linux/magic.h): they share no extents and ask no server, and `copy_file_range(2)` copies page by page.
+/// (linux/magic.h). They cannot share extents or copy on a server, so `copy_file_range(2)` copies page by
+/// page.
 const RANGES_BY_PAGE: [u64; 3] = [0xef53, 0x0102_1994, 0xf2f5_2010]; // ext4, tmpfs, f2fs
 
 /// `RWF_DONTCACHE` (linux/fs.h).

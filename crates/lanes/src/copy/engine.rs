@@ -19,11 +19,12 @@ use std::time::{Duration, Instant};
 /// small enough that progress is seen.
 const MOST: usize = 16 * PIPE;
 
-/// A pipe of our own that stays smaller than this (the user's soft limit gives two slots) costs more
-/// calls than reading and writing.
+/// If our pipe stays smaller than this (the user's soft limit gives two slots), it costs more calls than
+/// reading and writing.
 const LEAST: usize = BUFFER / 4;
 
-/// Bytes of the buffer that are used at first; more once eight times as many have moved.
+/// Bytes of the buffer that are used at first. The whole buffer is used once eight times as many bytes have
+/// moved.
 const FIRST: usize = BUFFER / 2;
 
 /// The buffer grows by multiples of this: a file opened with O_DIRECT takes whole sectors only.
@@ -33,7 +34,7 @@ const STEP: usize = BUFFER / 4;
 enum Left {
     /// The source gave its end, or the limit is reached.
     Ended,
-    /// The kernel does not allow it here, or something failed that the next way has to tell.
+    /// The kernel does not allow it here, or it failed and the next way must report the error.
     Refused,
 }
 
@@ -42,7 +43,7 @@ enum Held {
     Nothing,
     /// A part of our memory.
     Memory(Memory, Range<usize>),
-    /// As many bytes in a pipe of our own.
+    /// This many bytes in our own pipe.
     Pipe(OwnedFd, usize),
 }
 
@@ -58,7 +59,7 @@ impl Held {
     }
 }
 
-/// A copy at work. After an error it can go on: it keeps what it holds.
+/// A copy in progress. After an error it can continue: it keeps the bytes it holds.
 pub(super) struct Engine<'a, C, P> {
     from: BorrowedFd<'a>,
     source: Kind,
@@ -112,7 +113,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         }
     }
 
-    /// Tries the ways in order; after an error, goes on where it stopped.
+    /// Tries the ways in order. After an error, continues where it stopped.
     pub(super) fn run(&mut self) -> Result<Copied, CopyError> {
         self.give_held()?;
         while let [way, rest @ ..] = self.ways {
@@ -137,7 +138,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         !matches!(self.held, Held::Nothing)
     }
 
-    /// Gives the sink what it is still owed; what it does not take stays held.
+    /// Writes the held bytes to the sink. Bytes that the sink does not take stay held.
     fn give_held(&mut self) -> Result<(), CopyError> {
         match std::mem::replace(&mut self.held, Held::Nothing) {
             Held::Nothing => Ok(()),
@@ -178,14 +179,14 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         }
     }
 
-    /// Writes the bytes of our pipe through memory that holds all of them, so that none is lost on the way.
+    /// Writes the bytes of our pipe through memory that holds all of them, so that none is lost.
     fn give_by_hand(&mut self, pipe: &OwnedFd, left: usize) -> Result<(), CopyError> {
         let mut memory = Memory::new(left);
         let mut have = 0;
         while have < left {
             match self.outlet.read_held(pipe, &mut memory.bytes()[have..]) {
                 Ok(n) => have += n,
-                // What our pipe holds is there at once.
+                // The content of our pipe is available immediately.
                 Err(error) if error.errno == Errno::INTR => {}
                 Err(error) => return Err(error),
             }
@@ -193,13 +194,13 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         self.give(memory, 0..left).map(drop)
     }
 
-    /// Whether the end that `way` reported needs no second opinion: only `read` speaks for a file
-    /// whose bytes are made when they are read.
+    /// Whether the end reported by `way` is certain. Only `read` is reliable for a file whose bytes are made
+    /// when they are read.
     fn is_really_over(&self, way: Way) -> bool {
         way == Way::ReadWrite || self.room(1) == 0 || self.source != Kind::Regular
     }
 
-    /// Tells what was moved between the given moments.
+    /// Reports what was moved between these moments.
     fn tell(&mut self, [start, middle, end]: [Option<Instant>; 3]) {
         let between = |from: Option<Instant>, to: Option<Instant>| match (from, to) {
             (Some(from), Some(to)) => to.duration_since(from),
@@ -209,8 +210,8 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         (self.progress)(Step { moved: self.outlet.moved, way: self.last, source, sink });
     }
 
-    /// Moves at most `most` bytes from the source by one call; a splice looks a few times before it
-    /// sleeps, where that is found to pay.
+    /// Moves at most `most` bytes from the source by one call. A splice polls a few times before it sleeps,
+    /// if that has proved worthwhile.
     fn take(&mut self, how: Transfer, to: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
         let (calls, from) = (self.outlet.calls, self.from);
         match how {
@@ -219,7 +220,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         }
     }
 
-    /// The time, where it is taken.
+    /// The time, if sides are timed.
     fn now(&self) -> Option<Instant> {
         self.is_timed.then(Instant::now)
     }
@@ -234,8 +235,8 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         usize::try_from(left).map_or(most, |left| left.min(most))
     }
 
-    /// A way that is one call from the source to the sink. EAGAIN does not say whose it is: both
-    /// are waited for, once, before the call counts as refused.
+    /// A way that is one call from the source to the sink. EAGAIN does not say which side caused it, so both
+    /// are awaited once before the call counts as refused.
     fn by_one_call(&mut self, way: Way, how: Transfer) -> Result<Left, CopyError> {
         let mut waited = false;
         loop {
@@ -265,14 +266,15 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         }
     }
 
-    /// Whether this error of one call is the sink's and no later call repeats it. No source is a socket here. A file
-    /// on a network may give the same errors, but gives them again; only `sendfile` cannot tell whose they are.
+    /// Whether this error of one call is the sink's and no later call repeats it. The source is never a
+    /// socket here. A file on a network may give the same errors, but repeats them; only `sendfile` cannot
+    /// show which side caused them.
     fn is_of_sink(&self, how: Transfer, errno: Errno) -> bool {
         let is_file = self.source != Kind::Pipe && how != Transfer::Sendfile;
         errno == Errno::PIPE || (!is_file && is_given_once(errno))
     }
 
-    /// Through a pipe of our own: what is in it is never lost.
+    /// Through our own pipe. Bytes in it are never lost.
     fn by_broker(&mut self) -> Result<Left, CopyError> {
         let calls = self.outlet.calls;
         let Ok((mut reading, writing)) = calls.pipe() else { return Ok(Left::Refused) };
@@ -332,7 +334,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         }
     }
 
-    /// Through pages of ours that the sink's pipe refers to, as long as they come back.
+    /// Through our own pages that the sink's pipe refers to, as long as they come back.
     fn by_lending(&mut self, mut lending: Lending) -> Result<Left, CopyError> {
         loop {
             let most = self.room(lending::PIECE);

@@ -1,11 +1,11 @@
 //! The same bytes to many sinks.
 //!
-//! Each piece is read once and written to each sink, which is exact whatever the writer of the source
-//! does (`route`). With [`Fan::live`] pages of a pipe go by reference instead: what comes in is spliced
-//! into a pipe of our own, `tee(2)` gives each sink's share to a second one, and that is emptied into the sink: pages are counted and not copied. The second pipe is
-//! empty when `tee` is called and has as many slots as the first, so a share is whole; where it is
-//! not, or anything is refused, the bytes in our pipe are read and written by hand and so is the
-//! rest. The source is then looked at a few times before it is slept for, as in a copy (`polling`).
+//! Each piece is read once and written to each sink. This is exact whatever the writer of the source does
+//! (`route`). With [`Fan::live`] pages of a pipe go by reference instead. The input is spliced into our own
+//! pipe, `tee(2)` copies each sink's share to a second one, and that is emptied into the sink. So pages are
+//! counted and not copied. The second pipe is empty when `tee` is called and has as many slots as the first,
+//! so a share is complete. If it is not, or anything is refused, the bytes in our pipe and all later ones are
+//! read and written by hand. The source is then polled a few times before sleeping, as in a copy (`polling`).
 //! Sinks are served in turn, and the slowest sets the pace, as in tee(1).
 
 use super::calls::{Calls, Kernel, Transfer};
@@ -55,10 +55,10 @@ impl<'a> Fan<'a> {
         Self { from: from.as_fd(), to, live: false, leaves_cache: false, watches: false }
     }
 
-    /// Passes what comes through a pipe on by reference, and grows that pipe.
+    /// Passes the content of a pipe on by reference, and grows that pipe.
     ///
-    /// **Dangerous where its writer lends pages** (`vmsplice(2)`, `splice(2)`): what is written into
-    /// them until the readers have taken them is what the readers get.
+    /// **Dangerous if its writer lends pages** (`vmsplice(2)`, `splice(2)`): the readers get whatever is in
+    /// these pages when they read, including later writes.
     #[must_use]
     pub fn live(mut self) -> Self {
         self.live = true;
@@ -72,20 +72,20 @@ impl<'a> Fan<'a> {
         self
     }
 
-    /// Sees that the reader of a sink is gone while nothing comes in: the sink fails with EPIPE then (`poll(2)`
-    /// before each read), not only at the next write. What comes in is copied, also with [`Fan::live`].
+    /// Detects that the reader of a sink has closed its end while there is no input. The sink then fails with
+    /// EPIPE (`poll(2)` before each read) before the next write. Input is copied, also with [`Fan::live`].
     #[must_use]
     pub fn watch_sinks(mut self) -> Self {
         self.watches = true;
         self
     }
 
-    /// Moves everything and gives the bytes that came in. A sink that fails is left out from then
-    /// on; `failed` gets its place in the list and the error, and ends all with `false`.
+    /// Moves everything. Returns the number of bytes that came in. A sink that fails is left out from then
+    /// on. `failed` gets its place in the list and the error, and ends everything by returning `false`.
     ///
     /// # Errors
     ///
-    /// An error of the source, or the sink's after which `failed` ended it.
+    /// An error of the source, or the error of the sink at which `failed` returned `false`.
     pub fn run(self, failed: impl FnMut(usize, CopyError) -> bool) -> Result<u64, CopyError> {
         self.run_on(&Kernel, failed)
     }
@@ -160,20 +160,20 @@ struct Spread<'a, C, F> {
     moved: u64,
 }
 
-/// A pipe of our own: reading end, writing end.
+/// A private pipe: reading end, writing end.
 type Pipe = (OwnedFd, OwnedFd);
 
-/// What became of a share in our pipe.
+/// The result of sharing the bytes in our pipe.
 enum Shared {
     /// Every sink has it and our pipe is empty.
     Whole,
-    /// Every sink that is left has it; our pipe still holds what a failed one did not take.
+    /// Every remaining sink has it. Our pipe still holds bytes that a failed one did not take.
     Stale,
     /// It had to be read and written by hand.
     ByHand,
 }
 
-/// Moves the `held` bytes of our pipe to a sink, by hand where the kernel refuses a splice.
+/// Moves the `held` bytes of our pipe to a sink, by hand if the kernel refuses a splice.
 fn pass(
     outlet: &mut Outlet<'_, impl Calls>,
     pipe: &OwnedFd,
@@ -183,8 +183,8 @@ fn pass(
 }
 
 impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
-    /// Moves bytes through our pipes until the source's end or a refusal; [`Self::by_copying`]
-    /// goes on from there.
+    /// Moves bytes through our pipes until the source's end or a refusal. [`Self::by_copying`] continues from
+    /// there.
     fn by_reference(&mut self) -> Result<(), CopyError> {
         let (Some((mut first, mut capacity)), Some((mut second, _))) = (self.pipe(), self.pipe())
         else {
@@ -211,7 +211,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
         Ok(())
     }
 
-    /// A grown pipe of our own and its capacity.
+    /// A new private pipe, grown, and its capacity.
     fn pipe(&self) -> Option<(Pipe, usize)> {
         let pipe = self.calls.pipe().ok()?;
         let capacity = grow(self.calls, pipe.1.as_fd());
@@ -253,7 +253,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
         Ok(if is_empty { Shared::Whole } else { Shared::Stale })
     }
 
-    /// Writes what each sink has not been given of our pipe's `held` bytes.
+    /// Writes to each sink the part of our pipe's `held` bytes that it does not have yet.
     fn by_hand(
         &mut self,
         pipe: &OwnedFd,
@@ -285,8 +285,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
         }
     }
 
-    /// Lets one sink have something; one that fails is left out from then on. False when it
-    /// failed.
+    /// Serves one sink. If it fails, it is left out from then on and the result is false.
     fn serve(
         &mut self,
         index: usize,
@@ -298,8 +297,8 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
         if (self.failed)(index, error) { Ok(false) } else { Err(error) }
     }
 
-    /// Waits until something comes in, and leaves out watched sinks without a reader meanwhile. False where no
-    /// sink is left.
+    /// Waits for input. Meanwhile, leaves out watched sinks without a reader. Returns false if no sink is
+    /// left.
     fn await_source(&mut self) -> Result<bool, CopyError> {
         loop {
             let left: Vec<usize> = (0..self.outlets.len())
@@ -312,7 +311,7 @@ impl<'a, C: Calls, F: FnMut(usize, CopyError) -> bool> Spread<'a, C, F> {
             let sinks = sinks.map(|to| PollFd::from_borrowed_fd(to, PollFlags::empty()));
             let source = PollFd::from_borrowed_fd(self.from, PollFlags::IN);
             let mut all: Vec<PollFd<'_>> = std::iter::once(source).chain(sinks).collect();
-            // An error of poll itself: reading tells what is wrong.
+            // An error of poll itself: reading reports the cause.
             if poll(&mut all, None).is_err() || !all[0].revents().is_empty() {
                 return Ok(true);
             }

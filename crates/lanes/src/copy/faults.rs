@@ -1,6 +1,5 @@
-//! Every call of every way refused at its first, second and n-th time with each errno, and cut
-//! short: the sink must hold the source's bytes exactly, or their beginning and an error of the
-//! side that was refused.
+//! Refuses every call of every way at its first, second and n-th time with each errno, and shortens it. The
+//! sink must hold the source's bytes exactly, or their beginning together with an error of the refused side.
 
 use super::calls::{Calls, Kernel, Transfer};
 use super::lending::Lending;
@@ -40,8 +39,8 @@ const CALLS: [Call; 9] = [
     Call::Lend,
 ];
 
-/// Which of a copy's calls go wrong: the first, the second, one well under way. A copy grows three
-/// pipes at most: the source's, the sink's and its own.
+/// Which of a copy's calls fail: the first, the second, and a later one. A copy grows at most three pipes:
+/// the source's, the sink's and its own.
 fn times(call: Call) -> [u32; 3] {
     if call == Call::Grow { [1, 2, 3] } else { [1, 2, 5] }
 }
@@ -72,13 +71,13 @@ const FAULTS: [Fault; 11] = [
     Fault::Short(65_537),
 ];
 
-/// What the copy is asked for; each takes other ways.
+/// The mode of the copy. Each uses different ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Plain,
     Live,
     Sides,
-    /// Nothing stays in the page cache; the kernel does not help.
+    /// Leaves nothing in the page cache, without the kernel's help.
     PastCache,
     /// Pages are lent to pipes after [`LEND_AFTER`] bytes.
     Lend,
@@ -87,7 +86,7 @@ enum Mode {
 /// Few enough that the most part of `SIZE` is lent.
 const LEND_AFTER: u64 = 100_000;
 
-/// The kernel, but the `nth` call of one kind goes wrong.
+/// The kernel, except that the `nth` call of one kind fails.
 #[derive(Debug)]
 struct Faulty {
     call: Call,
@@ -131,7 +130,7 @@ impl Calls for Faulty {
         to: BorrowedFd<'_>,
         most: usize,
     ) -> Result<usize, Errno> {
-        // A splice that is not to wait is a splice.
+        // A non-blocking splice counts as a splice.
         let call = if how == Transfer::SpliceNow { Transfer::Splice } else { how };
         Kernel.transfer(how, from, to, self.size(Call::Transfer(call), most)?)
     }
@@ -154,12 +153,12 @@ impl Calls for Faulty {
         Kernel.wait(fd, ready)
     }
 
-    /// A single EAGAIN comes from a descriptor that is ready by now, whatever its flags say.
+    /// A single EAGAIN comes from a descriptor that is ready by now, whatever its flags are.
     fn can_wait(&self, fd: BorrowedFd<'_>) -> bool {
         self.fault == Fault::Errno(Errno::AGAIN) || Kernel.can_wait(fd)
     }
 
-    /// So that its call is made, and fails, whatever the directory of the test lies on.
+    /// So that its call is made, and fails, whatever file system the test's directory is on.
     fn has_own_ranges(&self, _file: BorrowedFd<'_>) -> bool {
         true
     }
@@ -241,7 +240,7 @@ fn sink(kind: Kind) -> (OwnedFd, Close) {
     }
 }
 
-/// One copy with a fault; what it said and what the sink got.
+/// One copy with a fault: its result, and the bytes that the sink got.
 fn run(
     from: Kind,
     to: Kind,
@@ -310,7 +309,8 @@ fn a_refused_or_short_call_loses_nothing() {
     assert!(met > cases / 9, "only {met} of {cases} faults were met");
 }
 
-/// One copy that signals interrupt, run until it ends; how often it was interrupted, and what the sink got.
+/// One copy that signals interrupt, run until it ends: how often it was interrupted, and the bytes that the
+/// sink got.
 fn run_interrupted(from: Kind, to: Kind, content: &[u8], faulty: &Faulty) -> (u32, Vec<u8>) {
     let (input, feeder) = source(from, content);
     let (output, close) = sink(to);
@@ -389,7 +389,7 @@ fn eagain_of_what_blocks_is_an_error_of_its_side() {
     }
 }
 
-/// What a connection answers once: then it is closed.
+/// Errors that a connection returns once. Then it is closed.
 const ONCE: [Errno; 7] = [
     Errno::CONNRESET,
     Errno::CONNREFUSED,
@@ -437,7 +437,7 @@ fn the_error_of_a_connection_is_not_got_round() {
 /// The result of a fan-out, the errors of its sinks, what each sink got.
 type Fanned = (Result<u64, CopyError>, Vec<(usize, CopyError)>, Vec<Vec<u8>>);
 
-/// One fan-out with a fault: what it said, the errors of sinks, what each sink got.
+/// One fan-out with a fault: its result, the errors of sinks, and the bytes that each sink got.
 fn fan_out(from: Kind, to: &[Kind], content: &[u8], faulty: &Faulty) -> Fanned {
     let (input, feeder) = source(from, content);
     let (outputs, close): (Vec<_>, Vec<_>) = to.iter().map(|kind| sink(*kind)).unzip();

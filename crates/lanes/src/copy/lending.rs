@@ -16,19 +16,19 @@ use std::os::fd::BorrowedFd;
 /// Bytes after which a copy begins to lend: twice what pays for the region.
 pub(super) const AFTER: u64 = 32 << 20;
 
-/// Bytes of a region: eight times what a grown pipe holds, so that readers have let go of the pages that are filled
-/// next.
+/// Bytes of a region: eight times the capacity of a grown pipe, so that readers have released the pages that
+/// are filled next.
 const REGION: usize = 8 << 20;
 
 /// Bytes of one call: as many as a grown pipe holds.
 pub(super) const PIECE: usize = super::PIPE;
 
-/// Bytes below which a piece is written: the pipe puts it beside others in a page, while each loan takes a slot.
+/// Smaller pieces are written: the pipe combines them in a page, while each loan takes a slot.
 pub(super) fn least() -> usize {
     Pages::Base.size()
 }
 
-/// Page faults of a round beyond which readers must have kept pages. A huge page that came back takes one.
+/// If a round has more page faults, readers must have kept pages. A huge page that came back takes one.
 const MOST_FAULTS: u64 = 64;
 
 /// A region whose pages are lent to one pipe.
@@ -40,7 +40,7 @@ pub(super) struct Lending {
 }
 
 impl Lending {
-    /// A region for the pipe `to`; none where lending would be no faster than copying.
+    /// A region for the pipe `to`. `None` if lending would be no faster than copying.
     pub(super) fn begin(to: BorrowedFd<'_>) -> Option<Self> {
         if Sent::first_of_memory(to) == Sent::Copied {
             return None;
@@ -100,15 +100,15 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// Bytes of which no two blocks of a page are equal.
+    /// Bytes in which no two page-sized blocks are equal.
     fn content(size: usize) -> Vec<u8> {
         (0..size as u64 / 8)
             .flat_map(|word| word.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes())
             .collect()
     }
 
-    /// The ways of a lending copy of `content`, in the order in which they were used, and what `read` got. No ways
-    /// where this machine cannot lend.
+    /// The ways of a lending copy of `content`, in order of use, and the bytes that `read` got. No ways if
+    /// this machine cannot lend.
     fn lent(
         content: &[u8],
         read: impl FnOnce(PipeReader) -> Vec<u8> + Send,

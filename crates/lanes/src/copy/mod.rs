@@ -54,7 +54,7 @@ pub use uncached::Uncached;
 /// Bytes of the buffer between `read` and `write`.
 pub const BUFFER: usize = 256 * 1024;
 
-/// The same where the sink is a file or a socket, which take a large piece in one go.
+/// The same if the sink is a file or a socket, which take a large piece in one call.
 const LARGE_BUFFER: usize = 1024 * 1024;
 
 /// Capacity in bytes that pipes are grown to: the most an ordinary user may ask for by default.
@@ -69,14 +69,14 @@ pub enum Side {
     Sink,
 }
 
-/// A copy that ended early. What was moved until then is exact.
+/// A copy that ended early. The bytes moved until then are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyError {
     /// The side it is of.
     pub side: Side,
     /// The call, as its man page names it.
     pub call: &'static str,
-    /// What the kernel answered.
+    /// The kernel's error.
     pub errno: Errno,
     /// Bytes that the sink has taken.
     pub moved: u64,
@@ -101,7 +101,7 @@ impl From<CopyError> for std::io::Error {
     }
 }
 
-/// What a copy did.
+/// The result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied {
     /// Bytes moved.
@@ -113,7 +113,7 @@ pub struct Copied {
 /// Bytes that have just been moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes moved so far, these included.
+    /// Bytes moved so far, including these.
     pub moved: u64,
     /// The way that moved these.
     pub way: Way,
@@ -248,8 +248,8 @@ impl<'a> Copy<'a> {
         self
     }
 
-    /// Leaves nothing of the regular files at both ends in the page cache that was not there before, as far as the
-    /// kernel lets it. Nothing is passed on by reference then, whatever else is requested.
+    /// Leaves nothing of the regular files at both ends in the page cache that was not there before, as far
+    /// as the kernel allows. Then nothing is passed on by reference, whatever else is requested.
     ///
     /// # Examples
     ///
@@ -354,8 +354,8 @@ const fn buffer(to: Kind) -> usize {
     }
 }
 
-/// Grows a pipe to [`PIPE`], or as near as allowed; its capacity then, or 0. A pipe that stays small,
-/// or does not show its capacity, is only slower.
+/// Grows a pipe to [`PIPE`], or as near as allowed. Returns its resulting capacity, or 0. A pipe that stays
+/// small, or does not show its capacity, is only slower.
 fn grow(calls: &impl Calls, pipe: BorrowedFd<'_>) -> usize {
     calls.grow(pipe, PIPE).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! The sink's side of a copy: all of some bytes, from memory or from a pipe of our own, into one
-//! descriptor, waiting where it answers EAGAIN, with errors that are the sink's.
+//! The sink's side of a copy. Writes all of some bytes, from memory or from our own pipe, into one
+//! descriptor, and waits on EAGAIN. Its errors are the sink's.
 
 use super::calls::{Calls, Transfer};
 use super::lending::Lending;
@@ -9,8 +9,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Bytes up to which a copy leaves the sink's pipe as it is: what a pipe holds by itself. A head
-/// that is written before another program takes over the pipe changes nothing for that.
+/// A copy grows the sink's pipe only after this many bytes: the default capacity of a pipe. So a short header
+/// that is written before another program takes over the pipe does not change its capacity.
 const SMALL: u64 = 64 * 1024;
 
 /// Whether a connection gives this error to one call only: a `write` after it gets EPIPE, as if the reader had
@@ -34,9 +34,9 @@ pub(super) struct Outlet<'a, C> {
     pub(super) calls: &'a C,
     pub(super) to: BorrowedFd<'a>,
     pub(super) moved: u64,
-    /// It is a pipe that is to be grown once more than [`SMALL`] bytes have gone into it.
+    /// It is a pipe, and will be grown once more than [`SMALL`] bytes have gone into it.
     pub(super) grows: bool,
-    /// A signal ends the call that it meets, with EINTR. What is held then is the caller's to keep.
+    /// A signal ends an interrupted call with EINTR. The caller must then keep the held bytes.
     pub(super) interrupts: bool,
 }
 
@@ -46,7 +46,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
         CopyError { side, call, errno, moved: self.moved }
     }
 
-    /// Goes on after a signal that met `call`, unless signals end this copy's calls.
+    /// Continues after a signal interrupted `call`, unless signals end this copy's calls.
     pub(super) fn interrupted(&self, side: Side, call: &'static str) -> Result<(), CopyError> {
         if self.interrupts { Err(self.error(side, call, Errno::INTR)) } else { Ok(()) }
     }
@@ -60,8 +60,8 @@ impl<'a, C: Calls> Outlet<'a, C> {
         }
     }
 
-    /// Moves `held` bytes from our pipe to the sink, and lowers their number by those moved; false when
-    /// the rest needs read and write, which then serve better from the start.
+    /// Moves `held` bytes from our pipe to the sink, and reduces `held` by the bytes moved. Returns false if
+    /// the rest needs read and write, which are then better from the start.
     pub(super) fn splice_all(
         &mut self,
         pipe: &OwnedFd,
@@ -83,7 +83,7 @@ impl<'a, C: Calls> Outlet<'a, C> {
         Ok(true)
     }
 
-    /// Writes the `held` bytes of our pipe out by hand.
+    /// Writes the `held` bytes of our pipe with read and write.
     pub(super) fn drain(&mut self, pipe: &OwnedFd, mut held: usize) -> Result<(), CopyError> {
         let mut buffer = Memory::new(held.min(BUFFER));
         while held > 0 {
@@ -122,7 +122,8 @@ impl<'a, C: Calls> Outlet<'a, C> {
         self.put_all(bytes.len(), "write", |calls, to, done| calls.write(to, &bytes[done..]))
     }
 
-    /// Lends the next `len` bytes; whether more can be lent. What the kernel refuses to take is written.
+    /// Lends the next `len` bytes. Returns whether more can be lent. Bytes that the kernel refuses to take
+    /// are written.
     pub(super) fn lend_all(&mut self, from: &mut Lending, len: usize) -> Result<bool, CopyError> {
         let before = self.moved;
         let all = self.put_all(len, "vmsplice", |calls, to, done| calls.lend(from, to, len - done));

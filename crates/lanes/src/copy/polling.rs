@@ -1,19 +1,19 @@
-//! Whether to look for the next piece a few times before sleeping for it.
+//! Whether to poll for the next piece a few times before sleeping.
 //!
-//! A pipe wakes its reader with the first piece that finds it empty (pipe_write in fs/pipe.c), and a
-//! reader that moves pages and not bytes empties it faster than any writer fills it: it then sleeps
-//! and is woken for each piece, and the wake-ups also draw both to one processor. While small pieces
-//! come in close order the next one is there sooner than a sleep and a wake-up take, and a writer of
-//! large ones may be so fast that the pipe is full before a sleeper has woken. Then a call that does
-//! not wait (SPLICE_F_NONBLOCK) is made up to [`TRIES`] times, giving the processor away between
-//! (`sched_yield(2)`) and pausing between. On two processors nobody sleeps, and the two pages that a pipe
-//! keeps for its writer (`tmp_page`) are used again and again instead of being allocated, charged and
-//! freed. On one the writer fills the pipe before we get our turn.
+//! A pipe wakes its reader with the first piece that finds it empty (pipe_write in fs/pipe.c). A reader that
+//! moves pages instead of bytes empties it faster than any writer fills it. It then sleeps and is woken for
+//! each piece, and the wake-ups also move both to one processor. While small pieces follow each other
+//! closely, the next one arrives before a sleep and a wake-up are over. A writer of large pieces may be so
+//! fast that the pipe is full before a sleeper has woken. Then a non-blocking call (SPLICE_F_NONBLOCK) is
+//! made up to [`TRIES`] times, yielding the processor (`sched_yield(2)`) and pausing in between. On two
+//! processors neither side sleeps, and the two pages that a pipe keeps for its writer (`tmp_page`) are reused
+//! instead of being allocated, charged and freed. On one processor the writer fills the pipe before we run
+//! again.
 //!
-//! No byte is later than without. When all tries were in vain, and not only now and then between large
-//! pieces, the next looks come only after ever more calls, so that a slow writer costs nothing. Only a
-//! splice has a flag not to wait; read(2) is not polled. Overhead: one look at the clock for each
-//! piece that was slept for.
+//! No byte arrives later than without polling. If all tries fail, and not only now and then between large
+//! pieces, the next polling comes only after more and more calls. So a slow writer costs nothing. Only a
+//! splice has a non-blocking flag; read(2) is not polled. Overhead: one reading of the clock for each piece
+//! that was slept for.
 
 use super::calls::Transfer;
 use rustix::io::Errno;
@@ -27,11 +27,11 @@ const TRIES: (u32, u32) = (16, 64);
 /// a pause slow down a writer on the same core.
 const PAUSES: u32 = 64;
 
-/// Bytes for which one look more is made: about what comes meanwhile at the lowest rate.
+/// Bytes for which one more try is made: about what arrives meanwhile at the lowest rate.
 const BYTES_A_TRY: usize = 512;
 
-/// Bytes in a nanosecond below which pieces are slept for: small ones, and larger ones, for which
-/// looking all the time would cost more than their few wake-ups.
+/// Pieces that arrive at fewer bytes per nanosecond are slept for: small ones, and larger ones, for which
+/// constant polling would cost more than their few wake-ups.
 const RATES: (u128, u128) = (1, 4);
 
 /// Where pieces stop being small, in bytes.
@@ -47,7 +47,7 @@ const PATIENCE: (u32, u32) = (1 << 4, 1 << 12);
 /// The flow of one source.
 #[derive(Debug)]
 pub(super) struct Polling {
-    /// The source is a pipe: nothing else is looked at.
+    /// The source is a pipe. Other sources are not polled.
     is_pipe: bool,
     last: Option<Instant>,
     is_on: bool,
@@ -65,8 +65,8 @@ impl Polling {
         Self { is_pipe, last: None, is_on: false, tries, skips: 0, patience, found: 0 }
     }
 
-    /// Moves some bytes by `call`, which gets the kind of splice: one that does not wait,
-    /// a few times, where that is found to pay, then one that does.
+    /// Moves some bytes with `call`, which gets the kind of splice: a few non-blocking ones, if that has
+    /// proved worthwhile, then a blocking one.
     pub(super) fn splice(
         &mut self,
         mut call: impl FnMut(Transfer) -> Result<usize, Errno>,
@@ -107,7 +107,7 @@ impl Polling {
         self.patience = (self.patience * 2).min(PATIENCE.1);
     }
 
-    /// Notes a piece of `n` bytes for which nobody looked.
+    /// Records a piece of `n` bytes that was not polled for.
     fn note(&mut self, n: usize) {
         let now = Instant::now();
         let gap = self.last.map_or(Duration::MAX, |last| now.duration_since(last));

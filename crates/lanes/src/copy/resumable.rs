@@ -1,9 +1,9 @@
-//! A copy that a signal interrupts, and that goes on where it stopped: for callers whose signal handlers do not
-//! run inside a system call, such as interpreters.
+//! A copy that a signal interrupts, and that continues where it stopped: for callers whose signal handlers do
+//! not run inside a system call, such as interpreters.
 //!
-//! Bytes that were taken from the source and that the sink has not got stay in memory, or in a pipe of our own,
-//! until the next run gives them to the sink. A call that moves bytes all the time meets no EINTR, so a run also
-//! ends after as many bytes as the caller says. Overhead: that of making the buffer again in each run.
+//! Bytes that were taken from the source but not yet written to the sink stay in memory, or in our own pipe,
+//! until the next run writes them. A call that moves bytes all the time gets no EINTR, so a run also ends
+//! after the caller's number of bytes. Overhead: making the buffer again in each run.
 
 use super::calls::Kernel;
 use super::engine::Engine;

@@ -35,7 +35,7 @@ pub enum Way {
     ReadWrite,
 }
 
-/// What is wanted of a copy.
+/// The requested properties of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// By reference wherever that is faster.
@@ -44,9 +44,8 @@ pub(super) struct Wanted {
     pub(super) sides: bool,
 }
 
-/// The ways to try, in order; the last is always [`Way::ReadWrite`]. Between files
-/// `has_own_ranges` is asked of the sink: where its file system copies ranges page by page, larger
-/// pieces are faster.
+/// The ways to try, in order; the last is always [`Way::ReadWrite`]. Between files, `has_own_ranges` is
+/// called for the sink: if its file system copies ranges page by page, larger pieces are faster.
 pub(super) fn ways(
     from: End,
     to: End,

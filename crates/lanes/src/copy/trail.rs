@@ -1,5 +1,5 @@
-//! The trail of a file that is read or written past the page cache where the kernel does not help: what is behind its
-//! position, what of that was cached before, and dropping the rest.
+//! The trail of a file that is read or written past the page cache without the kernel's help. It knows what
+//! lies behind the position and which of that was cached before, and drops the rest.
 
 use super::calls::Calls;
 use crate::probe::cached;
@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
-/// The cache is looked at this far ahead of the position: further than the kernel reads ahead.
+/// The cache is checked this far ahead of the position: further than the kernel reads ahead.
 const AHEAD: u64 = 32 << 20;
 /// Pages are dropped each time that so much was read,
 const READ_STEP: u64 = 1 << 20;
@@ -19,7 +19,7 @@ const WRITE_STEP: u64 = 8 << 20;
 /// more than a folio has.
 const FOLIO: u64 = 4 << 20;
 
-/// What is behind the position of a file.
+/// The part of a file behind its position.
 #[derive(Debug)]
 pub(super) struct Trail {
     /// Nothing before it is ours.
@@ -43,7 +43,7 @@ impl Trail {
         Ok(Self { start, length, kept, looked_to: start, dropped_to: start, begun_to: start })
     }
 
-    /// Notes what is cached before the next call reads or writes anything.
+    /// Records what is cached before the next call reads or writes anything.
     pub(super) fn look_ahead(&mut self, fd: BorrowedFd<'_>) {
         let Ok(position) = position(fd) else { return };
         let far = position.max(self.start).saturating_add(AHEAD);
@@ -56,7 +56,7 @@ impl Trail {
                         self.keep(at..at + page_len());
                     }
                 }
-                // What cannot be known stays.
+                // If the state is unknown, the pages are kept.
                 Err(_) => self.keep(self.looked_to..end),
             }
             self.looked_to = end;
@@ -92,7 +92,7 @@ impl Trail {
         Ok(())
     }
 
-    /// Drops what is left, of a file that was written after it was brought to the disk.
+    /// Drops the remainder. If the file was written, it is first written back to the disk.
     pub(super) fn finish(
         &mut self,
         calls: &impl Calls,
@@ -109,12 +109,12 @@ impl Trail {
         Ok(())
     }
 
-    /// Begins to write what lies before `end`, and waits for what was begun the last time.
+    /// Begins to write back the part before `end`, and waits for the part that was begun the last time.
     fn bring_out(&self, calls: &impl Calls, fd: BorrowedFd<'_>, end: u64) -> Result<(), Errno> {
         let parts = [(self.begun_to..end, false), (self.dropped_to..self.begun_to, true)];
         for (part, waits) in parts.into_iter().filter(|(part, _)| !part.is_empty()) {
-            // Somebody who only closes the file would not hear of these any more; the others are of a file system
-            // without the call.
+            // A program that only closes the file would not see these errors any more. The others come from a
+            // file system without the call.
             if let Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT)) =
                 calls.write_out(fd, part, waits)
             {
@@ -138,7 +138,7 @@ impl Trail {
     }
 }
 
-/// A cache that stays fuller than it could is no error of a copy.
+/// A cache that stays fuller than necessary is no error of a copy.
 fn drop_range(fd: BorrowedFd<'_>, range: Range<u64>) {
     if let Some(len) = range.end.checked_sub(range.start).and_then(NonZeroU64::new) {
         let _refused = rustix::fs::fadvise(fd, range.start, Some(len), Advice::DontNeed);

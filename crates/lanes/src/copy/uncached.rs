@@ -1,16 +1,18 @@
 //! Reading and writing regular files so that they leave nothing in the page cache that was not there.
 //!
-//! A copy that reads or writes much once pushes the files of other programs out of the cache. Since Linux 6.14 the
-//! kernel drops the pages itself: `preadv2(2)` and `pwritev2(2)` with `RWF_DONTCACHE`, which leaves pages that were
-//! cached before. Where the file system or the kernel refuses that, each file has a trail: what is behind its position
-//! is dropped by `POSIX_FADV_DONTNEED`. What was written is brought to the disk before (`sync_file_range(2)`), because
-//! dirty pages cannot be dropped. Pages that `mincore(2)` called cached before this copy came near stay. So do all pages
-//! of a file that this account may not ask about, those within the old length of a file that is open only for writing,
-//! those that somebody maps, and those of a file system in memory.
+//! A copy that reads or writes much data once pushes the files of other programs out of the cache. Since
+//! Linux 6.14 the kernel drops the pages itself: `preadv2(2)` and `pwritev2(2)` with `RWF_DONTCACHE`, which
+//! keeps pages that were cached before. If the file system or the kernel refuses that, each file has a trail:
+//! the part behind its position is dropped by `POSIX_FADV_DONTNEED`. Written data first goes to the disk
+//! (`sync_file_range(2)`), because dirty pages cannot be dropped. Pages that `mincore(2)` reported as cached
+//! before this copy reached them are kept. Also kept are all pages of a file whose cache state this account
+//! may not query, those within the old length of a file that is open only for writing, those that a process
+//! maps, and those of a file system in memory.
 //!
-//! Pieces that are not whole pages go by the trail too: by the flag a page would be gone when the next piece wants its
-//! rest. Written pages leave the cache when they are on the disk, so some stay for a moment after the end. Nothing
-//! becomes durable by this. Cost of a trail: 2 ns a page, and a wait for the disk every 8 MiB written.
+//! Pieces that are not whole pages use the trail too: with the flag a page would be dropped before the next
+//! piece needs the rest of it. Written pages leave the cache when they are on the disk, so some stay for a
+//! moment after the end. This does not make data durable. Cost of a trail: 2 ns a page, and a wait for the
+//! disk every 8 MiB written.
 
 use super::calls::{Calls, Kernel, Transfer};
 use super::trail::{Trail, page_len, position};
@@ -21,8 +23,8 @@ use rustix::io::Errno;
 use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A file that is read or written without filling the page cache. What is no regular file is read and written as
-/// always.
+/// A file that is read or written without filling the page cache. Anything but a regular file is read and
+/// written normally.
 ///
 /// # Examples
 ///
@@ -64,7 +66,7 @@ impl<'a> Uncached<'a> {
         self.0.write(bytes)
     }
 
-    /// Drops what is left behind the position.
+    /// Drops the remaining pages behind the position.
     ///
     /// # Errors
     ///
@@ -134,15 +136,15 @@ impl<'a, C: Calls> Passing<'a, C> {
         Ok(written)
     }
 
-    /// The kernel may be asked to drop what this call of `len` bytes passes: whole pages. A page of which the next
-    /// call wants the rest would be gone by then.
+    /// Whether the kernel may drop the `len` bytes of this call: only whole pages. Otherwise a page would be
+    /// dropped before the next call needs the rest of it.
     fn is_by_flag(&self, len: usize) -> Result<bool, Errno> {
         let How::ByFlag { is_appending: false } = self.how else { return Ok(false) };
         let page = page_len();
         Ok((len as u64).is_multiple_of(page) && position(self.fd)?.is_multiple_of(page))
     }
 
-    /// From here on, what this file passes is dropped by us.
+    /// From here on, the pages that this file passes are dropped by us.
     fn before_call(&mut self) -> Result<(), Errno> {
         if let How::ByFlag { is_appending } = self.how {
             self.how = How::ByTrail(Trail::begin(self.fd, is_appending)?);
@@ -161,12 +163,12 @@ impl<'a, C: Calls> Passing<'a, C> {
     }
 }
 
-/// The flag, or the call, is not taken here. What else is wrong the call without the flag tells.
+/// The flag, or the call, is not supported here. Any other error is reported by the call without the flag.
 fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::PERM)
 }
 
-/// The calls of a copy whose ends are passed so. It moves bytes by `read` and `write` only.
+/// The calls of a copy whose ends bypass the cache. It moves bytes only by `read` and `write`.
 pub(super) struct PastCache<'a, C> {
     calls: &'a C,
     ends: Vec<RefCell<Passing<'a, C>>>,
@@ -182,8 +184,8 @@ impl<'a, C: Calls> PastCache<'a, C> {
         self.ends.iter().find(|end| end.borrow().fd.as_raw_fd() == fd.as_raw_fd())
     }
 
-    /// Drops what is left after a copy that has moved so many bytes. Gives the error of each end that has one, with
-    /// its place; the source is the first end.
+    /// Drops the remainder after a copy that has moved `moved` bytes. Returns the error of each end that has
+    /// one, with its place; the source is the first end.
     pub(super) fn finish(&self, moved: u64) -> Vec<(usize, CopyError)> {
         let finished = self.ends.iter().map(|end| end.borrow_mut().finish()).enumerate();
         let error = |(end, done): (usize, Result<(), Errno>)| {
@@ -260,7 +262,7 @@ mod tests {
 
     /// A kernel or file system that does not drop pages by itself.
     struct Refusing {
-        /// What it answers then.
+        /// Its errno in that case.
         flag: Errno,
         /// The error of its disk.
         disk: Option<Errno>,
@@ -323,7 +325,7 @@ mod tests {
         pages(file).into_iter().filter(|page| *page).count()
     }
 
-    /// A file of which only [`CACHED`] is cached; none, with a `SKIP` line, on a file system in memory.
+    /// A file of which only [`CACHED`] is cached. `None`, with a `SKIP` line, on a file system in memory.
     fn source(content: &[u8]) -> Option<File> {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
@@ -342,7 +344,7 @@ mod tests {
         Some(file)
     }
 
-    /// Whether a written file leaves the cache, now or when the disk has it.
+    /// Whether a written file leaves the cache, now or when it is on the disk.
     fn leaves(file: &File, most: usize) -> bool {
         file.sync_all().unwrap();
         (0..500).any(|_| {
@@ -358,8 +360,8 @@ mod tests {
         bytes
     }
 
-    /// A copy between files leaves the source's pages as they were, those of the sink gone, and those of another
-    /// file unchanged.
+    /// Checks that a copy between files leaves the source's pages as they were, drops those of the sink, and
+    /// does not change those of another file.
     fn check(calls: &impl Calls, most: usize) {
         let content = content();
         let Some(from) = source(&content) else { return };
@@ -383,7 +385,7 @@ mod tests {
 
     #[test]
     fn the_kernel_drops_what_a_copy_has_passed_or_we_do() {
-        // The last page of each file may stay: it is not a whole one.
+        // The last page of each file may stay, because it is not a whole one.
         check(&Kernel, 2);
         for errno in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::PERM] {
             check(&Refusing { flag: errno, disk: None }, 2);
@@ -459,7 +461,7 @@ mod tests {
         let sinks = [unwritable, tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()];
         let run = |goes_on: bool| {
             from.try_clone().unwrap().rewind().unwrap();
-            // So that something lies before its position.
+            // Moves the position, so that it is not at the beginning.
             (&sinks[0]).seek(std::io::SeekFrom::Start(100)).unwrap();
             let mut failed = Vec::new();
             let result = Fan::new(&from, &sinks).past_cache().run_on(&calls, |sink, error| {

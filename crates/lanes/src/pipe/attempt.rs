@@ -1,18 +1,18 @@
 //! Reading and writing a pipe without sleeping and without a change to its flags.
 //!
-//! O_NONBLOCK belongs to the open file description, which a shell and its other children share, so
-//! it is not ours to set. `preadv2(2)` and `pwritev2(2)` with RWF_NOWAIT ask for one call not to
-//! sleep; pipes know it since Linux 6.4, fifos that were opened by name do not (EOPNOTSUPP). There a
-//! second description of our own is opened through /proc/self/fd with O_NONBLOCK, which needs /proc
-//! and the rights of an ordinary open. Where that fails as well nothing is attempted and the end
-//! sleeps in its calls. Costs nothing but the call itself; a refusal is met once for each end.
+//! O_NONBLOCK belongs to the open file description, which a shell and its other children share, so we must
+//! not set it. `preadv2(2)` and `pwritev2(2)` with RWF_NOWAIT make a single call that does not sleep. Pipes
+//! support it since Linux 6.4; fifos that were opened by name do not (EOPNOTSUPP). For those, a second
+//! description is opened through /proc/self/fd with O_NONBLOCK, which needs /proc and the rights of an
+//! ordinary open. If that fails as well, nothing is attempted and the end sleeps in its calls. The only cost
+//! is the call itself; a refusal occurs once for each end.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-/// Says to the kernel that the file's own position is meant, of which a pipe has none.
+/// Makes the kernel use the file's own position. A pipe has no position.
 const HERE: u64 = u64::MAX;
 
 /// How an end is read or written without sleeping.
@@ -32,7 +32,7 @@ impl Attempt {
         !matches!(self, Self::Never)
     }
 
-    /// What is there now; EAGAIN when nothing is, 0 at the end.
+    /// Reads what is available now. EAGAIN if nothing is, 0 at the end.
     pub(super) fn read(&self, pipe: BorrowedFd<'_>, into: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Flag => {
@@ -44,7 +44,7 @@ impl Attempt {
         }
     }
 
-    /// As much of `bytes` as there is room for; EAGAIN when there is none.
+    /// Writes as much of `bytes` as fits. EAGAIN if nothing does.
     pub(super) fn write(&self, pipe: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Errno> {
         match self {
             Self::Flag => {
@@ -55,8 +55,8 @@ impl Attempt {
         }
     }
 
-    /// Whether `errno` may speak of the way and not of the pipe: old kernels do not know the
-    /// flag or the call, a sandbox may refuse them.
+    /// Whether `errno` may be caused by the way instead of the pipe: old kernels do not support the flag or
+    /// the call, and a sandbox may refuse them.
     pub(super) fn is_refused(&self, errno: Errno) -> bool {
         let refusals = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::PERM];
         matches!(self, Self::Flag) && refusals.contains(&errno)
@@ -68,7 +68,7 @@ impl Attempt {
     }
 }
 
-/// A description of our own for the same end, in the same packet mode (O_DIRECT).
+/// A second, private description of the same end, in the same packet mode (O_DIRECT).
 fn second(pipe: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
     let kept = rustix::fs::fcntl_getfl(pipe)? & (OFlags::ACCMODE | OFlags::DIRECT);
     let flags = kept | OFlags::NONBLOCK | OFlags::CLOEXEC;

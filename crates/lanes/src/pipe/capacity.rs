@@ -1,31 +1,31 @@
 //! Growing a pipe within the user's limits (`fcntl(2)` F_SETPIPE_SZ, `pipe(7)`).
 //!
-//! An unprivileged user may ask for /proc/sys/fs/pipe-max-size bytes a pipe, 1 MiB by default, and
-//! holds at most pipe-user-pages-soft pages in all pipes together: 64 pipes of 1 MiB. Past that
-//! every growth is EPERM and new pipes have two slots. All of them work, only slower, so nothing
-//! here is an error: half as much is asked for until the kernel agrees or the pipe has that much.
-//! A pipe is never shrunk. Costs one call where the pipe is large enough, two where it grows.
+//! An unprivileged user may request /proc/sys/fs/pipe-max-size bytes a pipe, 1 MiB by default. All of the
+//! user's pipes together may hold pipe-user-pages-soft pages: 64 pipes of 1 MiB. Beyond that every growth is
+//! EPERM and new pipes have two slots. They all work, only slower, so this is not an error here: half the
+//! size is requested until the kernel agrees or the pipe has that capacity. A pipe is never shrunk. Costs one
+//! call if the pipe is large enough, two if it grows.
 
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Grows a pipe to `most` bytes or as near to it as allowed; gives the capacity that it has then,
-/// which the kernel rounds up to a power of two of pages, or 0 for what is no pipe.
+/// Grows a pipe to `most` bytes or as near as allowed. Returns its resulting capacity, which the kernel
+/// rounds up to a power of two of pages, or 0 for a descriptor that is not a pipe.
 pub(crate) fn grow(pipe: impl AsFd, most: usize) -> usize {
     try_grow(pipe.as_fd(), most).unwrap_or(0)
 }
 
-/// Slots of a pipe of which nobody has changed the capacity.
+/// Slots of a pipe with the default capacity.
 const SLOTS: usize = 16;
 
-/// As [`grow`], but a pipe whose capacity somebody has set stays as it is; an error for what is no
-/// pipe.
+/// As [`grow`], but a pipe whose capacity was changed before keeps it. An error for a descriptor that is not
+/// a pipe.
 pub(crate) fn grow_unset(pipe: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
     let has = rustix::pipe::fcntl_getpipe_size(pipe)?;
     if has == SLOTS * rustix::param::page_size() { try_grow(pipe, most) } else { Ok(has) }
 }
 
-/// As [`grow`], with the error for what is no pipe.
+/// As [`grow`], but an error for a descriptor that is not a pipe.
 fn try_grow(pipe: BorrowedFd<'_>, most: usize) -> Result<usize, Errno> {
     let has = rustix::pipe::fcntl_getpipe_size(pipe)?;
     let got = sizes(most, has).find_map(|size| rustix::pipe::fcntl_setpipe_size(pipe, size).ok());

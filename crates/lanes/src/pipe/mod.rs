@@ -65,14 +65,13 @@ pub enum Wait {
     /// Spins while waits have been short lately, for 200 us at most, and sleeps otherwise.
     #[default]
     Adaptive,
-    /// Never sleeps where the kernel can answer at once (all pipes): takes a whole processor, and
-    /// starves the other end where both share one.
+    /// Never sleeps if the kernel can return immediately (all pipes). Occupies a whole processor, and starves
+    /// the other end if both share one.
     Busy,
 }
 
-/// What the waits of one end came to. A writer waits for room, so its peer is the slower side; a
-/// reader waits for data, likewise. [`Wait::Block`] leaves waiting to the kernel, and then nothing
-/// is counted.
+/// The waits of one end. A writer waits for room, so its peer is the slower side; a reader waits for data,
+/// likewise. [`Wait::Block`] leaves waiting to the kernel, so nothing is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WaitCounts {
     /// Waits that ended while spinning.
@@ -122,8 +121,8 @@ impl Options {
         self
     }
 
-    /// Has a writer grow its pipe to `bytes`, or as near to that as the user's limits allow. No pipe
-    /// is made smaller, and 0 leaves every one as it is.
+    /// Makes a writer grow its pipe to `bytes`, or as near to that as the user's limits allow. No pipe is
+    /// made smaller, and 0 leaves every pipe unchanged.
     #[must_use]
     pub fn capacity(mut self, bytes: usize) -> Self {
         self.capacity = bytes;
@@ -189,7 +188,8 @@ struct Base {
 }
 
 impl Base {
-    /// Has `stop` end its waits. A regular file has none: its calls do not depend on another program.
+    /// Lets `stop` end its waits. Has no effect on a regular file: its calls do not depend on another
+    /// program.
     fn stopped_by(&mut self, stop: &Stop) {
         if self.end.kind != Kind::Regular {
             self.waiter.stopped_by(stop);
@@ -197,7 +197,7 @@ impl Base {
     }
 }
 
-/// A descriptor like a standard stream, as one of our own.
+/// A private descriptor for the same file as a standard stream.
 fn duplicate(stream: impl AsFd) -> io::Result<OwnedFd> {
     stream.as_fd().try_clone_to_owned()
 }

@@ -1,27 +1,24 @@
 //! How long to spin for a peer before sleeping: the decision alone, without clock and kernel.
 //!
-//! To spin is to buy a wake-up back with processor time. It pays while the peer acts sooner than a
-//! sleeper would be woken, which between two processors takes 5 to 50 us and costs the peer time
-//! as well. Nothing tells what the peer is about to do, so the next wait is taken to be like
-//! those before:
+//! Spinning uses processor time to avoid a wake-up. It pays while the peer acts sooner than a sleeper would
+//! be woken, which between two processors takes 5 to 50 us and costs the peer time as well. The peer's next
+//! action cannot be known, so the next wait is assumed to be like those before:
 //!
-//! - While most waits are short (sleeps included, [`SHORT`] at most), every one begins with a spin
-//!   of up to [`MOST`]. That is longer, because waits scatter: a producer that takes a page fault
-//!   between quick pieces is still quick. Each short wait adds one to the trust in the peer, up
-//!   to [`TRUST`], and each long one takes [`BLOW`] away. Without trust a spin ends after [`SHORT`]:
-//!   a longer wait would earn none.
-//! - When no trust is left, spinning rests: waits are slept through. After some sleeps shorter than
-//!   [`PROMISING`] one spin is tried. If that wait is a long one again, the next rest is twice as
-//!   long, up to [`LONGEST_REST`] sleeps. Sleeps of a slow peer are not short, so it is never spun
-//!   for.
-//! - A spin in vain that a short sleep follows is the sign of a peer that waits for this very
-//!   processor: it is quick only while we sleep. Then the next rest is [`LEAP`] times as long, so
-//!   that such a peer is soon spun for only once in thousands of waits.
+//! - While most waits are short (sleeps included, [`SHORT`] at most), every one begins with a spin of up to
+//!   [`MOST`]. That is longer, because waits vary: a producer that takes a page fault between quick pieces is
+//!   still quick. Each short wait adds one to the trust in the peer, up to [`TRUST`], and each long one takes
+//!   [`BLOW`] away. Without trust a spin ends after [`SHORT`], because a longer wait would earn none.
+//! - When no trust is left, spinning rests: the end sleeps through its waits. After some sleeps shorter than
+//!   [`PROMISING`] one spin is tried. If that wait is again a long one, the next rest is twice as long, up to
+//!   [`LONGEST_REST`] sleeps. A slow peer's sleeps are not short, so there is no spinning for it.
+//! - A failed spin followed by a short sleep indicates a peer that waits for this very processor: it is quick
+//!   only while we sleep. Then the next rest is [`LEAP`] times as long. Such a peer soon gets a spin only
+//!   once in thousands of waits.
 //!
-//! That an end may run on one processor only says nothing, for the other may be bound to another.
-//! The rule is kin to the kernel's own for idle guests (`halt_poll_ns` in `virt/kvm/kvm_main.c`:
-//! 200 us at most, more after short waits, less after long ones). It does not see which processor
-//! the peer runs on. A wait costs it a few additions.
+//! That an end may run on only one processor proves nothing, because the other may be bound to another one.
+//! The rule resembles the kernel's own for idle guests (`halt_poll_ns` in `virt/kvm/kvm_main.c`: 200 us at
+//! most, more after short waits, less after long ones). It does not see which processor the peer runs on. A
+//! wait costs it a few additions.
 
 use std::time::Duration;
 
@@ -31,8 +28,8 @@ const SHORT: Duration = Duration::from_micros(100);
 /// Longest spin.
 const MOST: Duration = Duration::from_micros(200);
 
-/// Most trust, in short waits, and what a long wait takes of it: as long as fewer than a third are
-/// long, some is left.
+/// Most trust, in short waits, and the loss by a long wait. While fewer than a third of the waits are long,
+/// some trust is left.
 const TRUST: u32 = 8;
 const BLOW: u32 = 2;
 
@@ -60,12 +57,12 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Knows nothing: the first wait is spun for.
+    /// Without any knowledge: the first wait spins.
     pub(super) fn new() -> Self {
         Self { trust: 0, rest: 0, next_rest: SHORTEST_REST }
     }
 
-    /// How long to spin in the wait that begins now; zero says to sleep at once.
+    /// How long to spin in the wait that begins now. Zero means to sleep immediately.
     pub(super) fn budget(&self) -> Duration {
         match (self.rest, self.trust) {
             (0, 0) => SHORT,
@@ -74,8 +71,7 @@ impl Patience {
         }
     }
 
-    /// A wait was spun for so long and then slept through for so long, which is zero where the
-    /// spin was rewarded.
+    /// Records a wait: how long it spun, and how long it then slept. `slept` is zero if the spin succeeded.
     pub(super) fn spun(&mut self, spun: Duration, slept: Duration) {
         if spun + slept <= SHORT {
             self.trust = (self.trust + 1).min(TRUST);
@@ -106,9 +102,9 @@ mod tests {
     /// A peer on a simulated clock.
     #[derive(Clone, Copy)]
     enum Peer {
-        /// Acts so long after each wait began.
+        /// Acts this long after each wait began.
         After(Duration),
-        /// Cannot run while we spin; once we sleep it acts after so long.
+        /// Cannot run while we spin. Once we sleep, it acts after this long.
         OnOurCore(Duration),
     }
 

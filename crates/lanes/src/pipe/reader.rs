@@ -1,9 +1,8 @@
 //! The end that reads.
 //!
-//! `read` copies what is there (`preadv2(2)` with RWF_NOWAIT, then `read(2)`); [`Reader::skip`]
-//! throws away without touching a byte, by `splice(2)` to /dev/null; [`Reader::copy_to`] hands
-//! everything to the copy engine. A reader takes what is in the pipe however little it is: it
-//! never waits for more.
+//! `read` copies what is available (`preadv2(2)` with RWF_NOWAIT, then `read(2)`). [`Reader::skip`] discards
+//! without touching a byte, by `splice(2)` to /dev/null. [`Reader::copy_to`] passes everything to the copy
+//! engine. A reader takes what is in the pipe, however little it is: it never waits for more.
 
 use super::waiter::Moment;
 use super::{Attempt, Base, Options, Stop, WaitCounts, duplicate};
@@ -55,8 +54,8 @@ impl Reader {
         Options::new().reader(fd)
     }
 
-    /// Reads from standard input, by a descriptor of its own; what `std::io::stdin` has read
-    /// ahead is not seen.
+    /// Reads from standard input, with a separate descriptor. Bytes that `std::io::stdin` has buffered are
+    /// not seen.
     ///
     /// # Errors
     ///
@@ -72,19 +71,19 @@ impl Reader {
         self
     }
 
-    /// What it reads from.
+    /// The descriptor it reads from.
     #[must_use]
     pub fn end(&self) -> End {
         self.base.end
     }
 
-    /// Bytes that the pipe holds at most; 0 for what is no pipe.
+    /// Capacity of the pipe in bytes. 0 if it is not a pipe.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.base.capacity
     }
 
-    /// What its waits for data came to.
+    /// Its waits for data.
     #[must_use]
     pub fn waits(&self) -> WaitCounts {
         self.base.waiter.counts()
@@ -99,13 +98,13 @@ impl Reader {
         copy(&self.base.fd, to)
     }
 
-    /// Throws the next `bytes` away and gives their number, which is smaller only at the end.
-    /// What is in a pipe is not touched. Where a [`Stop`] ends waits, a signal ends this too: it gives the
-    /// number of those skipped before, or EINTR if there are none.
+    /// Discards the next `bytes` bytes and returns their number, which is smaller only at the end. Bytes in a
+    /// pipe are not touched. If a [`Stop`] ends waits, a signal ends this too: it returns the number of bytes
+    /// skipped before, or EINTR if there are none.
     ///
     /// # Errors
     ///
-    /// Those of `read(2)`; what was skipped before is gone.
+    /// Those of `read(2)`; bytes skipped before are lost.
     pub fn skip(&mut self, bytes: u64) -> io::Result<u64> {
         let mut skipped = 0;
         while skipped < bytes {
@@ -140,8 +139,8 @@ impl Reader {
         Ok(skipped)
     }
 
-    /// Bytes thrown away, EINTR or ECANCELED; nothing where that needs reading, which also tells errors
-    /// better.
+    /// The number of bytes discarded, EINTR or ECANCELED. `None` if reading is needed, which also reports
+    /// errors better.
     fn splice_to_null(&mut self, most: usize) -> Option<Result<usize, Errno>> {
         if self.base.end.kind != Kind::Pipe {
             return None;

@@ -1,11 +1,10 @@
-//! Bytes handed to a pipe by reference: the sides of [`Writer`] for [`Frozen`] and [`Dropped`].
+//! Bytes passed to a pipe by reference: the sides of [`Writer`] for [`Frozen`] and [`Dropped`].
 //!
-//! The calls (`splice(2)` from a sealed memfd, `vmsplice(2)`) are the buffers' own; here they are
-//! attempted with SPLICE_F_NONBLOCK and waited for as the writer waits for everything. A
-//! descriptor or kernel that refuses references is written to instead, and the writer remembers
-//! it. What a reader does with the references is not seen and need not be: these buffers never
-//! change. A slot of the pipe is used for every base page or part of one, so small pieces fill it
-//! as fast as large ones.
+//! The buffers make the calls (`splice(2)` from a sealed memfd, `vmsplice(2)`). Here they are attempted with
+//! SPLICE_F_NONBLOCK and waited for like all calls of the writer. If a descriptor or kernel refuses
+//! references, the bytes are written instead, and the writer remembers it. What a reader does with the
+//! references is not seen and does not matter: these buffers never change. Every base page or part of one
+//! takes a slot of the pipe, so small pieces fill it as fast as large ones.
 
 use super::writer::write_some;
 use super::{Base, Writer};
@@ -18,8 +17,8 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 impl Writer {
-    /// Sends a range of frozen bytes, all of it: by reference into a pipe, else as `write` does.
-    /// They can be sent again at once, here and elsewhere.
+    /// Sends a range of frozen bytes, all of it: by reference into a pipe, otherwise as `write` does. The
+    /// same bytes can be sent again immediately, here and elsewhere.
     ///
     /// # Errors
     ///
@@ -54,8 +53,8 @@ impl Writer {
         })
     }
 
-    /// Gives the first `len` bytes of a region's [`Dropped::as_mut_slice`] away, all of them: by
-    /// reference into a pipe of a kernel that shares pages, else by `write(2)`.
+    /// Gives away all of the first `len` bytes of a region's [`Dropped::as_mut_slice`]. They go by reference
+    /// into a pipe if the kernel shares pages, otherwise by `write(2)`.
     ///
     /// # Errors
     ///
@@ -92,11 +91,12 @@ impl Writer {
     }
 }
 
-/// What a buffer calls where references are refused.
+/// The copy that a buffer calls if references are refused.
 type Copy<'a> = &'a mut dyn FnMut(&[u8]) -> Result<usize, Errno>;
 
 impl Base {
-    /// Makes one call of a buffer: by reference, waiting as the end waits, or by a copy that does.
+    /// Makes one call of a buffer: by reference, waiting as the end waits, or by a copy that waits the same
+    /// way.
     fn refer(
         &mut self,
         by: Sent,

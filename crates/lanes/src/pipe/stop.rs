@@ -1,10 +1,11 @@
-//! Ending the waits of an end from elsewhere: another thread closes it, a handler gives up.
+//! Ending the waits of an end from elsewhere: another thread closes it, or a signal handler cancels.
 //!
-//! A thread that sleeps in `read(2)` is woken only by the pipe or by a signal. So an end with a [`Stop`] sleeps in
-//! `poll(2)` on its descriptor and on an eventfd (`eventfd(2)`), and makes calls that do not sleep. After fork(2)
-//! both processes have the same eventfd, so it only wakes: whether to stop is in memory, which they do not share.
-//! Overhead: one descriptor, and a poll for each sleep, after which each write wakes the pipe's readers
-//! (`poll_usage` in fs/pipe.c). What is no pipe can still sleep in a call where poll was wrong.
+//! A thread that sleeps in `read(2)` is woken only by the pipe or by a signal. So an end with a [`Stop`]
+//! sleeps in `poll(2)` on its descriptor and on an eventfd (`eventfd(2)`), and makes non-blocking calls.
+//! After fork(2) both processes have the same eventfd, so it only wakes. Whether to stop is stored in memory,
+//! which they do not share. Overhead: one descriptor, and a poll for each sleep, after which each write wakes
+//! the pipe's readers (`poll_usage` in fs/pipe.c). A descriptor other than a pipe can still sleep in a call
+//! if poll was wrong.
 
 use super::waiter::Ready;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
@@ -40,7 +41,7 @@ struct Inner {
 }
 
 impl Stop {
-    /// One that has not been used.
+    /// A new, unused one.
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ impl Stop {
     /// Ends the wait that is going on, and every later one, with ECANCELED.
     pub fn stop(&self) {
         self.0.is_stopped.store(true, SeqCst);
-        // Full means that it wakes already.
+        // If it is full, a wake-up is already pending.
         let _woken = rustix::io::write(&self.0.wake, &1_u64.to_ne_bytes());
     }
 
@@ -83,7 +84,7 @@ impl Stop {
     }
 }
 
-/// How long a socket may be waited for (SO_RCVTIMEO, SO_SNDTIMEO); anything else without end.
+/// The timeout of a socket (SO_RCVTIMEO, SO_SNDTIMEO). `None`, without limit, for anything else.
 fn timeout(fd: BorrowedFd<'_>, events: PollFlags) -> Option<Timespec> {
     let side = if events.contains(PollFlags::IN) { Timeout::Recv } else { Timeout::Send };
     Timespec::try_from(socket_timeout(fd, side).ok()??).ok()

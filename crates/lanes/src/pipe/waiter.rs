@@ -1,16 +1,14 @@
 //! Waiting for the other end of a pipe: attempts that do not sleep, then one call that does.
 //!
-//! A wait begins when an attempt answers EAGAIN. While [`Patience`] allows, the attempt is repeated
-//! with pauses between (a processor hint, so that the peer on a sibling thread is not held up);
-//! after that the call itself sleeps in the kernel. Where patience does not allow a spin nothing is
-//! attempted: the call sleeps, and one that takes longer than [`NOTICEABLE`] counts as a wait. `poll(2)` is never used on a pipe that can sleep
-//! in a call: it would set the pipe's `poll_usage` mark for good, and every later write would
-//! wake the reader. Only where somebody set O_NONBLOCK, which is not ours to clear, poll is what
-//! is left.
+//! A wait begins when an attempt returns EAGAIN. While [`Patience`] allows, the attempt is repeated with
+//! pauses between (a processor hint, so that the peer on a sibling thread is not slowed down). After that the
+//! call itself sleeps in the kernel. If patience does not allow a spin, nothing is attempted: the call
+//! sleeps, and counts as a wait if it takes longer than [`NOTICEABLE`]. `poll(2)` is never used on a pipe
+//! that can sleep in a call. It would set the pipe's `poll_usage` mark permanently, and every later write
+//! would wake the reader. Poll is used only if O_NONBLOCK is set, because we must not clear it.
 //!
-//! A spin costs an attempt of some 0.2 us and two looks at the clock, a call that may sleep the two
-//! looks.
-//! What is waited for is not seen: the peer may be computing, or not be scheduled.
+//! A spin costs an attempt of some 0.2 us and two readings of the clock, a call that may sleep the two
+//! readings. The reason for a wait is not seen: the peer may be computing, or not be scheduled.
 
 use super::patience::Patience;
 use super::{Stop, Wait, WaitCounts};
@@ -25,8 +23,7 @@ use std::time::{Duration, Instant};
 /// Processor hints between two attempts: about as long as an attempt takes.
 const PAUSES: u32 = 4;
 
-/// What a call must take to count as one that slept: longer than it takes to copy some pages,
-/// shorter than any sleep.
+/// A call that takes longer counts as one that slept: longer than copying some pages, shorter than any sleep.
 const NOTICEABLE: Duration = Duration::from_micros(5);
 
 /// How long an end with a [`Stop`] spins before it reports EINTR, so that its caller sees the signals that no call
@@ -36,7 +33,7 @@ const GLANCE: Duration = Duration::from_millis(10);
 /// Whether a call may sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// It must answer at once, with EAGAIN if nothing can be done now.
+    /// It must return immediately, with EAGAIN if nothing can be done now.
     Now,
     /// It sleeps until something can be done.
     Sleeping,
@@ -52,11 +49,10 @@ impl Moment {
     }
 }
 
-/// What is waited for, where a call cannot sleep.
+/// The descriptor and events to wait for if a call cannot sleep.
 pub type Ready<'a> = (BorrowedFd<'a>, PollFlags);
 
-/// How one end waits: the rule of [`super::Writer`] and [`super::Reader`], for calls of your own on a
-/// pipe.
+/// How one end waits: the rule of [`super::Writer`] and [`super::Reader`], for calls of your own on a pipe.
 #[derive(Debug)]
 pub struct Waiter {
     wait: Wait,
@@ -72,7 +68,7 @@ impl Waiter {
         Self { wait, patience: Patience::new(), counts: WaitCounts::default(), stop: None }
     }
 
-    /// What its waits came to.
+    /// Its wait counts.
     #[must_use]
     pub fn counts(&self) -> WaitCounts {
         self.counts
@@ -83,27 +79,27 @@ impl Waiter {
         self.stop = Some(stop.clone());
     }
 
-    /// Whether something else than the descriptor ends its waits.
+    /// Whether something other than the descriptor can end its waits.
     pub(super) fn is_stoppable(&self) -> bool {
         self.stop.is_some()
     }
 
-    /// Whether a loop goes on after `errno`: after a signal, unless that ends waits.
+    /// Whether a loop continues after `errno`: after a signal, unless that ends waits.
     pub(super) fn goes_on(&self, errno: Errno) -> bool {
         errno == Errno::INTR && !self.is_stoppable()
     }
 
-    /// Whether calls are ever attempted without sleeping, where that is possible.
+    /// Whether calls are ever attempted without sleeping, if that is possible.
     pub(super) fn attempts(&self) -> bool {
         self.wait != Wait::Block || self.is_stoppable()
     }
 
-    /// Makes `call` until it has an answer other than EAGAIN. With `can_attempt` it knows
-    /// [`Moment::Now`]; without, it is only ever asked to sleep.
+    /// Makes `call` until it returns something other than EAGAIN. With `can_attempt`, `call` supports
+    /// [`Moment::Now`]; without, it is always allowed to sleep.
     ///
     /// # Errors
     ///
-    /// What `call` answers.
+    /// Those of `call`.
     pub fn run<T>(
         &mut self,
         can_attempt: bool,
@@ -175,10 +171,10 @@ impl Waiter {
         answer
     }
 
-    /// How many of `len` bytes a `write(2)` is given that may sleep, where calls can be attempted:
-    /// [`PIPE_BUF`] where a [`Stop`] ends waits, and while spinning, so that it returns as soon as there is room and the rest is
-    /// attempted; 256 KiB while spinning rests, so that waits are seen; all where nothing is ever
-    /// attempted.
+    /// How many of `len` bytes to pass to a `write(2)` that may sleep, if calls can be attempted.
+    /// [`PIPE_BUF`] if a [`Stop`] ends waits, and while spinning, so that it returns as soon as there is room
+    /// and the rest is attempted. 256 KiB while spinning rests, so that waits are seen. All bytes if nothing
+    /// is ever attempted.
     #[must_use]
     pub fn sleeping_write(&self, len: usize) -> usize {
         match self.attempts() {
@@ -188,7 +184,7 @@ impl Waiter {
         }
     }
 
-    /// Whether the next call is attempted without sleeping, where that is possible.
+    /// Whether the next call is attempted without sleeping, if that is possible.
     fn spins(&self) -> bool {
         !self.budget().is_zero()
     }
@@ -202,8 +198,8 @@ impl Waiter {
         }
     }
 
-    /// Lets the call sleep; by poll where the descriptor's O_NONBLOCK forbids that, and where a [`Stop`] ends
-    /// waits. EAGAIN of another cause (a timeout of a socket) is the caller's.
+    /// Lets the call sleep. Uses poll if the descriptor's O_NONBLOCK prevents that, and if a [`Stop`] ends
+    /// waits. The caller handles EAGAIN with another cause (a timeout of a socket).
     fn sleep<T>(
         &self,
         can_attempt: bool,

@@ -1,7 +1,8 @@
 //! The end that writes.
 //!
-//! `write` copies (`pwritev2(2)` with RWF_NOWAIT, then `write(2)`). A call that may sleep
-//! is given as much as [`Waiter::sleeping_write`] says. Writes of up to PIPE_BUF bytes stay atomic, as `pipe(7)` promises; longer ones never were.
+//! `write` copies (`pwritev2(2)` with RWF_NOWAIT, then `write(2)`). A call that may sleep gets as many bytes
+//! as [`Waiter::sleeping_write`] says. Writes of up to PIPE_BUF bytes stay atomic, as `pipe(7)` promises;
+//! longer ones never were.
 
 use super::waiter::{Moment, Waiter};
 use super::{Attempt, Base, Options, Stop, WaitCounts, duplicate};
@@ -45,8 +46,8 @@ impl Writer {
         Options::new().writer(fd)
     }
 
-    /// Writes to standard output, by a descriptor of its own and past the buffer of
-    /// `std::io::stdout`, which is to be flushed before.
+    /// Writes to standard output, with a separate descriptor and past the buffer of `std::io::stdout`. Flush
+    /// that buffer first.
     ///
     /// # Errors
     ///
@@ -62,26 +63,26 @@ impl Writer {
         self
     }
 
-    /// What it writes to.
+    /// The descriptor it writes to.
     #[must_use]
     pub fn end(&self) -> End {
         self.base.end
     }
 
-    /// Bytes that the pipe holds at most; 0 for what is no pipe.
+    /// Capacity of the pipe in bytes. 0 if it is not a pipe.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.base.capacity
     }
 
-    /// What its waits for room came to.
+    /// Its waits for room.
     #[must_use]
     pub fn waits(&self) -> WaitCounts {
         self.base.waiter.counts()
     }
 }
 
-/// Writes some bytes, at least one unless there are none.
+/// Writes some bytes: at least one, unless `bytes` is empty.
 pub(super) fn write_some(
     fd: BorrowedFd<'_>,
     attempt: &mut Attempt,

@@ -1,9 +1,9 @@
-//! What the page cache holds of a part of a file, and bringing a part to the disk: the calls that a copy past the
-//! cache makes and that no safe wrapper offers.
+//! The page cache state of a part of a file, and writing a part back to the disk: the calls of a copy past
+//! the cache that no safe wrapper offers.
 //!
-//! `mincore(2)` over a mapping that is never touched takes 2 ns a page. Of a file that this account neither owns nor may
-//! write, the kernel calls every page cached (mm/mincore.c). `sync_file_range(2)` writes pages, not the file's
-//! metadata: it makes nothing durable, it makes pages clean.
+//! `mincore(2)` over a mapping that is never touched takes 2 ns a page. For a file that this account neither
+//! owns nor may write, the kernel reports every page as cached (mm/mincore.c). `sync_file_range(2)` writes
+//! pages, not the file's metadata: it makes pages clean, but nothing durable.
 #![allow(unsafe_code, reason = "calls that no safe wrapper offers; one operation a block")]
 
 use rustix::io::Errno;
@@ -15,8 +15,8 @@ use std::ptr;
 /// Whether each page of `range`, which begins on a page, is cached.
 ///
 /// # Errors
-/// Where the file cannot be mapped, as one that is open only for writing. It is not opened a second time for that:
-/// closing any descriptor of a file drops the locks (`F_SETLK`) that this process has on it.
+/// If the file cannot be mapped, for example if it is open only for writing. It is not opened a second time
+/// for that: closing any descriptor of a file drops the locks (`F_SETLK`) that this process has on it.
 pub(crate) fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> Result<Vec<bool>, Errno> {
     let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(|_| Errno::NOMEM)?;
     if len == 0 {
@@ -35,10 +35,10 @@ pub(crate) fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> Result<Ve
     if done == 0 { Ok(pages.iter().map(|page| page & 1 == 1).collect()) } else { Err(errno) }
 }
 
-/// Begins to write the dirty pages of `range`, and waits for them where it `waits`.
+/// Begins to write the dirty pages of `range`, and waits for them if `waits`.
 ///
 /// # Errors
-/// EIO, ENOSPC and others where they could not be written, ESPIPE for what is no file.
+/// EIO, ENOSPC and others if they could not be written, ESPIPE if it is not a file.
 pub(crate) fn write_out(file: BorrowedFd<'_>, range: Range<u64>, waits: bool) -> Result<(), Errno> {
     let of = |at: u64| libc::off64_t::try_from(at).map_err(|_| Errno::INVAL);
     let (start, len) = (of(range.start)?, of(range.end.saturating_sub(range.start))?);

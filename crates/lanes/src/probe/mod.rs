@@ -1,15 +1,15 @@
-//! The truth about references on this kernel: does data that was moved still belong to its source?
+//! Tests on this kernel whether data that was moved by reference still shares pages with its source.
 //!
-//! For each source and sink, write A, move it, overwrite the source with B, read the sink: A means
-//! the kernel copied, B that both share the page. No version is asked for; a kernel whose vmsplice
-//! copies, a filter that refuses the call with EPERM, EINVAL, ENOSYS or EOPNOTSUPP, a sandbox with
-//! calls of its own: each gives its answer. Needs no privilege, touches one page per question,
-//! reads nothing but its own data and waits for nothing. Overhead: 20 to 100 us a question, under 5
-//! ms for all; [`truths`] asks once in a process.
+//! For each source and sink: write A, move it, overwrite the source with B, read the sink. A means that the
+//! kernel copied, B that both share the page. No kernel version is checked. A kernel whose vmsplice copies, a
+//! filter that refuses the call with EPERM, EINVAL, ENOSYS or EOPNOTSUPP, or a sandbox with its own calls:
+//! each gives its real answer. Needs no privilege, touches one page per question, reads nothing but its own
+//! data and never waits. Overhead: 20 to 100 us a question, under 5 ms for all. [`truths`] tests once in a
+//! process.
 //!
-//! A sealed memfd cannot be overwritten to ask; [`Source::Memfd`] is its twin without the seal,
-//! which goes the same way through the kernel. What is not seen: calls that copy some sizes and
-//! share others (one base page is moved), and filters installed later.
+//! A sealed memfd cannot be overwritten for the test. [`Source::Memfd`] is its twin without the seal, which
+//! goes the same way through the kernel. Not seen: calls that copy some sizes and share others (one base page
+//! is moved), and filters installed later.
 
 pub(crate) mod cached;
 mod trial;
@@ -18,7 +18,7 @@ use crate::buffer::region::Pages;
 use rustix::io::Errno;
 use std::sync::OnceLock;
 
-/// Where the data is, and the call that moves it.
+/// Where the data comes from, and the call that moves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
     /// Private anonymous memory, by `vmsplice(2)`.
@@ -48,14 +48,14 @@ pub enum Sink {
     File,
 }
 
-/// What came of a question.
+/// The result of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// A later change of the source shows at the sink.
     Shared,
     /// The sink has its own copy.
     Copied,
-    /// The kernel does not allow it, or what the question needs, here.
+    /// The kernel does not allow the call, or something the question needs.
     Refused(Errno),
 }
 
@@ -66,7 +66,7 @@ pub struct Truth {
     pub source: Source,
     /// Where it was read.
     pub sink: Sink,
-    /// What came of it.
+    /// The result.
     pub answer: Answer,
 }
 

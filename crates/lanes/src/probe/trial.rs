@@ -1,7 +1,6 @@
-//! One question: a page of A is moved, its source overwritten with B, and the sink read.
+//! One question: move a page of A, overwrite its source with B, and read the sink.
 //!
-//! All descriptors are our own and do not block, so that nothing hangs where a call takes less than
-//! it says.
+//! All descriptors are private and non-blocking, so that nothing hangs if a call takes less than it reports.
 
 #![allow(unsafe_code, reason = "vmsplice of memory that is meant to be overwritten")]
 
@@ -16,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const A: u8 = 0xa5;
 const B: u8 = 0x5a;
 
-/// Whether a page of `source` that was moved to `sink` shows what is written to the source then.
+/// Whether a page of `source` that was moved to `sink` shows what is later written to the source.
 pub(super) fn shares(source: Source, sink: Sink, page: usize) -> Result<bool, Errno> {
     let mut origin = Origin::new(source, page)?;
     origin.write(A)?;
@@ -135,7 +134,7 @@ impl Outlet {
         }
     }
 
-    /// Lets `put` fill a pipe: the sink itself, or one that is emptied into the sink by splice.
+    /// Lets `put` fill a pipe: the sink itself, or one that is then spliced into the sink.
     fn through_pipe(
         &self,
         put: impl FnOnce(BorrowedFd<'_>) -> Result<usize, Errno>,

@@ -1,10 +1,10 @@
-//! The page that both halves of a ring share: how many bytes the reader has copied, and a bell for
-//! a writer that sleeps until it is more.
+//! The page that both halves of a ring share. It holds the number of bytes that the reader has copied, and a
+//! bell for a writer that sleeps until that number grows.
 //!
-//! A memfd under F_SEAL_SHRINK, GROW and SEAL (`fcntl(2)`), so that neither half can take the page
-//! from the other (SIGBUS). It holds two numbers and is only ever touched as atomics: a count of
-//! bytes, stored with release after the copy and loaded with acquire before the region is written
-//! again, and the bell, a `futex(2)` word that is 1 while the writer sleeps.
+//! A memfd under F_SEAL_SHRINK, GROW and SEAL (`fcntl(2)`), so that neither half can take the page from the
+//! other (SIGBUS). It holds two numbers and is only ever touched as atomics. The count of bytes is stored
+//! with release after the copy and loaded with acquire before the region is written again. The bell is a
+//! `futex(2)` word that is 1 while the writer sleeps.
 //!
 //! Overhead: one store and one swap a read; a system call only when the writer sleeps.
 
@@ -20,7 +20,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Both numbers, each on a cache line of its own.
+/// Both numbers, each on a separate cache line.
 #[repr(C)]
 #[derive(Debug)]
 struct Words {
@@ -39,7 +39,7 @@ pub(super) struct Account {
     file: OwnedFd,
 }
 
-// SAFETY: the page is only touched as atomics, from whichever thread.
+// SAFETY: the page is only touched as atomics, from any thread.
 unsafe impl Send for Account {}
 // SAFETY: as above.
 unsafe impl Sync for Account {}
@@ -57,7 +57,7 @@ impl Account {
         Self::open(file)
     }
 
-    /// The page of another half. EINVAL for a file that is no such page.
+    /// Opens the page of another half. EINVAL for a file that is not such a page.
     pub(super) fn open(file: OwnedFd) -> Result<Self, Errno> {
         let size = rustix::fs::fstat(&file)?.st_size;
         if !rustix::fs::fcntl_get_seals(&file)?.contains(SEALS) || size != SIZE as i64 {
@@ -103,7 +103,7 @@ impl Account {
     /// Wakes a writer that sleeps.
     pub(super) fn ring(&self) {
         if self.words().bell.0.swap(0, Ordering::SeqCst) != 0 {
-            // An error means that nobody is there to be woken.
+            // An error means that no thread is waiting.
             let _woken = futex::wake(&self.words().bell.0, futex::Flags::empty(), 1);
         }
     }

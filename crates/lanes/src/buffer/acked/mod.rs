@@ -1,20 +1,20 @@
 //! A ring of regions shared with a reader that acknowledges its copies.
 //!
-//! The writer fills a region, passes it to a pipe by reference (`vmsplice(2)`), and continues with the
-//! next. It gets a region back for writing only when the reader has acknowledged its last byte:
-//! [`Reader`] copies out of the pipe (`read(2)`) and then adds the bytes to a shared count.
-//! So each byte is copied once instead of twice, and no page is ever replaced.
+//! The writer fills a region, passes it to a pipe by reference (`vmsplice(2)`), and continues with the next.
+//! It gets a region back for writing only when the reader has acknowledged its last byte: [`Reader`] copies
+//! out of the pipe (`read(2)`) and then adds the bytes to a shared count. So each byte is copied once instead
+//! of twice, and no page is ever replaced.
 //!
-//! **Safe only with that reader.** [`ring`] makes both halves and never shows the pipe, so that
-//! no other code can take slots out of it by `splice(2)` or `tee(2)`, which would live on unseen. For any
-//! other peer use [`Writer::over`], which is `unsafe` and lists the promises of the peer. Threads share
-//! the halves directly. For another process, [`Reader::into_files`] and
-//! [`Reader::from_files`] pass one half as two descriptors.
+//! **Safe only with that reader.** [`ring`] makes both halves and never exposes the pipe. So no other code
+//! can take slots out of it by `splice(2)` or `tee(2)`; such references would outlive the acknowledgement
+//! unnoticed. For any other peer use [`Writer::over`], which is `unsafe` and lists the promises of the peer.
+//! Threads share the halves directly. For another process, [`Reader::into_files`] and [`Reader::from_files`]
+//! pass one half as two descriptors.
 //!
-//! Sizes are bytes. Writing waits while all regions are on their way. It looks some hundred times
-//! and then sleeps (`futex(2)`), at most 10 ms at a time to check whether the reader is gone, which
-//! is EPIPE as in any pipe. Regions together should hold at least the pipe and two regions more, or
-//! the writer waits for the reader while a pipe would still have room. If the kernel refuses
+//! Sizes are bytes. Writing waits while all regions are in flight. It polls some hundred times and then
+//! sleeps (`futex(2)`), at most 10 ms at a time, to check whether the reader has closed its end. If so, it
+//! fails with EPIPE, as with any pipe. The regions together should hold at least the pipe and two regions
+//! more. Otherwise the writer waits for the reader while the pipe still has room. If the kernel refuses
 //! references, `write(2)` copies.
 
 mod account;
@@ -28,8 +28,7 @@ use rustix::pipe::PipeFlags;
 pub use reader::{Acknowledger, Reader};
 pub use writer::{Space, Writer};
 
-/// Makes a ring of `regions` regions of `size` bytes each, rounded up to whole pages, with both its
-/// halves.
+/// Makes a ring of `regions` regions of `size` bytes each, rounded up to whole pages, and both of its halves.
 ///
 /// # Errors
 ///

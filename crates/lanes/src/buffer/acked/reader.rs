@@ -5,13 +5,13 @@ use rustix::io::Errno;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
-/// Tells the writer of a ring how much may be written again.
+/// Informs the writer of a ring how much may be written again.
 #[derive(Debug)]
 pub struct Acknowledger(pub(super) Account);
 
 impl Acknowledger {
-    /// Acknowledges the next `bytes` bytes, in the order in which they were sent. More than were
-    /// sent count for nothing before they are.
+    /// Acknowledges the next `bytes` bytes, in the order in which they were sent. Acknowledgements beyond the
+    /// bytes sent have no effect until those are sent.
     pub fn acknowledge(&self, bytes: usize) {
         self.0.add(bytes as u64);
     }
@@ -29,8 +29,8 @@ impl Reader {
         Self { pipe: Some(pipe), acknowledger }
     }
 
-    /// The half as two descriptors, for another process (`unix(7)`, SCM_RIGHTS, or inherited): the
-    /// pipe and the shared count, for [`Reader::from_files`] there.
+    /// The half as two descriptors, for another process (`unix(7)`, SCM_RIGHTS, or inherited): the pipe and
+    /// the shared count, for [`Reader::from_files`] there.
     ///
     /// # Errors
     ///
@@ -38,9 +38,8 @@ impl Reader {
     ///
     /// # Safety
     ///
-    /// Nobody may read from the pipe but one [`Reader`] made of these two, and nobody else write to
-    /// the count: bytes that are spliced or teed out of the pipe change when their region is
-    /// written again.
+    /// Only one [`Reader`] made of these two may read from the pipe, and only it may write to the count.
+    /// Bytes that are spliced or teed out of the pipe change when their region is written again.
     #[allow(unsafe_code, reason = "a contract that only the caller can keep")]
     pub unsafe fn into_files(mut self) -> Result<[OwnedFd; 2], Errno> {
         let pipe = self.pipe.take().ok_or(Errno::BADF)?;
@@ -68,7 +67,7 @@ impl Read for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // A writer that sleeps then finds the pipe closed at once.
+        // A sleeping writer then finds the pipe closed immediately.
         if self.pipe.take().is_some() {
             self.acknowledger.0.ring();
         }

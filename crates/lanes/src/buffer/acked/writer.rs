@@ -1,4 +1,4 @@
-//! The half that fills regions and hands them over.
+//! The half that fills regions and passes them on.
 
 #![allow(unsafe_code, reason = "vmsplice of regions that wait for their acknowledgement")]
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// costs.
 const LOOKS: u32 = 400;
 
-/// The longest sleep before the writer looks whether the reader is gone.
+/// The longest sleep before the writer checks whether the reader still exists.
 const NAP: Duration = Duration::from_millis(10);
 
 /// The writing half of a ring.
@@ -46,10 +46,9 @@ impl Writer {
     ///
     /// # Safety
     ///
-    /// Whoever reads from the pipe must not acknowledge a byte before it has been copied and no
-    /// reference to its page is left anywhere: not in this pipe, not where it was spliced or teed
-    /// to. Else bytes change after they were handed over. It is not undefined behaviour of this
-    /// process, but wrong data.
+    /// The reader of the pipe must not acknowledge a byte before it has been copied and no reference to its
+    /// page is left: not in this pipe, and not where it was spliced or teed to. Otherwise bytes change after
+    /// they were passed on. That is not undefined behaviour of this process, but wrong data.
     pub unsafe fn over(
         pipe: OwnedFd,
         regions: usize,
@@ -85,11 +84,11 @@ impl Writer {
         self.size
     }
 
-    /// The next region, for writing: waits until the reader has copied what it held.
+    /// The next region, for writing. Waits until the reader has copied its previous content.
     ///
     /// # Errors
     ///
-    /// EPIPE when the reader is gone.
+    /// EPIPE if the reader has closed its end.
     pub fn space(&mut self) -> Result<Space<'_>, Errno> {
         let needed = self.needed[self.next];
         for _ in 0..LOOKS {
@@ -107,8 +106,8 @@ impl Writer {
         Ok(Space(self))
     }
 
-    /// Whether the first `needed` bytes sent were copied; acknowledgements of what was never sent
-    /// do not count.
+    /// Whether the first `needed` bytes sent were copied. Acknowledgements of bytes that were never sent do
+    /// not count.
     fn is_copied(&self, needed: u64) -> bool {
         self.account.copied().min(self.sent) >= needed
     }
@@ -155,12 +154,12 @@ impl Writer {
 pub struct Space<'a>(&'a mut Writer);
 
 impl Space<'_> {
-    /// Hands over the first `len` bytes, all of them, waiting where the pipe is full.
+    /// Passes on all of the first `len` bytes, and waits while the pipe is full.
     ///
     /// # Errors
     ///
-    /// EINVAL if `len` is more than the region has; what `write(2)` gives, EPIPE when the reader is
-    /// gone.
+    /// EINVAL if `len` is more than the region has; the errors of `write(2)`; EPIPE if the reader has closed
+    /// its end.
     pub fn send(self, len: usize) -> Result<Sent, SendError> {
         if len > self.0.size {
             return Err(SendError { call: "send", errno: Errno::INVAL, taken: 0 });
