@@ -53,7 +53,7 @@ pub fn usual(quantity: Quantity) -> Vec<Guard> {
     }
 }
 
-/// What an arm shows beside its races.
+/// What an arm shows in addition to its races.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Beside {
     /// Requests that failed.

@@ -15,7 +15,7 @@ use std::time::Instant;
 pub(crate) struct Stop<'a>(pub(crate) &'a (dyn Fn() -> bool + Sync));
 
 impl Stop<'_> {
-    /// Goes on, or ends with [`PriceError::Interrupted`].
+    /// Returns normally, or with [`PriceError::Interrupted`].
     pub(crate) fn check(self) -> Result<(), PriceError> {
         if (self.0)() { Err(PriceError::Interrupted) } else { Ok(()) }
     }

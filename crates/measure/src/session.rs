@@ -33,7 +33,7 @@ const FEWEST_ROUNDS: u32 = 5;
 /// Enough repeats for any price.
 const MOST_ROUNDS: u32 = 31;
 
-/// What a calibration may do.
+/// Options of a calibration.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Time for the prices of the session (1 to 2 s are enough). The chase adds to it if it is not cached.

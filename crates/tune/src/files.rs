@@ -81,7 +81,7 @@ impl Mark {
     }
 }
 
-/// A file of ours that a run wrote to.
+/// Reads a file of ours that a run wrote to.
 pub(crate) fn read(path: &Path) -> Result<Stream, String> {
     open(path).and_then(|(file, _)| stream(file))
 }

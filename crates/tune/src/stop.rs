@@ -37,7 +37,7 @@ pub enum Stop {
         what: &'static str,
         /// The call that would have used it.
         call: String,
-        /// What it had done by then.
+        /// Its effects until then.
         effects: Vec<SideEffect>,
     },
     /// It could not be determined whether it uses such a standard input.
@@ -80,7 +80,7 @@ pub enum Stop {
     /// Files that an arm needs in huge folios cannot be brought into them.
     #[error("cannot set the page size of this arm's files: {0}")]
     NotHuge(String),
-    /// What an arm needs of the pool of huge pages, or of settings of the machine, is not there.
+    /// The pool of huge pages or a setting of the machine is not what an arm needs.
     #[error("{0}")]
     MachineNotSet(String),
     /// A service, its load or a user's option for them does not work. The text ends with what to do.

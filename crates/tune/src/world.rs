@@ -93,11 +93,11 @@ pub enum Watch {
 pub struct Timing {
     /// Memory to touch and free right before it, so that the host backs it.
     pub fresh: Bytes,
-    /// What is watched meanwhile.
+    /// What is observed meanwhile.
     pub watch: Watch,
     /// The memory of its processes is sampled.
     pub memory: bool,
-    /// What it may take.
+    /// The limits of the run.
     pub limits: Limits,
 }
 

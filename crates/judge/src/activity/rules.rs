@@ -128,7 +128,7 @@ fn parse_why(word: &'static str) -> Option<Why> {
     Why::plain().iter().find(|why| why.name() == word).cloned()
 }
 
-/// What a rule is asked for.
+/// The kind of question that a rule can answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Question {
     /// Whether it is passed over.

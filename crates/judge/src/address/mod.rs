@@ -22,7 +22,7 @@ pub fn take_apart(layout: &Layout, address: Address) -> View {
     }
 }
 
-/// An address of a process, by what was read of it.
+/// Interprets an address of a process from what was read of it.
 #[must_use]
 pub fn understand(layout: &Layout, seen: &Seen) -> View {
     let page = page(layout, seen);

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use pagewise_model::PageSize;
 
-    /// Forks of `per_gib` ns on each kind, 50 us beside, with 10 repeats that differ by a percent.
+    /// Forks that take `per_gib` ns on each kind plus 50 us, with 10 repeats that differ by a percent.
     fn forks(kinds: &[(PageKind, f64)]) -> Forks {
         let point = |pages: PageKind, per_gib: f64, size: Bytes| {
             let mut point = Point::new(pages, size);

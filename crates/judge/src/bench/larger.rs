@@ -21,7 +21,7 @@ pub(crate) struct Access {
     pub(crate) one: &'static str,
 }
 
-/// A size on larger pages, beside the same on base pages.
+/// A size on larger pages, compared with the same size on base pages.
 pub(crate) struct Size<'a> {
     pub(crate) bytes: Bytes,
     pub(crate) pages: PageKind,

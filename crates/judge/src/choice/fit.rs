@@ -19,7 +19,7 @@ const SHORTEST: f64 = 2000.0;
 /// Where and when readings were taken.
 #[derive(Debug, Clone)]
 pub struct Occasion {
-    /// What they hold for.
+    /// What the readings are valid for.
     pub key: CalibrationKey,
     /// Nanoseconds since 1970.
     pub unix_ns: u64,
@@ -206,7 +206,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// What a process should have taken, warm.
+/// The time that a process should have taken, warm.
 fn forecast(found: &Calibration, one: &One<'_>) -> Option<f64> {
     let state = FileState::cached(one.cell.span_bytes, one.folios);
     Some(found.forecast(one.cell.arm, &Demand::from_cell(one.cell), &state)?.total_ns)

@@ -1,14 +1,15 @@
-//! Prices of reading out of short runs of every way, and the sentences that say why a way is chosen. Which one
-//! is chosen follows from the prices in [`pagewise_model::choice`], so that `lanes` chooses alike.
+//! Fits prices of reading from short runs of every way, and writes the sentences that say why a way is
+//! chosen. The choice itself follows from the prices in [`pagewise_model::choice`], so that `lanes` makes the
+//! same choice.
 //!
-//! [`calibrate`] takes the readings of some files of known making (`bench file`'s own cells, each gone
-//! through twice) and fits, phase by phase, prices that are never negative and err least as shares (see
-//! `least`). A second pass is a pass without faults; what the first takes more is theirs; set-up and
-//! tear-down are timed apart; several threads are set against what one would take; cold cells against what
-//! they should take warm. Amounts are those that a forecast uses (`pagewise_model::choice::amounts`), so a
-//! forecast is the fit, run the other way.
+//! [`calibrate`] takes the readings of some files of known layout (the cells of `bench file`, each read
+//! twice). Phase by phase, it fits prices that are never negative and have the smallest errors as shares (see
+//! `least`). A second pass is a pass without faults; the extra time of the first belongs to the faults.
+//! Set-up and tear-down are timed separately. Several threads are compared with what one would take, cold
+//! cells with what they should take warm. Amounts are those of a forecast
+//! (`pagewise_model::choice::amounts`), so a forecast is the inverse of the fit.
 //!
-//! Pure: the same readings give the same prices. Not seen: whatever the readings do not vary.
+//! Pure: the same readings give the same prices. Not seen: effects that the readings do not vary.
 
 pub use fit::{Occasion, calibrate};
 use pagewise_model::Nanos;
@@ -24,9 +25,9 @@ mod tests;
 /// A measured time that is off by more than this share says nothing about a way.
 pub const MOST_OFF: f64 = 0.5;
 
-/// How far times that were measured between two readings of the same cells may be off, as a share: what the cells
-/// differ by from start to end, or what their processes waited for a CPU, whichever is more. None without such
-/// cells.
+/// How far times that were measured between two readings of the same cells may be off, as a share. It is the
+/// larger of two values: the difference of the cells from start to end, and the share of time that their
+/// processes waited for a CPU. `None` without such cells.
 #[must_use]
 pub fn trial_error(start: &Readings, end: &Readings) -> Option<f64> {
     let total = |point: &Point| median(&point.series(|s| s.total_ns().0 as f64).values());

@@ -1,17 +1,16 @@
-//! Fault times as they were recorded, in place of counts times prices.
+//! Recorded fault times, used in place of counts times prices.
 //!
-//! A recorded latency is not what the fault costs without the recorder: it holds the writing of one
-//! record, and it lacks entry, return, and the share of unmapping that a price holds. Both are the
-//! same for every fault, so they are taken from a probe: the median latency of first touches,
-//! recorded in the same way, less this session's price of such a touch, is taken off each fault.
-//! What is left over the price of the probe's kind is what this program's own faults take more, or
-//! less: memory that the host must back, queues for the map's lock, large pages to clear.
+//! A recorded latency differs from the cost of the fault without the recorder. It includes the writing of one
+//! record. It does not include entry, return, and the share of unmapping that a price contains. Both are the
+//! same for every fault, so a probe measures them: the median latency of first touches, recorded in the same
+//! way, minus this session's price of such a touch, is subtracted from each fault. A remainder above or below
+//! the price of the probe's kind is what this program's faults take more or less: memory that the host must
+//! back, queues for the map's lock, large pages to clear.
 //!
-//! Faults that were not recorded (in the kernel, where they are not seen; populated pages) are
-//! counted by the kernel and priced as before. Latencies hold waiting, so they stand in for CPU
-//! time only as long as they fit into the system time, within a fifth; where they do not, and for
-//! major faults always, counts and prices stand. What each way came to is in the evidence; when the sums differ
-//! by more than a fifth, that is a sentence.
+//! The kernel counts faults that were not recorded (in the kernel, where they are not seen; populated pages).
+//! They are priced as before. Latencies include waiting, so they replace CPU time only if they fit into the
+//! system time, within a fifth. Otherwise, and for major faults always, counts and prices are used. The
+//! evidence contains the result of each way. If the sums differ by more than a fifth, a sentence says so.
 
 use super::second_opinion::{TOLERANCE, disagree};
 use super::typical::Typical;
@@ -22,7 +21,7 @@ use pagewise_model::fault::Tally;
 use pagewise_model::look::{Look, TimedFaults};
 use pagewise_model::price::Prices;
 
-/// What the recorder tells apart, and the priced kinds that share it.
+/// The groups that the recorder can separate, and the priced kinds in each.
 const GROUPS: [(CostKind, &[CostKind]); 3] = [
     (CostKind::AnonFaults, &[CostKind::AnonFaults, CostKind::Zeroing]),
     (CostKind::FileFaults, &[CostKind::FileFaults]),
@@ -67,11 +66,12 @@ fn is_replaced(kind: CostKind) -> bool {
 struct Recorded<'a> {
     timed: &'a TimedFaults,
     priced: &'a [Estimate],
-    /// What recording adds to a latency, less what a latency lacks of a price; either sign.
+    /// The extra latency of recording, minus the parts of a price that a latency does not contain. May be
+    /// negative.
     bias_ns: f64,
     /// Faults that the kernel counted but that were not recorded.
     unseen: f64,
-    /// What one of them costs, by the mean price of the others.
+    /// Cost of one of them: the mean price of the others.
     unseen_ns: f64,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Recorded<'a> {
         found.map_or_else(Tally::default, |group| group.tally)
     }
 
-    /// What the faults of `kind` take without the recorder.
+    /// Time of the faults of `kind` without the recorder.
     fn recorded_ns(&self, kind: CostKind) -> f64 {
         let tally = self.tally(kind);
         (tally.time_ns.0 as f64 - tally.faults as f64 * self.bias_ns).max(0.0)

@@ -1,11 +1,11 @@
 //! The same costs by CPU samples, and where the two ways disagree.
 //!
-//! Samples tell activities, which are coarser than kinds: a copy does not say whether it was for a
-//! pipe or a file. A kind has a sampled time when it is the only one of its activity; otherwise the
-//! sums are compared. The price of a fault holds its share of unmapping, which samples show as
-//! mapping work; and a clock that cannot interrupt a page being cleared bills that time to the
-//! fault around it. So faults, zeroing and mapping are compared together. Wake-ups are not compared: their price is
-//! the time until the other side runs, samples show only the CPU time around it.
+//! Samples show activities, which are coarser than kinds: a copy does not show whether it was for a pipe or a
+//! file. A kind has a sampled time if it is the only one of its activity. Otherwise the sums are compared.
+//! The price of a fault includes its share of unmapping, which samples show as mapping work. A clock that
+//! cannot interrupt the clearing of a page bills that time to the fault around it. So faults, zeroing and
+//! mapping are compared together. Wake-ups are not compared: their price is the time until the other side
+//! runs, while samples show only the CPU time around it.
 
 use super::{Estimate, counted};
 use crate::activity::{self, MAPPING_COSTS};

@@ -123,8 +123,8 @@ fn counted(walks: &WalkCounts, run: &Typical) -> Option<Estimate> {
     })
 }
 
-/// The bound where the jumps among the new pages go anywhere in a `set` of base pages. The cost is at
-/// most what it is for a program that does nothing but dependent loads there.
+/// The bound if the jumps among the new pages go anywhere in a `set` of base pages. The cost is at most that
+/// of a program that only does dependent loads there.
 fn bound(
     footprint: &Footprint,
     jumps: &Jumps,
@@ -169,8 +169,8 @@ impl Curve {
         Self(points)
     }
 
-    /// What is taken to be within the TLB's reach for an upper bound: little, as loads on base pages
-    /// get slower long before they are clearly so. None where huge pages are never clearly faster.
+    /// The size assumed to be within the TLB's reach, for an upper bound. It is small, because loads on base
+    /// pages get slower long before that is clear. `None` if huge pages are never clearly faster.
     fn reach(&self) -> Option<u64> {
         let beyond = self.0.iter().any(|(_, base, huge)| *base > huge * BEYOND_REACH);
         beyond.then_some(ALWAYS_REACHED.0)

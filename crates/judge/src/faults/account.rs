@@ -58,7 +58,7 @@ impl Analysis {
         Fact::Known(self.kernel_served + early)
     }
 
-    /// Recorded in the kernel, in no call that the counters tell of.
+    /// Faults recorded in the kernel but in no call that the counters cover.
     fn outside_of_calls(&self, ending: &Ending) -> Fact<u64> {
         match &ending.calls {
             Fact::Missing(_) => Fact::missing(NOT_FOLLOWED),

@@ -33,7 +33,7 @@ pub(super) struct Around {
     faults: u64,
     /// Pages mapped along.
     mapped: u64,
-    /// Of them those that a fault came to.
+    /// Those of them that later faulted.
     touched: u64,
 }
 

@@ -23,7 +23,7 @@ const MOST_NAMED: usize = 40;
 #[derive(Debug)]
 pub(super) struct Attribution<'a> {
     names: &'a Names,
-    /// For each instruction: its stacks and the faults they stand for.
+    /// For each instruction: its stacks and the number of faults that each represents.
     stacks: Vec<Vec<(u32, u64)>>,
     /// For each stack: which code caused its faults, or why that is unknown.
     behind: Vec<Result<&'a Site, StackEnd>>,
@@ -148,8 +148,8 @@ pub(super) fn callers(
     }
 }
 
-/// The instructions of one line of one function together, for which the one that took the most time stands;
-/// one of no function stands for itself.
+/// Combines the instructions of one line of one function. The one that took the most time represents them. An
+/// instruction of no function represents itself.
 pub(super) fn by_function<'a>(
     sites: impl IntoIterator<Item = (&'a Site, Tally)>,
 ) -> Vec<FunctionTally> {
@@ -158,7 +158,7 @@ pub(super) fn by_function<'a>(
     named.map(|(site, tally)| FunctionTally { site: site.clone(), tally }).collect()
 }
 
-/// What tells a line of a report from others: file, functions and lines; the place too where no function is known.
+/// The key of a line of a report: file, functions and lines. If no function is known, also the place.
 pub(super) fn line(site: &Site) -> impl Copy + Ord + Hash + '_ {
     let place = site.function.is_none().then_some(site.offset_bytes);
     (site.path.as_str(), site.function.as_deref(), site.inlined.as_slice(), &site.source, place)

@@ -38,7 +38,7 @@ pub(super) struct Holders {
     processes: FxHashMap<i32, Rc<Pages>>,
     /// The last stack of a thread at an instruction.
     last: FxHashMap<(i32, u32), u32>,
-    /// What was held when it was asked for last.
+    /// The memory held at the last request.
     pub(super) held: Held,
 }
 
@@ -116,7 +116,7 @@ impl Holders {
                 });
                 let bytes = Bytes(page.bytes());
                 match touch {
-                    // It counts where it was made.
+                    // It counts in the process that made it.
                     Some(touch) if touch.pid != range.pid && pids.contains(&touch.pid) => {}
                     Some(touch) => *held.by.entry(touch.who).or_default() += bytes,
                     None => held.unseen += bytes,

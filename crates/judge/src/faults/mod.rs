@@ -112,8 +112,8 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Nothing seen yet, of a recording that sees so much. What it has of the kernel is kept apart by its time
-    /// where calls are wanted: 8 bytes a fault.
+    /// The state before any event of a recording that sees this much. If calls are wanted, its kernel faults
+    /// are also kept by time: 8 bytes a fault.
     #[must_use]
     pub fn new(page: PageSize, wanted: Wanted, sees: Sees) -> Self {
         Self {

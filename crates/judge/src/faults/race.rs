@@ -28,8 +28,8 @@ use std::collections::VecDeque;
 
 /// How long after its end a fault still counts.
 const WINDOW: Nanos = Nanos(50_000);
-/// From the beginning of a copy on write to when the old page is taken out: 4-5 us where the copy
-/// takes 18. Most of what is left is the wait for the other CPUs.
+/// From the beginning of a copy on write to the removal of the old page: 4-5 us if the copy takes 18. Most of
+/// the remainder is the wait for the other CPUs.
 const TAKEN_OUT: Nanos = Nanos(5_000);
 /// From the processor's look to the recorded beginning, if nothing interrupts.
 const ENTRY: Nanos = Nanos(1_500);
@@ -199,8 +199,8 @@ mod tests {
         assert!(races.pages.len() < 60 && races.ended.len() < 60, "{}", races.pages.len());
     }
 
-    /// What the last of some faults found: beginning, end, what it did and what the kernel saw. Each
-    /// has a thread of its own.
+    /// What the last of these faults found. Each has a beginning, an end, an access and what the kernel saw,
+    /// and a separate thread.
     fn last_found(faults: &[(u64, u64, Access, Cause)]) -> Cause {
         let mut events: Vec<(u64, bool, usize)> = Vec::new();
         for (number, (begun, ended, ..)) in faults.iter().enumerate() {
@@ -222,7 +222,7 @@ mod tests {
         causes.pop().flatten().expect("a fault")
     }
 
-    /// Recorded beside the processor's error codes, which said what stands here.
+    /// Recorded together with the processor's error codes, which gave the expected values here.
     #[test]
     fn recorded_races_are_what_the_processor_said() {
         let read = (0, 1863, Read, Absent);

@@ -12,11 +12,11 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 
-/// Stands for the file of the kernel's own instructions, whose offsets are their addresses.
+/// The name used for the file of the kernel's own instructions. Their offsets are their addresses.
 pub const KERNEL: &str = "[kernel]";
 
-/// Stands for the file of the code that the kernel gives every program (vdso(7)); so the kernel
-/// names its mapping.
+/// The name used for the file of the code that the kernel gives every program (vdso(7)). It is also the
+/// kernel's name for its mapping.
 pub(super) const VDSO: &str = "[vdso]";
 
 /// Where an instruction comes from.
@@ -59,8 +59,7 @@ pub trait Image {
     /// The bytes from there on, up to the length of the longest instruction. Empty if they cannot be read or
     /// are not x86-64 code.
     fn bytes(&mut self, place: &CodePlace<'_>) -> Vec<u8>;
-    /// The function that `offset` of file `path` belongs to; of the kernel where that is
-    /// [`KERNEL`].
+    /// The function at `offset` of file `path`. A kernel function if the path is [`KERNEL`].
     fn function(&mut self, path: &str, offset: u64) -> Option<String>;
     /// The source of the instruction at each of these offsets of file `path`, if there is debug information.
     fn origins(&mut self, path: &str, offsets: &[u64]) -> Vec<Origin>;

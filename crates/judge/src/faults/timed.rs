@@ -30,7 +30,7 @@ pub(super) fn cost(open: &Open, is_major: bool) -> CostKind {
 pub struct Probe<'a> {
     /// Recorded in the same way as the program.
     pub recorded: &'a FaultReport,
-    /// What it used when it was not recorded.
+    /// Its usage without recording.
     pub plain: &'a Usage,
 }
 
@@ -70,7 +70,7 @@ pub fn timed(program: &FaultReport, probe: &Probe<'_>, in_shown_run: bool) -> Fa
     }))
 }
 
-// A fault under way: what is known of it until its end, or until it is known to have none.
+// A fault under way: the known facts until its end, or until it is known to have none.
 
 /// A fault under way.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub(super) struct Open {
     pub(super) is_shared: bool,
     pub(super) access: Access,
     pub(super) cause: Cause,
-    /// What was known of its page, and what else was going on, when it began.
+    /// The previous state of its page, and other activity, when it began.
     pub(super) before: Before,
     pub(super) circumstances: Circumstances,
     pub(super) again: Option<Again>,

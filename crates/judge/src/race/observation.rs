@@ -132,8 +132,8 @@ impl Block {
         }
     }
 
-    /// As a race takes it: `read` of each observation, of the control and of the arms of these numbers. None
-    /// where a value is not known.
+    /// The values as a race takes them: `read` of each observation, of the control and of the arms with these
+    /// numbers. `None` if a value is unknown.
     pub(crate) fn times(
         &self,
         control: &str,
@@ -233,7 +233,7 @@ impl Observation<'_> {
         }
     }
 
-    /// The arm's counter in a run of its own.
+    /// The arm's counter in one of the arm's own runs.
     fn counted(&self, counter: Counter) -> u64 {
         match self {
             Self::Run(run) => run.point.mechanism.unwrap_or(0),
@@ -299,8 +299,8 @@ impl<'a> Beside<'a> {
         of_few_runs(&logs(&self.control)?, &logs(&self.arm)?)
     }
 
-    /// CPU time for a request with the arm as a share of the plain server's, in windows in which no two servers shared
-    /// their CPUs, with its interval; none without two pairs.
+    /// CPU time per request of the arm as a share of the plain server's, with its interval, in windows in
+    /// which no two servers shared their CPUs. `None` without two pairs.
     pub(crate) fn ratio_apart(&self) -> Option<Ratio> {
         let apart = |one: &Observation<'_>| match one {
             Observation::Side(side) => service::apart(side),

@@ -1,14 +1,13 @@
-//! The word on one arm, and the sentence that gives its reason.
+//! The verdict on one arm, and the sentence that gives its reason.
 //!
-//! *keep* needs all of: evidence of 50 against no gain and of 20 against a gain of 1% at most, both for an
-//! arm that was picked among several; evidence of 20 against no gain with the host's time taken off each
-//! run; the mechanism's counter moved in two of three runs of the arm and not in the control's
-//! (docs/decisions/008). *likely* is evidence of [`super::LIKELY`] against a gain of 1% at most, with the counter,
-//! and an interval without *no gain* in it.
-//! *slower* is the mirror image of keep without the counter. *no gain above N* is evidence of 20 against a
-//! gain of N; it is also the word on a smaller gain that the host could explain. Where times are corrected by
-//! what memory cost meanwhile, a gain has to show in plain times, too, to be kept. What is left is
-//! *cannot tell*, with the interval.
+//! *keep* needs all of these: evidence of 50 against no gain and of 20 against a gain of 1% at most, both for
+//! an arm that was picked among several; evidence of 20 against no gain with the host's time subtracted from
+//! each run; and the mechanism's counter moved in two of three runs of the arm and not in the control's
+//! (docs/decisions/008). *likely* needs evidence of [`super::LIKELY`] against a gain of 1% at most, the
+//! counter, and an interval that excludes *no gain*. *slower* is the mirror image of keep without the
+//! counter. *no gain above N* needs evidence of 20 against a gain of N. It is also the verdict on a smaller
+//! gain that the host could explain. If times are corrected by the cost of memory meanwhile, a gain must also
+//! show in plain times to be kept. Everything else is *cannot tell*, with the interval.
 
 use super::{Claim, LEAST_GAIN, NORMAL_SHARE, PROVEN, Race, WORTH};
 use crate::mechanism::Mechanism;
@@ -247,8 +246,8 @@ fn percent(share: f64) -> String {
 
 // Plain runs of two sessions: how the program's time changed from one to the other.
 
-/// The time ratio, `second` / `first`, with a 95% interval: each run's noise, and the drift of a machine
-/// from one session to another (docs/decisions/010). None without two runs in each.
+/// The time ratio, `second` / `first`, with a 95% interval. It includes each run's noise and the drift of a
+/// machine from one session to another (docs/decisions/010). `None` without two runs in each.
 #[must_use]
 pub fn between_sessions(first: &[Nanos], second: &[Nanos]) -> Option<Ratio> {
     let logs = |times: &[Nanos]| -> Vec<f64> {
@@ -274,8 +273,8 @@ pub(crate) fn between_logs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     Some(around(change, half))
 }
 
-/// The ratio, `second` / `first`, of the logarithms of a few runs of one session, with its 95% interval by Student's
-/// distribution. None without two runs in each.
+/// The ratio, `second` / `first`, from the logarithms of a few runs of one session, with its 95% interval by
+/// Student's distribution. `None` without two runs in each.
 pub(super) fn of_few_runs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     if first.len() < 2 || second.len() < 2 {
         return None;
@@ -288,7 +287,8 @@ pub(super) fn of_few_runs(first: &[f64], second: &[f64]) -> Option<Ratio> {
     Some(around(after - before, half))
 }
 
-/// The ratio from the differences of the logarithms of a few pairs, with its 95% interval likewise. None without two.
+/// The ratio from the differences of the logarithms of a few pairs, with its 95% interval by the same method.
+/// `None` without two.
 pub(super) fn of_few_differences(differences: &[f64]) -> Option<Ratio> {
     if differences.len() < 2 {
         return None;
@@ -304,7 +304,7 @@ fn around(log: f64, half: f64) -> Ratio {
     Ratio { ratio: log.exp(), ratio_low: (log - half).exp(), ratio_high: (log + half).exp() }
 }
 
-/// Deviations within which 95% of Student's distribution of so much freedom lie, to 1%.
+/// Deviations that contain 95% of Student's distribution with this many degrees of freedom, to 1%.
 fn student_95(freedom: f64) -> f64 {
     const FEW: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
     let few = FEW.get((freedom as usize).saturating_sub(1));

@@ -1,17 +1,17 @@
 //! What pairs of servers under load show: the race by the goal, and a guard for everything else.
 //!
-//! A pair is two fresh starts, the plain server's and an arm's. Each side is one value, the mean of
-//! the logarithm over its windows, so a pair is one observation however many windows it has: two
-//! starts of the same server differ by up to 3% for as long as they live. Evidence, verdicts and
-//! intervals are those of [`crate::race`]. CPU time per request is that of typical windows ([`typical`]), and
-//! a gain in them is kept only where all windows together do not deny it.
+//! A pair is two fresh starts, the plain server's and an arm's. Each side is one value, the mean of the
+//! logarithm over its windows. So a pair is one observation however many windows it has: two starts of the
+//! same server differ by up to 3% for their whole life. Evidence, verdicts and intervals are those of
+//! [`crate::race`]. CPU time per request is that of typical windows ([`typical`]). A gain in them is kept
+//! only if all windows together do not contradict it.
 //!
 //! Guards are those of [`crate::guards`]. One failed request breaks `errors=0`. A gain is kept only once each
-//! guard's bound lies a standard error above what was found; until then it is likely.
+//! guard's bound lies a standard error above the estimate; until then it is likely.
 //!
-//! Of a server that runs already a pair is one block of windows with the remedy off and on in random order:
-//! there are no two starts that could differ, and nothing is learned of another start. [`Watch`] guards
-//! it window by window.
+//! For a server that already runs, a pair is one block of windows with the remedy off and on in random order.
+//! There are no two starts that could differ, and nothing is learnt about another start. [`Watch`] guards it
+//! window by window.
 //!
 //! Not seen: what happens between windows, and requests that the generator does not count.
 
@@ -118,8 +118,8 @@ fn window_value(quantity: Quantity, window: &Window) -> Option<f64> {
     }
 }
 
-/// The change of CPU time per request of plain servers from one session to another, as between programs
-/// ([`crate::race::between_sessions`]). None without two starts in each.
+/// The change of CPU time per request of plain servers between sessions, as between programs
+/// ([`crate::race::between_sessions`]). `None` without two starts in each.
 #[must_use]
 pub fn between(first: &Service, second: &Service) -> Option<Ratio> {
     // What sharing costs is not the same in any two sessions.

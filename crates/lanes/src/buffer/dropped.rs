@@ -50,7 +50,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 #[derive(Debug)]
 pub struct Dropped {
     memory: Region,
-    /// Bytes of this round that were handed over; none of them is written before `renew`.
+    /// Bytes of this round that were passed on. None of them is written before `renew`.
     given: usize,
     /// Whether any of them went by reference.
     held: bool,

@@ -225,7 +225,7 @@ impl<'a, C: Calls, P: FnMut(Step)> Engine<'a, C, P> {
         self.is_timed.then(Instant::now)
     }
 
-    /// How many of `most` bytes the limit leaves; none once it is to stop or to pause.
+    /// How many of `most` bytes the limit leaves. 0 once the copy must stop or pause.
     fn room(&self, most: usize) -> usize {
         if self.stop.is_some_and(|stop| stop.load(Relaxed)) {
             return 0;

@@ -51,7 +51,7 @@ impl Lending {
         (is_huge && region.returns_without_child()).then(|| Self { region, faults: faults() })
     }
 
-    /// Up to `most` bytes to be filled and then lent; none once lending should end.
+    /// Up to `most` bytes to fill and then lend. `None` once lending should end.
     pub(super) fn space(&mut self, most: usize) -> Option<&mut [u8]> {
         let round_begins = self.region.as_mut_slice().len() == self.region.capacity();
         if round_begins {

@@ -50,7 +50,7 @@ const LEAP: u32 = 16;
 pub(super) struct Patience {
     /// Short waits since the last rest, less what long ones took.
     trust: u32,
-    /// Short sleeps left before a spin is tried; none while spinning.
+    /// Short sleeps left before a spin is tried. 0 while spinning.
     rest: u32,
     /// How long the next rest will be.
     next_rest: u32,

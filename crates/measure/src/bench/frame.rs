@@ -52,7 +52,7 @@ impl<P> std::fmt::Debug for Callbacks<'_, P> {
     }
 }
 
-/// What a plan takes.
+/// The cost of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     pub points: u64,
@@ -105,7 +105,7 @@ pub(crate) type Sampled<S> = Result<(S, Fact<PageSize>), PriceError>;
 #[derive(Debug)]
 pub(crate) struct Rounds<'a, P> {
     callbacks: Callbacks<'a, P>,
-    /// What the time is for.
+    /// The whole that the time limit applies to, for the message.
     all: &'static str,
     end: Nanos,
     done: u64,

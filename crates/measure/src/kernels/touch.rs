@@ -32,7 +32,7 @@ pub(crate) fn take_rights_and_return(
 ) -> Result<[f64; 2], Errno> {
     let (taken_ns, taken) = time(|| protect(region, unit, part, MprotectFlags::READ));
     let both = MprotectFlags::READ | MprotectFlags::WRITE;
-    // Also after a failure, so that whoever has the region may write to all of it.
+    // Also after a failure, so that the owner of the region may write to all of it.
     let (given_ns, given) = time(|| protect(region, unit, part, both));
     taken.and(given).map(|()| [taken_ns, given_ns])
 }

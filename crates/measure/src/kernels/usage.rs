@@ -1,10 +1,10 @@
-//! What the calling thread or process has used, by `getrusage(2)`. Overhead: one system call.
+//! Usage of the calling thread or process, from `getrusage(2)`. Overhead: one system call.
 
 use pagewise_model::Nanos;
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
-/// What a process has used so far.
+/// Usage of a process since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// CPU time in user mode.
@@ -26,7 +26,7 @@ pub(crate) fn thread_faults() -> Result<u64, Errno> {
     read(libc::RUSAGE_THREAD).map(|usage| usage.minor_faults)
 }
 
-/// What all threads of this process have used so far.
+/// Usage of all threads of this process since its start.
 pub(crate) fn process() -> Result<Usage, Errno> {
     read(libc::RUSAGE_SELF)
 }

@@ -20,7 +20,7 @@ struct Function {
 }
 
 impl Symbols {
-    /// Reads them; none from a file that is damaged.
+    /// Reads the symbols. Empty for a damaged file.
     pub(super) fn read(file: &File) -> Self {
         let cache = ReadCache::new(file);
         let Ok(elf) = object::File::parse(&cache) else { return Self::default() };

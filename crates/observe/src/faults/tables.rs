@@ -42,7 +42,7 @@ pub(super) enum Saved {
     Expression(UnwindExpression<usize>),
     /// Nowhere: of a return address, there is no caller.
     Nowhere,
-    /// Somewhere that is not followed.
+    /// In a place that is not followed.
     Elsewhere,
 }
 

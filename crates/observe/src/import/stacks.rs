@@ -25,7 +25,7 @@ const FRAME_BYTES: u64 = 256;
 const STACK_BYTES: u64 = 192;
 const USER_BYTES: u64 = 4 + size_of::<Arc<UserFrame>>() as u64;
 const KERNEL_BYTES: u64 = 4 + size_of::<Arc<str>>() as u64;
-/// What an entry of a map of numbers or short texts takes while the map grows.
+/// Bytes of an entry in a map of numbers or short texts while the map grows.
 pub(super) const ENTRY_BYTES: u64 = 128;
 
 /// Whether a profile of which `read_bytes` were read may keep `kept_bytes`.
@@ -73,7 +73,7 @@ impl<T: Copy> Seen<T> {
     }
 }
 
-/// What an event counts: the better, the smaller.
+/// What an event counts. The smaller value is the better one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Counts {
     /// Nanoseconds of CPU time, or an unknown unit.

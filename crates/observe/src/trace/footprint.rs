@@ -37,7 +37,7 @@ const LEAST_TIME: Duration = Duration::from_millis(20);
 /// At least one in this many parts of a window's time remains after the setting of bits is subtracted.
 const LEAST_LEFT: u64 = 8;
 
-/// What is counted at one moment.
+/// The result of one count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Count {
     /// Base pages used since the bits were cleared.

@@ -70,7 +70,7 @@ pub enum TraceError {
     UsesInput {
         /// The call that would have used it.
         call: String,
-        /// What it had done by then.
+        /// Its effects until then.
         effects: Vec<SideEffect>,
     },
     /// A system call of the tracer failed.

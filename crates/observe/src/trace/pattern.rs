@@ -22,8 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Time between bursts, and before the first one.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The same, where it is longer, as a part of the program's life so far: 60 bursts then reach through
-/// more than a minute.
+/// The same as a fraction of the program's life, if that is longer: 60 bursts then cover more than a minute.
 const LATER: u32 = 8;
 const BURSTS: u32 = 60;
 const STEPS: u32 = 1000;

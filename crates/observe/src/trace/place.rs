@@ -43,9 +43,9 @@ pub(super) struct Place {
     pub(super) shown: PathBuf,
     /// Its name, unless it is given by a descriptor or a path like `..`.
     pub(super) name: Option<Name>,
-    /// What is there when links are followed.
+    /// The metadata after following links.
     pub(super) target: Option<Metadata>,
-    /// What is there itself.
+    /// The metadata without following links.
     pub(super) own: Option<Metadata>,
 }
 

@@ -1,4 +1,4 @@
-//! What the engine knows of one thread between two stops.
+//! The state of one thread between two stops.
 
 use super::effects::Intent;
 use pagewise_tracee::untraced::Cleared;

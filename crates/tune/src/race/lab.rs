@@ -103,10 +103,10 @@ pub trait Lab: Clock {
     /// [`RunFailure`] if a trial for it could not be made. `Failed` only leaves the combination out.
     fn combine(&mut self, apart: &[&Arm], arms: &Arms) -> Result<Option<Arm>, RunFailure>;
 
-    /// Holds what an arm puts out against the control's, before its gain is reported; why it is
-    /// rejected, if it differs.
+    /// Compares the output of an arm with that of the control, before its gain is reported. Returns why the
+    /// arm is rejected, if they differ.
     ///
     /// # Errors
-    /// [`RunFailure`] when it could not be compared.
+    /// [`RunFailure`] if the outputs could not be compared.
     fn compare_output(&mut self, arm: &Arm, arms: &Arms) -> Result<Option<String>, RunFailure>;
 }

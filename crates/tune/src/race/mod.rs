@@ -165,7 +165,7 @@ fn drive(
     time: &Time,
     compare_runs: u32,
 ) -> Result<(), Halt> {
-    // What an earlier session found likely.
+    // Arms that an earlier session found likely.
     compare_outputs(subject, policy)?;
     // Who continues a session that has its answer asks for more.
     let mut asks_more = !policy.blocks().is_empty();

@@ -58,7 +58,7 @@ pub(super) struct Generator<'a> {
 pub(super) struct Volley {
     /// Shell command.
     pub(super) command: String,
-    /// The CPUs it has; none: all.
+    /// The CPUs it has. `None` for all.
     pub(super) cpus: Option<Vec<u32>>,
     /// Distinguishes it from others at the same time.
     pub(super) at: usize,

@@ -60,7 +60,7 @@ pub struct Request {
     pub serve: String,
     /// How the server starts and ends.
     pub ways: Ways,
-    /// How servers are compared; none: what fits.
+    /// How servers are compared. `None` selects the mode that fits.
     pub mode: Option<Mode>,
     pub terms: Terms,
 }

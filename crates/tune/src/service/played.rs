@@ -2,7 +2,7 @@
 
 use pagewise_model::service::{Side, Window};
 
-/// What was seen of a server.
+/// The observations of a server.
 pub(super) struct Played {
     /// With the windows that count for every pair.
     pub(super) side: Side,

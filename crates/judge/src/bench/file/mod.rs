@@ -71,7 +71,7 @@ fn difference(asked: &Ledger, found: &Ledger) -> Option<String> {
         .then(|| format!("{} was mapped before its clock started", found.mapped_before_bytes))
 }
 
-/// What is known so far.
+/// The intermediate results.
 struct Found<'a> {
     readings: &'a Readings,
     refusals: Vec<Refusal>,

@@ -131,7 +131,8 @@ impl Prices {
         })
     }
 
-    /// What the position of a descriptor costs a read beside the entry of another call at random.
+    /// The extra cost of setting a descriptor's position before a read, and at random also of the additional
+    /// call.
     pub(super) fn position(&self, order: Order) -> f64 {
         let [in_order, at_random] = self.positions;
         match order {
@@ -238,13 +239,13 @@ impl Cells<'_> {
         let (wanted, least) = (self.block.0 as f64, small.0 as f64);
         let slope = (of_large - of_small).max(0.0) / (large.0 - small.0) as f64;
         let through = of_small + slope * (wanted - least);
-        // Where a byte costs more in the larger blocks, less than so much is not left for smaller ones.
+        // If a byte costs more in the larger blocks, at least this much must remain for smaller ones.
         let all = if wanted < least { through.max(of_small * wanted / least) } else { through };
         let byte = slope.min(all / wanted.max(1.0));
         Some(Line { block: all - byte * wanted, byte })
     }
 
-    /// What the first pass takes more than the second, for each fault, between these two.
+    /// The extra time of the first pass over the second, for each fault, between these two.
     fn fault(&self, arm: Arm, place: (Order, Bytes)) -> Option<f64> {
         let each = |point: &Point| {
             let faults: Vec<f64> = point.samples.iter().map(|s| s.minor_faults as f64).collect();

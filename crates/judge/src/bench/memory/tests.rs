@@ -14,7 +14,7 @@ const PAGES: u64 = 4096;
 const HUGE_PAGES: u64 = 8;
 const REPEATS: u32 = 10;
 
-/// A way that takes so many nanoseconds for each page used, with noise of 1%.
+/// A way that takes `page_ns` nanoseconds for each page used, with noise of 1%.
 fn point(way: Way, page_ns: f64, faults: u64, resident_pages: u64) -> Point {
     let mut rng = Rng::new(11);
     let sample = |repeat| Sample {

@@ -28,7 +28,7 @@ use pagewise_model::{Bytes, Fact, Measured};
 const WORTH: f64 = 0.9;
 /// A call is paid for when it is at most this share of what its pages cost.
 const SMALL: f64 = 0.1;
-/// Buffer of the sentences: what the study of pipes used.
+/// Buffer size in the sentences: that of the study of pipes.
 const USUAL: Bytes = Bytes::kib(256);
 
 /// Pieces of the published figures: half of 256 KiB.

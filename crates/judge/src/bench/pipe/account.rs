@@ -281,7 +281,7 @@ impl Bill<'_> {
             (point.consumption, point.reader),
             (Consumption::ForwardedSocket | Consumption::ForwardedFile, Reader::Read)
         ) {
-            // What the far side of a copying forwarder costs beyond the copy has no price.
+            // The cost of the far side of a copying forwarder beyond the copy has no price.
             self.priced(Work::PageAllocation, self.counts.slots, "pages", None);
         }
     }

@@ -304,7 +304,7 @@ fn disagreements(
     let compare = |(name, works, activities): &(&str, &[Work], &[Activity])| {
         // An end that spins is in the pipe's code all the time; only its prices call it waiting.
         let spun = works.contains(&Work::Entry) && counts.spins > 0.0;
-        // What the other core's caches cost shows where the bytes or the slots are fetched.
+        // The cost of the other core's caches shows up where the bytes or the slots are fetched.
         let elsewhere = activities.contains(&Activity::Copy) != copies_in(point.rung.writer);
         let is_meant = |work| match work {
             Work::CacheTransfer => works.contains(&work) && !elsewhere,

@@ -1,10 +1,10 @@
 //! Which buffer and pipe suit a technique, from a grid over both sizes.
 //!
-//! Two rules compete. What is passed by reference only keeps slots busy: a larger pipe lets each end
-//! do more before it has to wake the other, so the largest is best. What is touched at the far end
-//! moves from cache to cache: what is on its way has to stay in the cache that one core has to
-//! itself, beside the buffer it came from, so at most half of that cache. The rule that applies is
-//! named, and whether the grid bears it out; the grid decides.
+//! Two rules compete. Bytes passed by reference only keep slots busy. A larger pipe lets each end do more
+//! before it must wake the other, so the largest is best. Bytes touched at the far end move from cache to
+//! cache. Bytes in flight must stay in the private cache of one core, together with the buffer they came
+//! from, so at most half of that cache is best. The advice names the rule that applies and says whether the
+//! grid confirms it. The grid decides.
 
 use super::compare;
 use pagewise_model::bench::pipe::{Advice, Consumption, Ladder, Pace, Point};

@@ -1,17 +1,14 @@
-//! What translation costs by the number of pages, and where that curve begins to rise.
+//! The cost of translation by the number of pages, and where that curve begins to rise.
 //!
-//! The cost is what a load (or a jump) takes on pages of its own beyond what it takes where as many lie on few
-//! pages, repeat by repeat.
+//! The cost is the time of a load (or a jump) on separate pages minus its time when the same number of
+//! elements lies on few pages, for each repeat. While a TLB holds the translation of every page, more pages
+//! cost no more: a plateau. A knee is where the cost leaves the plateau and stays above it. If a TLB replaces
+//! the least recently used entry, the next step reaches the top immediately. With other rules the share of
+//! misses grows as 1 - C/N with N pages and C entries, and the rise is seen only some way after C. The line
+//! through the cost over 1/N is then followed back to the plateau. A later rise counts only if it is at least
+//! half as high as the one before, from plateau to plateau. The slow end of such a growth is not.
 //!
-//! As long as a TLB holds the translation of every page, more pages cost no more: a plateau. A knee is
-//! where the cost leaves the plateau and stays above it. With a TLB that replaces the least recently
-//! used entry the next step is at the top at once; with other rules the share of misses grows as
-//! 1 - C/N with N pages and C entries, and the rise is seen only some way behind C: then the line through
-//! the cost over 1/N is followed back to where it meets the plateau. A later rise counts only if it is
-//! at least half as high as the one before, from plateau to plateau, which the slow end of such a growth
-//! is not.
-//!
-//! A step is distinguished from noise by two fifths of the fastest load (about two cycles) or four standard
+//! A step is separated from noise by two fifths of the fastest load (about two cycles) or four standard
 //! deviations, whichever is more.
 
 use pagewise_model::Bytes;
@@ -32,7 +29,7 @@ pub(crate) struct Step {
     pub(crate) extra_ns: f64,
     /// Standard deviation of that.
     pub(crate) noise_ns: f64,
-    /// What it is at least in three of four repeats.
+    /// Its lower bound in three of four repeats.
     pub(crate) low_ns: f64,
     /// Time of a load, all of it.
     pub(crate) load_ns: f64,

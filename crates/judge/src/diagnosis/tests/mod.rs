@@ -109,8 +109,8 @@ fn grown(run: Usage, pages: u64) -> Look {
     look(Usage { minor_faults: pages, ..run }, vec![process])
 }
 
-/// With so many jumps among 1000 first uses of pages, 4000 of which come per ms, in memory of `span`;
-/// no other accesses between, as in a chase.
+/// A look with this many jumps among 1000 first uses of pages, 4000 of which come per ms, in memory of
+/// `span`. There are no other accesses between, as in a chase.
 fn with_pattern(mut look: Look, jumps: u64, span: Bytes, huge: Bytes) -> Look {
     let pattern = AccessPattern {
         bursts: 10,

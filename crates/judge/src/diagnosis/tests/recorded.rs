@@ -11,13 +11,13 @@ fn group(kind: CostKind, faults: u64, each_ns: u64) -> GroupTally<CostKind> {
     GroupTally { kind, tally }
 }
 
-/// Of a run of its own, beside a probe of 900 ns; a first touch is priced at 600 ns.
+/// Faults of a separate run, with a probe of 900 ns. A first touch is priced at 600 ns.
 fn timed(by_cost: Vec<GroupTally<CostKind>>) -> TimedFaults {
     let (probe_ns, added_ns) = (Nanos(900), Nanos(1000));
     TimedFaults { by_cost, probe_ns, added_ns, in_shown_run: false }
 }
 
-/// A program with so many anonymous faults and this system time, of which `faults` were recorded.
+/// A program with this system time and a fixed number of anonymous faults, of which `faults` were recorded.
 fn recorded(faults: TimedFaults, sys_ms: u64) -> Diagnosis {
     let mut look = grown(usage(1000, 400, sys_ms), FAULTS);
     look.faults = Fact::Known(faults);

@@ -157,8 +157,8 @@ impl Spaces {
         before
     }
 
-    /// Notes what is mapped along with a page of a file that was faulted on, of which `before` was
-    /// known; `may_map` for a read or a fetch that found none.
+    /// Records the pages mapped along with a faulting page of a file, whose previous state was `before`.
+    /// `may_map` is true for a read or a fetch that found no page.
     pub(super) fn map_around(&mut self, pid: i32, address: u64, before: Before, may_map: bool) {
         let touch = Touch { page: address / self.page.bytes(), before, may_map };
         let Some(process) = self.processes.get_mut(&pid) else { return };
@@ -188,7 +188,7 @@ impl Spaces {
                     kind => kind,
                 };
                 match kind {
-                    // Its code has a name of its own, what is there needs none.
+                    // Its code has a separate name; addresses there need none.
                     MappingKind::Vdso => (kind, 0, None, range.is_shared),
                     kind => (kind, range.path, offset, range.is_shared),
                 }

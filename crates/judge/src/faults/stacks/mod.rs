@@ -1,9 +1,8 @@
-//! The stacks that were taken of faults, each distinct one kept once.
+//! The stacks recorded with faults. Each distinct stack is kept once.
 //!
-//! A stack is taken while its fault is under way, by an event of its own or with the beginning. It
-//! belongs to the instruction that faulted; and to the fault itself, which is the one that its
-//! thread has under way at the same address, or begins next (the two events of one moment come in
-//! any order).
+//! A stack is taken during its fault, by a separate event or with the beginning. It belongs to the
+//! instruction that faulted and to the fault itself. That is the fault that its thread has under way at the
+//! same address, or begins next: two events of one moment come in any order.
 
 use super::interned::Interned;
 use super::sites::Code;

@@ -62,7 +62,7 @@ impl Policy {
         Some(self.order(next, at_once))
     }
 
-    /// One more block at once, to be run beside such a one that was planned before.
+    /// One more block at once, to run beside a block at once that was planned before.
     pub fn next_beside(&mut self, room: &Room<'_>) -> Option<Order> {
         let next = if self.terms.unit.is_pair() {
             // Each arm once: two pairs of it with one plain server would count it twice.

@@ -192,8 +192,8 @@ fn contradicts(word: Word, alone: &Ratio, at_once: &Effect) -> bool {
     }
 }
 
-/// A gain that is found at once is kept only where what was alone does not contradict it, and so is a loss where it
-/// `is_difference` that was asked for. `denied` says what contradicts.
+/// Keeps a gain found at once only if runs apart do not contradict it. The same holds for a loss if
+/// `is_difference` was the question. `denied` is the text for a contradiction.
 fn beside_alone(
     verdict: Verdict,
     alone: Option<Ratio>,

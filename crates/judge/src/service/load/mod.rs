@@ -1,12 +1,12 @@
-//! What load generators print, read strictly.
+//! Reads what load generators print, strictly.
 //!
-//! Each generator has a reader for the summary at the end of its output. A reader wants the lines that its
-//! generator prints last, and where the output holds a number twice, that both agree: an output that was
-//! cut gives an error and no smaller count. Times become seconds. The command of the load helps where the
-//! output does not say enough: `redis-benchmark --csv` prints no number of requests, and a fixed rate shows
-//! often only in the options.
+//! Each generator has a reader for the summary at the end of its output. A reader requires the lines that its
+//! generator prints last. If the output contains a number twice, both must agree. So truncated output is an
+//! error, not a smaller count. Times become seconds. The command of the load is used if the output does not
+//! say enough: `redis-benchmark --csv` prints no number of requests, and a fixed rate often appears only in
+//! the options.
 //!
-//! Not seen: what a generator writes to files or to standard error; errors that it does not count.
+//! Not seen: what a generator writes to files or to standard error, and errors that it does not count.
 
 mod ab;
 mod fio;
@@ -158,7 +158,7 @@ impl Metric {
     }
 }
 
-/// The load with what is not a time taken out, if it holds a request at all.
+/// The load without values that are not times, if it contains any request.
 fn checked(load: Load, output: &Output<'_>) -> Result<Load, String> {
     if load.requests <= 0.0 || !load.requests.is_finite() {
         let failed = load.errors.filter(|errors| *errors > 0.0);

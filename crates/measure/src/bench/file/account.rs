@@ -79,7 +79,7 @@ impl Account {
         }
     }
 
-    /// The account as it is shown.
+    /// The account in the form that is reported.
     pub(super) fn ledger(&self, mapped_before_bytes: Bytes) -> Ledger {
         Ledger {
             bytes: Bytes(self.blocks.saturating_mul(self.block)),

@@ -42,7 +42,7 @@ pub enum OriginError {
     Unfit {
         /// The path given.
         path: String,
-        /// What is wrong with it.
+        /// The reason.
         what: String,
         /// What to do about it.
         help: &'static str,

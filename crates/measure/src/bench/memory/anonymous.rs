@@ -134,7 +134,7 @@ fn access(job: &Job, part: &mut [u8]) -> Result<Spent, PriceError> {
     spend(touched).map(|(spent, ())| spent).map_err(unmetered)
 }
 
-/// What one of several threads spent on its part.
+/// The cost of one thread's part.
 #[derive(Debug)]
 struct Share {
     setup: Spent,
@@ -293,7 +293,7 @@ pub(super) fn take_answered(kinds: Kinds, size: Bytes, cpus: &[u32]) -> Result<P
     Ok(Phases { setup, touch, teardown, resident, page })
 }
 
-/// What the answering thread did.
+/// The work of the resolving thread.
 #[derive(Debug)]
 struct Answered {
     pages: u64,

@@ -162,7 +162,7 @@ pub(super) struct Phases {
     pub(super) setup: Spent,
     pub(super) touch: Spent,
     pub(super) teardown: Spent,
-    /// What was mapped before the touches.
+    /// Bytes mapped before the touches.
     pub(super) resident: Fact<Bytes>,
     /// The size of the pages.
     pub(super) page: Fact<PageSize>,

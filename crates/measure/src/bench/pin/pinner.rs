@@ -16,7 +16,7 @@ use pagewise_model::bench::pin::Way;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
-/// What a turn took.
+/// The time of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Turn {
     pub(super) calls: u64,

@@ -15,7 +15,7 @@ const LARGE_PIPE: Bytes = Bytes::mib(1);
 const SWEEP_BUFFERS: [Bytes; 4] = [Bytes::kib(16), Bytes::kib(64), BUFFER, Bytes::mib(1)];
 const SWEEP_PIPES: [Bytes; 3] = [Bytes::kib(64), BUFFER, LARGE_PIPE];
 
-/// The pipe that a writer's buffers need by the study's rule; none leaves the default.
+/// The pipe size that a writer's buffers need by the study's rule. `None` keeps the default.
 #[must_use]
 pub fn pipe_for(writer: Writer, buffer: Bytes) -> Option<Bytes> {
     match writer {

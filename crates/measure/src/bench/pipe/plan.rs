@@ -24,14 +24,14 @@ const STUCK: Nanos = Nanos::secs(30);
 const OTHERWISE: Bytes = Bytes::mib(48);
 const YARDSTICK_MEMORY: Bytes = Bytes::mib(130);
 
-/// What is to be measured.
+/// The measurements to make.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The points, in display order.
     pub points: Vec<(Rung, Consumption)>,
     /// Fresh pairs of each point.
     pub repeats: u32,
-    /// Bytes of each repeat; none lets each point move what fills `repeat_ns`.
+    /// Bytes of each repeat. `None` lets each point move as much as fills `repeat_ns`.
     pub bytes: Option<Bytes>,
     /// Time of a repeat, if no number of bytes is given.
     pub repeat_ns: Nanos,

@@ -49,7 +49,7 @@ pub(super) struct Other {
     pub(super) sleeps: bool,
 }
 
-/// What a filling took.
+/// The cost of a filling.
 pub(super) struct Filling {
     pub(super) bytes: usize,
     pub(super) slots: u64,

@@ -31,8 +31,8 @@ const FAULT: f64 = 800.0;
 const POPULATE: f64 = 30.0;
 const UNMAP: f64 = 20.0;
 const FRESH: f64 = 500.0;
-/// At random everything that is not a byte costs so much more, but for the share of the span that caches
-/// hold.
+/// At random everything but the cost of a byte is this many times as expensive, except for the share of the
+/// span that caches hold.
 const RANDOM: f64 = 3.0;
 const HELD: Bytes = Bytes::mib(4);
 

@@ -417,7 +417,7 @@ fn page_bytes() -> usize {
     usize::try_from(page_size::base().bytes()).unwrap_or(usize::MAX)
 }
 
-/// Base pages that so many bytes from `at` on touch.
+/// Base pages that these `bytes` bytes from `at` on touch.
 fn slots(at: usize, bytes: usize) -> u64 {
     let page = page_bytes();
     ((at % page + bytes).div_ceil(page)) as u64
