@@ -1,17 +1,17 @@
 //! What page walks on TLB misses cost.
 //!
-//! With hardware counters: cycles with a walk active over all cycles, of user time. Walks overlap
-//! with other work, so this too is more what they occupy than what they cost.
+//! With hardware counters: cycles with a walk active over all cycles, of user time. Walks overlap with other
+//! work, so this too measures time occupied more than time lost.
 //!
-//! Without: an upper bound, of how many walks times what one takes. How many: the rate at which other
-//! pages come into use than the smallest TLB keeps, by accessed bits ([`Footprint`]), less the part
-//! that goes on to the next page, by single-stepped bursts: that entry lies beside the last one and
-//! is fetched ahead. What one takes: the difference between a dependent load on base pages and on
-//! huge pages (the price list's chase) in a set as large as all memory that is not on huge pages,
-//! and larger by what other data displaces ([`Jumps::equivalent`]). Loads that do not depend on each
-//! other overlap and cost less, and smaller sets do as well: an experiment with huge pages settles it.
-//! Where neither was seen, user CPU time is the bound.
-//! Not in the bound: what the first-level TLB misses and the second-level one has, some cycles each.
+//! Without: an upper bound, the number of walks times the time of one. The number is the rate at which a
+//! program starts to use pages other than those the smallest TLB keeps, from accessed bits ([`Footprint`]).
+//! The part that continues on the next page, from single-stepped bursts, is subtracted: that entry lies
+//! beside the last one and is fetched ahead. The time of one is the difference between a dependent load on
+//! base pages and on huge pages (the chase of the price list). The set is as large as all memory that is not
+//! on huge pages, enlarged for what other data displaces ([`Jumps::equivalent`]). Independent loads overlap
+//! and cost less, and so do smaller sets: an experiment with huge pages settles it. If neither was seen, user
+//! CPU time is the bound. Not in the bound: misses of the first-level TLB that the second level serves, at
+//! some cycles each.
 
 use super::Estimate;
 use super::typical::Typical;

@@ -1,25 +1,24 @@
 //! Faults of several threads on one page at overlapping times, and what each of them found there.
 //!
-//! What the kernel tells of a page at the beginning of a fault is what it sees then, some time after
-//! the processor looked: meanwhile another thread may have brought the page in, or taken it out to
-//! put a copy in its place. A fault races with one that is under way on the same page, and with one
-//! that ended at most [`WINDOW`] before, which covers the way from the processor to the recording
-//! with an interrupt in between.
+//! The kernel reports the page's state as it sees it at the beginning of a fault, some time after the
+//! processor looked. Meanwhile another thread may have brought the page in, or taken it out to replace it
+//! with a copy. A fault races with one that is under way on the same page, and with one that ended at most
+//! [`WINDOW`] before. That window covers the way from the processor to the recording with an interrupt in
+//! between.
 //!
 //! What such a fault found follows from what the others did:
 //!
-//! - A page that is there can be read. A read or a fetch that was served found none.
-//! - A write that sees the page of another thread's write found what that one had found. If that was
-//!   a page to be copied, the kernel takes it out while all CPUs forget it, and puts the copy in
-//!   afterwards (mm/memory.c, `wp_page_copy`): what begins up to [`TAKEN_OUT`] after it found the
-//!   old page, what begins later found none, whatever it sees.
-//! - A write that sees a page brought in by reads alone found it there where the first of them had
-//!   ended [`ENTRY`] before.
+//! - A present page can be read. So a read or a fetch that was served found none.
+//! - A write that sees the page of another thread's write found what that write had found. If that was a page
+//!   to be copied, the kernel takes it out while all CPUs forget it, and puts the copy in afterwards
+//!   (mm/memory.c, `wp_page_copy`). A fault that begins up to [`TAKEN_OUT`] after it found the old page; one
+//!   that begins later found none, whatever it sees.
+//! - A write that sees a page brought in only by reads found it there if the first of them had ended
+//!   [`ENTRY`] before.
 //!
-//! Not covered: rights that change meanwhile (fork, mprotect). The times are those of one machine (a
-//! 2-CPU guest, 7 runs of 8 threads on the same pages): there the processor's error codes agree with
-//! 99.2% of the later ones of such faults, with what the kernel sees alone 73%
-//! (`bench/accept/03-access`).
+//! Not covered: rights that change meanwhile (fork, mprotect). The times are those of one machine (a 2-CPU
+//! guest, 7 runs of 8 threads on the same pages). There the processor's error codes agree with 99.2% of the
+//! later ones of such faults. With only what the kernel sees they agree with 73% (`bench/accept/03-access`).
 
 use pagewise_model::Nanos;
 use pagewise_model::fault::{Access, Cause};

@@ -1,13 +1,13 @@
-//! What jumps through code say: what larger pages are worth by the size of the code, from how many pages on
-//! translations of code run out, which claims of the processor hold, and what the machine should do.
+//! What jumps through code show: what larger pages are worth by the size of the code, from how many pages on
+//! translations of code run out, which claims of the processor hold, and what to do on this machine.
 //!
-//! The entry is [`judge`]; pure, so saved runs are judged again with the same result. Samples of one repeat
-//! were taken in the same round and are paired. Knees, noise and claims are found by the rules for walks
-//! ([`crate::bench::tlb`]): the cost of translation is what a jump takes on pages of its own beyond what as many
-//! jumps take on few huge pages.
+//! The entry is [`judge`]. It is pure, so saved runs are judged again with the same result. Samples of one
+//! repeat were taken in the same round and are paired. Knees, noise and claims follow the rules for walks
+//! ([`crate::bench::tlb`]). The cost of translation is the time of a jump on separate pages minus its time
+//! when as many jumps lie on few huge pages.
 //!
-//! Not seen: what of a translation is hidden because the processor fetches ahead or has the decoded
-//! instructions, so that a knee that is not there speaks against no claim.
+//! Not seen: translation that is hidden because the processor fetches ahead or has the decoded instructions.
+//! So a missing knee refutes no claim.
 
 use crate::bench::best::Best;
 use crate::bench::larger::{Access, Size, WORTH, page_advice as page_advice_of};

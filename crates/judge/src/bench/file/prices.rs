@@ -1,20 +1,21 @@
-//! Prices out of the cells that were read for them, before all others and over another file.
+//! Prices derived from the cells that were read for them, before all others and over another file.
 //!
-//! All are prices of undisturbed work, of each cell's [`Pace`]: what a neighbour or the host adds is no
+//! All are prices of undisturbed work, of each cell's [`Pace`]. What a neighbour or the host adds is not a
 //! property of the work, and differs from minute to minute.
 //!
-//! The time of a block is a cost for the block and one for each of its bytes: the two sizes of blocks that
-//! were read next to its own give both, since bytes get cheaper the more of them are near one another. A
-//! second pass through a mapping has no faults: what the first took more is theirs, for blocks of about that
-//! size, since what is done between two faults decides what of the kernel's is still near. A populated mapping
-//! takes more to set up than one on demand: that is mapping its pages; what the tear-down of mappings takes is
-//! unmapping them. Reading into fresh memory takes more than into the same buffer: that is its faults.
+//! The time of a block is a cost for the block plus one for each of its bytes. The two measured block sizes
+//! nearest to it give both, since bytes get cheaper the more of them are close together. A second pass
+//! through a mapping has no faults. So the extra time of the first pass is the cost of its faults. It holds
+//! for blocks of about that size, because the work between two faults decides which kernel data is still in
+//! the caches. A populated mapping takes longer to set up than one on demand: the difference is mapping its
+//! pages. Tearing down mappings is unmapping them. Reading into fresh memory takes longer than into the same
+//! buffer: the difference is its faults.
 //!
-//! At random a block costs more the larger the span is that it may lie in: of its first lines, its translation
-//! and what the kernel keeps of its pages, caches and TLBs hold a share that falls as one over the span, if
-//! every block is as likely. So a price at random is a straight line over one over the span, through the two
-//! spans that were read for it. Below the smaller one nothing is concluded, and it counts as that; beyond
-//! the larger one, four times as large, the line can rise by a third of what it rose between them, no more.
+//! At random a block costs more, the larger the span it may lie in. Its first lines, its translation and the
+//! kernel's data on its pages must be fetched. If every block is equally likely, caches and TLBs hold a share
+//! of them that falls as one over the span. So a price at random is linear in one over the span, through the
+//! two measured spans. Below the smaller span nothing is concluded, and its price is used. Beyond the larger
+//! one, four times as large, the line can rise by at most a third of its rise between them.
 
 use pagewise_model::bench::file::{Arm, Cell, Pace, Point, Readings};
 use pagewise_model::bench::tlb::Order;
@@ -131,8 +132,8 @@ impl Prices {
         })
     }
 
-    /// The extra cost of setting a descriptor's position before a read, and at random also of the additional
-    /// call.
+    /// The extra cost of setting a descriptor's position before a read. At random, without the cost of
+    /// entering the kernel for the additional call.
     pub(super) fn position(&self, order: Order) -> f64 {
         let [in_order, at_random] = self.positions;
         match order {

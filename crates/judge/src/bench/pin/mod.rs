@@ -1,20 +1,20 @@
-//! What measurements of pinning say: a price for each page and for each call, by every way and kind of page;
-//! how much of a transfer through a pipe that is; what huge pages are worth; what holds of published
-//! figures; what to do.
+//! What measurements of pinning show: a price for each page and for each call, for every way and kind of
+//! page; the share in a transfer through a pipe; what huge pages are worth; which published figures hold;
+//! what to do.
 //!
-//! The entry is [`judge`]; pure, so saved measurements are judged again with the same result. Samples of one
-//! repeat were taken in the same round and are paired: a price is the median of the differences of each
-//! repeat. What comes out at or below zero is missing.
+//! The entry is [`judge`]. It is pure, so saved measurements are judged again with the same result. Samples
+//! of one repeat were taken in the same round and are paired: a price is the median of the differences of
+//! each repeat. A result at or below zero is missing.
 //!
-//! A price is a line through the smallest and the largest size: its rise is the price of a page, what is left of
-//! the smallest piece that of the call. Larger pages are set against base pages by the whole of a call and its
-//! release: what a way costs without pinning is the same for both, and huge pages can make lending cheaper than
-//! that (one counter is raised for all pages of a folio at once, where tee raises one for each), which leaves
-//! no price to divide.
+//! A price is a line through the smallest and the largest size. Its slope is the price of a page, and the
+//! remainder at the smallest size is the price of the call. Larger pages are compared with base pages by the
+//! whole of a call and its release, because the cost of a way without pinning is the same for both. Huge
+//! pages can make lending cheaper than that: one counter is raised for all pages of a folio together, where
+//! tee raises one for each. Then there is no price to divide.
 //!
-//! The published figures are those of a study of 2022 on one laptop (Linux 5.17, pieces of 128 KiB, base pages):
-//! finding the pages is 18% of all samples of writer and reader, a third of vmsplice; on huge pages one
-//! entry of the page table serves for 32 pages of a piece. A share is claimed to be within a quarter of it,
+//! The published figures are those of a study of 2022 on one laptop (Linux 5.17, pieces of 128 KiB, base
+//! pages). Finding the pages is 18% of all samples of writer and reader, a third of vmsplice. On huge pages
+//! one entry of the page table serves 32 pages of a piece. A share is claimed to be within a quarter of it,
 //! as for the ladder of pipes.
 
 use crate::bench::best::{Best, to_settle};

@@ -1,20 +1,19 @@
-//! The account of one point: time of both ends for each GiB, and what it is made of.
+//! The account of one point: time of both ends for each GiB, and its parts.
 //!
-//! Counts are the medians over the repeats. The time asleep is what the clock says less the CPU time
-//! that the kernel charged (an end whose CPU was taken away counts as asleep); wake-ups (as many as
-//! ends gave up the CPU, at the price of a hand-over) are CPU time as far as a priced hand-over is,
-//! never more than the other parts leave of it, and for the rest part of that sleep, never more than
-//! was slept (a hand-over costs more where the other end has nothing else to do, as where it is
-//! priced, than where both work); what is left of the sleep is waiting. On one
-//! CPU nobody sleeps beside a working end, so there a wake-up is CPU time and has its full price. An
-//! end that spins waits as well, for as long as it measured. In runs saved before spins and the
-//! ends' own code were timed, spins are calls at a price, and own code is CPU time in user mode, of
-//! which spins take a part.
+//! Counts are the medians over the repeats. The time asleep is the clock time minus the CPU time that the
+//! kernel charged (an end that lost its CPU counts as asleep). There are as many wake-ups as ends gave up the
+//! CPU, at the price of a hand-over. They are CPU time as far as a priced hand-over is, but never more than
+//! the other parts leave of it. The rest of their price is part of the sleep, but never more than was slept:
+//! a hand-over costs more if the other end has nothing else to do, as in its price, than if both work. The
+//! remaining sleep is waiting. On one CPU no end sleeps beside a working end, so a wake-up there is CPU time
+//! and has its full price. An end that spins waits as well, for the measured time. In runs saved before spins
+//! and the ends' own code were timed, spins are calls at a price, and own code is CPU time in user mode, part
+//! of which is spins.
 //!
-//! Slots and bytes that come out of another core's caches cost more. Each way has two prices for that: of ends
-//! that never leave their CPUs, and of ends that have slept before each piece, whose caches are colder. In
-//! between counts by how many calls were slept for. A price that is less than the noise counts as nothing where
-//! the other is known.
+//! Slots and bytes from another core's caches cost more. Each way has two prices for that: for ends that
+//! never leave their CPUs, and for ends that have slept before each piece, whose caches are colder. The share
+//! of calls that were slept for interpolates between them. A price below the noise counts as nothing if the
+//! other is known.
 
 use super::prices::{UnitPrices, known};
 use pagewise_model::bench::pipe::{

@@ -1,23 +1,24 @@
-//! What a ladder of pipe techniques says: which rung is faster, where the time of each goes, what
-//! became cheaper from rung to rung, which sizes suit, and which published claims hold.
+//! What a ladder of pipe techniques shows: which rung is faster, where the time of each goes, what became
+//! cheaper from rung to rung, which sizes suit, and which published claims hold.
 //!
-//! The entries are [`judge`] and [`claims`]; both are pure, so a saved ladder is judged again with
-//! the same result. Times are those of both ends together for each GiB (see
-//! [`pagewise_model::bench::pipe::Account`]); prices are those taken before the ladder and are not
-//! touched by what it finds, so what they do not explain stays visible.
+//! The entries are [`judge`] and [`claims`]. Both are pure, so a saved ladder is judged again with the same
+//! result. Times are those of both ends together for each GiB (see [`pagewise_model::bench::pipe::Account`]).
+//! Prices were measured before the ladder and are not adjusted to its results, so time that they do not
+//! explain stays visible.
 //!
-//! Not seen: work of kernel threads, time stolen by the host (it counts as time asleep), and what
-//! one core's work does to the caches of the other beyond the bytes themselves.
+//! Not seen: work of kernel threads, time stolen by the host (it counts as time asleep), and the effect of
+//! one core's work on the caches of the other beyond the bytes themselves.
 //!
-//! Which of two points is faster: repeats are run in shuffled order, so that those of one number belong together
-//! by chance alone: their log ratios give the Hodges-Lehmann estimate with its exact interval, from six repeats
-//! on. Below six, and where the interval holds 1, the answer is *cannot tell*.
+//! Which of two points is faster: repeats run in shuffled order, so those of one number are paired only by
+//! chance. Their log ratios give the Hodges-Lehmann estimate with its exact interval, from six repeats on.
+//! Below six, or if the interval contains 1, the answer is *cannot tell*.
 //!
-//! From rung to rung: a point is held against the one before it under the same consumption. The changes of the
-//! parts and the unexplained change are together exactly the change of the time.
+//! From rung to rung: a point is compared with the one before it under the same consumption. The changes of
+//! the parts and the unexplained change together are exactly the change of the time.
 //!
-//! Advised are only ways whose buffers no reader can see change, and only where the interval of the ratio says
-//! that they are at least 3% faster than write(2) and read(2). Where it holds that border the answer is *open*.
+//! Only ways whose buffers no reader can see change are advised, and only if the interval of the ratio shows
+//! that they are at least 3% faster than write(2) and read(2). If it contains that border the answer is
+//! *open*.
 
 use crate::activity;
 use crate::bench::best::{Best, to_settle};

@@ -1,15 +1,14 @@
 //! What one unit of each kind of work costs, from the prices of the session.
 //!
-//! The session prices a write with its read at three sizes (`Prices::pipe_transfers`), and the parts
-//! are the differences between them: the smallest is two calls with the pipe's lock; up to two pages,
-//! which a pipe keeps, only two copies are added; from there on each page is allocated, charged and
-//! freed as well. A hand-over holds such a pair of calls, which is taken off because calls are
-//! counted by themselves. What another core makes dearer is priced for each way by itself
+//! The session prices a write with its read at three sizes (`Prices::pipe_transfers`), and the parts are the
+//! differences between them. The smallest is two calls with the pipe's lock. Up to two pages, which a pipe
+//! keeps, only two copies are added. From there on each page is also allocated, charged and freed. A
+//! hand-over includes such a pair of calls, which is subtracted because calls are counted separately. The
+//! extra cost of another core is priced separately for each way
 //! ([`pagewise_model::bench::pipe::ApartPrices`]). In ladders saved before there was a price for bytes that
-//! are lent again, the yardstick between cores stands in, less the copy itself.
+//! are lent again, the yardstick between cores is used, minus the copy itself.
 //!
-//! A part that comes out at or below nothing is no price but noise: it is missing, and its time
-//! stays unexplained.
+//! A part at or below zero is not a price but noise. It is missing, and its time stays unexplained.
 
 use super::Known;
 use pagewise_model::bench::pipe::{ReferencePrices, Yardsticks};

@@ -1,17 +1,18 @@
-//! What walks through memory say: what larger pages are worth at each size of set and whether that is
-//! the same in the next run, where translations run out and which claims of the processor hold, how
-//! a host backs huge pages, and what the machine should do.
+//! What walks through memory show: what larger pages are worth at each set size and whether that holds in the
+//! next run, where translations run out and which claims of the processor hold, how a host backs huge pages,
+//! and what to do on this machine.
 //!
-//! The entry is [`judge`]; pure, so saved walks are judged again with the same result. Samples of one
+//! The entry is [`judge`]. It is pure, so saved walks are judged again with the same result. Samples of one
 //! repeat were taken in the same round, some seconds apart, and are paired.
 //!
 //! Repeats of larger pages against base pages give the Hodges-Lehmann estimate of their ratio with its exact
-//! interval. Whether the next run finds the same is read from the width of that interval: a run's median lies
-//! anywhere in it. Where it is wide, the samples themselves say why: pieces of one walk that differ as much as
-//! whole mappings do are a disturbance; pieces that agree while mappings differ are the placement of the pages.
+//! interval. The width of that interval shows whether the next run will agree: a run's median lies anywhere
+//! in it. If it is wide, the samples themselves show why. If pieces of one walk differ as much as whole
+//! mappings do, the cause is a disturbance. If pieces agree while mappings differ, it is the placement of the
+//! pages.
 //!
-//! Not seen: which of two TLBs of equal size has run out, and what of a cost a processor hides where
-//! loads do not depend on each other.
+//! Not seen: which of two TLBs of equal size has run out, and the cost that a processor hides if loads do not
+//! depend on each other.
 
 pub(crate) mod claims;
 pub(crate) mod knees;
