@@ -21,7 +21,7 @@
 //! account may see frames. It does not change the cache, except that it requests one page of each huge page's
 //! worth for files of other accounts.
 //!
-//! If somebody shortens a mapped file, a touch ends the program (`SIGBUS`). Leave mappings out of
+//! If another program shortens a mapped file, a touch ends the program (`SIGBUS`). Leave mappings out of
 //! the ways to choose from if that may happen.
 
 pub use pagewise_model::bench::file::Arm;

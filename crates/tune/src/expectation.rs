@@ -188,7 +188,7 @@ impl Work {
         Some(format!("unequal work: it {why}"))
     }
 
-    /// The same in short.
+    /// The short form of [`Self::unequal`], without its prefix.
     pub(crate) fn other_amount(&self, run: &Usage, tools: &[Tool]) -> Option<String> {
         let sides =
             [("read", self.read, run.read_bytes), ("wrote", self.written, run.written_bytes)];

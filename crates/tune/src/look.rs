@@ -30,7 +30,7 @@ const TIME_LEAST: Nanos = Nanos::secs(10);
 const FIRST_LEAST: Nanos = Nanos::secs(60);
 /// Memory that an arm may take, relative to the program's peak.
 const MEMORY_FACTOR: f64 = 1.25;
-/// And beyond that: no more than conditioning takes anyway.
+/// Memory that an arm may take beyond that: no more than conditioning takes anyway.
 const MEMORY_SLACK: Bytes = SURPLUS_LEAST;
 /// A kept output may be as small as this share of what the look wrote: the output of a program varies.
 const KEPT_SHARE: f64 = 0.9;

@@ -18,9 +18,9 @@ const MOVES: f64 = 40.0;
 /// All that counting blocks leaves.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Readings {
-    /// By what decides, times corrected.
+    /// The race by the deciding quantity, with corrected times.
     pub(crate) decisive: Race,
-    /// The same without correction.
+    /// The deciding race with uncorrected times.
     plain: Race,
     /// The same with the host's share taken off.
     pub(crate) without_host: Race,

@@ -184,7 +184,7 @@ impl Dropped {
         let range = bytes.clone();
         let refer = || {
             // SAFETY: `to` can be written, as `Sent::first` has seen. The bytes taken are counted
-            // as given below, and given bytes are lent to nobody for writing until their pages
+            // as given below, and given bytes are not lent for writing until their pages
             // have been replaced, or are copied by the kernel when they are written. The rest of
             // the range stays ours.
             unsafe { memory.vmsplice(to, range, flags) }

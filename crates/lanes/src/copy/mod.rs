@@ -15,7 +15,7 @@
 //!
 //! Our buffer is [`BUFFER`] bytes, or [`LARGE_BUFFER`] into files and sockets. A pipe of our own, and a
 //! sink's pipe after 64 KiB, grow to [`PIPE`], or as near as the user's limits allow,
-//! unless somebody has changed the capacity before. [`Copy::keep_capacity`] changes neither end.
+//! unless the capacity was changed before. [`Copy::keep_capacity`] changes neither end.
 //! [`Copy::past_cache`] leaves the page cache of files as it was (`uncached`).
 //! [`Copy::lend`] has long inputs copied into pipes once, not twice (`lending`).
 //! For spliced pieces in close order it looks a few times before it sleeps (`polling`). It waits for a

@@ -6,7 +6,7 @@
 //! pipe writes them over next. Only a copy that ends before the pages leave the source is exact
 //! whatever happens there, and that is `read`. `live` gives this up for speed.
 //!
-//! Bytes cannot show where nobody gets them: into /dev/null references are dropped. Between files
+//! Into /dev/null references are safe, because no reader gets the bytes: they are dropped. Between files
 //! `copy_file_range` is a copy, or shares extents that the next write to either file separates.
 //!
 //! Splicing a pipe straight into a file would be exact too: the file system copies while the slots

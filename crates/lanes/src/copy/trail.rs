@@ -11,9 +11,9 @@ use std::os::fd::BorrowedFd;
 
 /// The cache is checked this far ahead of the position: further than the kernel reads ahead.
 const AHEAD: u64 = 32 << 20;
-/// Pages are dropped each time that so much was read,
+/// Pages are dropped after every this many bytes read.
 const READ_STEP: u64 = 1 << 20;
-/// or written.
+/// Pages are dropped after every this many bytes written.
 const WRITE_STEP: u64 = 8 << 20;
 /// A folio that reaches beyond the end of a range is not dropped with it, so each range begins this much earlier:
 /// more than a folio has.

@@ -23,7 +23,7 @@ pub(crate) fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> Result<Ve
         return Ok(Vec::new());
     }
     let (no_access, flags) = (ProtFlags::empty(), MapFlags::SHARED);
-    // SAFETY: a fresh mapping at an address of the kernel's choice; without access, so nobody reads it.
+    // SAFETY: a fresh mapping at an address of the kernel's choice; without access, so nothing reads it.
     let start =
         unsafe { rustix::mm::mmap(ptr::null_mut(), len, no_access, flags, file, range.start) }?;
     let mut pages = vec![0_u8; len.div_ceil(rustix::param::page_size())];

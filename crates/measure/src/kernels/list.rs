@@ -63,7 +63,7 @@ impl List {
             let element = std::ptr::with_exposed_provenance::<usize>(at);
             // SAFETY: the line above found `at` and the `WORD` bytes from there inside the region,
             // which `self` owns, whose address `close` has exposed, which is mapped readable and whose
-            // bytes are zeroed or written; nobody writes it while `self` is borrowed.
+            // bytes are zeroed or written; nothing writes it while `self` is borrowed.
             at = unsafe { element.read_unaligned() };
         }
         let offset = at.wrapping_sub(start);

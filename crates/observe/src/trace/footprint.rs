@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 /// CPU time after which pages are first counted; it doubles from count to count.
 const FIRST: Nanos = Nanos(250_000);
-/// And for the last time.
+/// CPU time after which pages are counted for the last time.
 const LAST: Nanos = Nanos::millis(4);
 /// A process is left to run no longer for a probe, as its thread may wait and as others wait for us.
 const LONGEST: Duration = Duration::from_millis(30);

@@ -30,7 +30,7 @@ pub struct WeatherMark {
     pub steal_ns: Nanos,
     /// Time in which some task waited for a CPU (`/proc/pressure/cpu`), if it can be read.
     pub cpu_stall_ns: Option<Nanos>,
-    /// The same for memory.
+    /// Time in which some task waited for memory (`/proc/pressure/memory`), if it can be read.
     pub memory_stall_ns: Option<Nanos>,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// And one by a command.
+/// How long one attempt by a command may take.
 const EXEC: Nanos = Nanos::secs(5);
 /// Bytes of an answer that are read.
 const REST: u64 = 1 << 16;

@@ -16,7 +16,7 @@ const RUNS_DENY: &str = "runs at once on one CPU and runs one at a time contradi
 const SERVERS_DENY: &str = "servers that share CPUs show a gain, servers apart do not";
 /// Pairs of an arm that a longer budget should allow.
 const USEFUL_PAIRS: u64 = 3;
-/// The same of runs.
+/// Runs of an arm that a longer budget should allow.
 const USEFUL_RUNS: u64 = 8;
 
 impl Policy {
