@@ -1,5 +1,6 @@
-//! A system call made by a traced thread that stands still, by its registers, which are then put
-//! back. Our death meanwhile kills it (`PTRACE_O_EXITKILL`), rather than leave it with foreign ones.
+//! Makes a stopped traced thread execute a system call by setting its registers, then restores them. If this
+//! process dies in between, the thread's process is killed (`PTRACE_O_EXITKILL`), so it never runs on with
+//! foreign registers.
 
 use crate::inject::{Call, call_regs};
 use crate::ptrace::{Regs, Stop, read_memory, request};
@@ -9,11 +10,11 @@ use pagewise_kernel::proc::maps::Mapping;
 use std::cell::Cell;
 use std::sync::LazyLock;
 
-/// The instruction.
+/// Encoding of the `syscall` instruction.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// 64-bit code runs in this segment.
+/// Code segment selector of 64-bit user code.
 const CODE_SEGMENT: u64 = 0x33;
-/// Stops of other kinds that are passed on the way to that of a call.
+/// Unrelated stops that are skipped while waiting for the stop at the call.
 const PATIENCE: u32 = 16;
 
 /// Size of the vDSO and the offset of a `syscall` in it: the same in all 64-bit programs.
@@ -23,7 +24,7 @@ static SITE: LazyLock<Option<(u64, u64)>> = LazyLock::new(|| {
     Some((code.len() as u64, offset as u64))
 });
 
-/// Where a thread of process `pid` with these mappings can make a call.
+/// Address in process `pid`, which has these mappings, where a thread can make a call.
 pub(crate) fn site(pid: i32, maps: &[Mapping]) -> Option<u64> {
     let (size, offset) = (*SITE)?;
     let vdso = vdso::find(maps).filter(|vdso| vdso.size().0 == size)?;
@@ -32,38 +33,39 @@ pub(crate) fn site(pid: i32, maps: &[Mapping]) -> Option<u64> {
     (read == 2 && bytes == SYSCALL).then_some(vdso.start + offset)
 }
 
-/// A thread that stands still and has its own registers back when this is dropped.
+/// A stopped thread. Dropping this restores its registers and signal mask.
 pub(crate) struct Borrowed {
     tid: i32,
     site: u64,
     regs: Regs,
     mask: u64,
-    /// The signal before whose delivery it stands; 0 for none.
+    /// The signal that is about to be delivered; 0 for none.
     waiting: Cell<i32>,
-    /// A SIGSTOP came meanwhile, which nothing can block.
+    /// A SIGSTOP arrived meanwhile. It cannot be blocked.
     stopped: Cell<bool>,
 }
 
 impl Borrowed {
-    /// Borrows thread `tid`, which stands still outside of any call or at the exit of one; `None`
-    /// where it runs code of 32 bits.
+    /// Borrows thread `tid`, which must be stopped outside any call or at the exit of one. `None` for a
+    /// thread that runs 32-bit code.
     pub(crate) fn new(tid: i32, site: u64) -> Result<Option<Self>, SysError> {
         let regs = request::get_regs(tid)?;
         if regs.cs & 0xffff != CODE_SEGMENT {
             return Ok(None);
         }
         let mask = request::get_sigmask(tid)?;
-        // Whatever is sent to it meanwhile waits.
+        // Signals sent to the thread meanwhile stay pending.
         request::set_sigmask(tid, u64::MAX)?;
         Ok(Some(Self { tid, site, regs, mask, waiting: Cell::new(0), stopped: Cell::new(false) }))
     }
 
-    /// It stands before the delivery of `signal`, which goes back into its queue: everything is blocked.
+    /// The thread is stopped before the delivery of `signal`. The signal returns to its queue, because all
+    /// signals are blocked.
     pub(crate) fn stands_before(&self, signal: i32) {
         self.waiting.set(signal);
     }
 
-    /// Has it make `call`; what the kernel answers.
+    /// Makes the thread execute `call`. Returns the raw result.
     pub(crate) fn call(&self, call: Call) -> Result<i64, SysError> {
         request::set_regs(self.tid, &call_regs(&self.regs, self.site, self.regs.rsp, call))?;
         self.pass(call.name, self.waiting.take())?;
@@ -71,7 +73,7 @@ impl Borrowed {
         Ok(request::get_regs(self.tid)?.rax as i64)
     }
 
-    /// Runs into a call or out of it.
+    /// Runs the thread to the entry or the exit of a call.
     fn pass(&self, call: &'static str, mut signal: i32) -> Result<(), SysError> {
         let gone = || SysError::new(call, format!("thread {}", self.tid), rustix::io::Errno::SRCH);
         for _ in 0..PATIENCE {
@@ -90,9 +92,9 @@ impl Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         let mut regs = self.regs;
-        // What was interrupted is no call any more that could be started anew.
+        // Keeps the kernel from restarting a call that was interrupted.
         regs.orig_rax = u64::MAX;
-        // One that was killed meanwhile needs neither.
+        // If the thread was killed meanwhile, both requests fail, which is fine.
         let _gone = request::set_regs(self.tid, &regs);
         let _gone = request::set_sigmask(self.tid, self.mask);
         if self.stopped.get() {

@@ -1,9 +1,9 @@
-//! What a process does to itself between `fork` and `exec`: session, descriptors, placement,
-//! signals, filter, and then the program.
+//! What a process does to itself between `fork` and `exec`: it sets session, descriptors, placement, signals
+//! and filter, then executes the program.
 //!
-//! After `fork` in a process with threads only async-signal-safe calls are allowed, so everything
-//! is prepared beforehand in [`Prepared`] and this code neither allocates nor locks. The same
-//! steps serve `exec` without `fork` (`passthrough::exec_with`).
+//! After `fork` in a multi-threaded process, only async-signal-safe calls are allowed. Therefore [`Prepared`]
+//! holds everything beforehand, and this code neither allocates nor locks. `exec` without `fork` takes the
+//! same steps (`passthrough::exec_with`).
 
 use crate::environment::Variables;
 use crate::launch_error::LaunchError;
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A step before the program runs, as it is named when it fails.
+/// A step before the program runs, named in the error when it fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::FromRepr, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 #[repr(u32)]
@@ -42,17 +42,17 @@ pub(crate) enum Step {
     Exec,
 }
 
-/// Length of a message on the error pipe: step and errno.
+/// Length in bytes of a message on the error pipe: step and errno.
 pub(crate) const MESSAGE: usize = 8;
 
-/// One message of the error pipe.
+/// Decodes one message of the error pipe.
 pub(crate) fn parse_message(bytes: [u8; MESSAGE]) -> Option<(Step, i32)> {
     let [a, b, c, d, e, f, g, h] = bytes;
     let step = Step::from_repr(u32::from_ne_bytes([a, b, c, d]))?;
     Some((step, i32::from_ne_bytes([e, f, g, h])))
 }
 
-/// Signals ignored and blocked, which `exec` hands on.
+/// The ignored and blocked signals that the program inherits through `exec`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignalState {
     /// Bit `n - 1` set: signal `n` stays ignored.
@@ -64,18 +64,19 @@ pub(crate) struct SignalState {
 impl SignalState {
     /// Nothing ignored, nothing blocked.
     pub(crate) fn clean() -> Self {
-        // SAFETY: a sigset_t is plain integers, for which all zeroes is a value.
+        // SAFETY: a sigset_t consists of plain integers, for which all zeroes is a valid value.
         let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `mask` is a live sigset_t of ours.
+        // SAFETY: `mask` is a live sigset_t that this function owns.
         unsafe { libc::sigemptyset(&raw mut mask) };
         Self { ignored: 0, mask }
     }
 
-    /// The mask as it is now and the ignored signals as they were when this process started: the
-    /// Rust runtime ignores SIGPIPE before `main`, and SIGCHLD gets its default back in us.
+    /// The current mask, and the signals that were ignored when this process started. The current
+    /// dispositions do not serve: the Rust runtime ignores SIGPIPE before `main`, and pagewise resets SIGCHLD
+    /// to its default.
     pub(crate) fn inherited() -> Self {
         let mut state = Self::clean();
-        // SAFETY: only reads the mask into a live sigset_t of ours.
+        // SAFETY: only reads the mask into a live sigset_t of this function.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut state.mask) };
         state.ignored = start::ignored();
         state
@@ -93,7 +94,7 @@ impl Vector {
         Self::with(strings, &[])
     }
 
-    /// The strings and, after them, variables that live elsewhere.
+    /// The strings, followed by variables that are stored elsewhere.
     fn with(strings: Vec<CString>, more: &[OwnPid]) -> Self {
         let own = strings.iter().map(|s| s.as_ptr());
         let more = more.iter().map(OwnPid::pointer);
@@ -102,7 +103,7 @@ impl Vector {
     }
 }
 
-/// Variables in which a service manager names the process they are for (sd_listen_fds(3),
+/// Variables by which a service manager names the process they are meant for (sd_listen_fds(3),
 /// sd_watchdog_enabled(3)).
 const NAMING_A_PROCESS: [&str; 2] = ["LISTEN_PID", "WATCHDOG_PID"];
 
@@ -111,8 +112,8 @@ fn names_us(name: &OsStr, value: &OsStr) -> bool {
     known && value == std::process::id().to_string().as_str()
 }
 
-/// `env` for a process other than this: without `LISTEN_PIDFDID`, which names a process by a number
-/// not known before it exists and may be missing (systemd 259), where `LISTEN_PID` names us.
+/// `env` for another process. Drops `LISTEN_PIDFDID` where `LISTEN_PID` names this process. That number
+/// cannot be known before the process exists, and the variable is optional (systemd 259).
 pub(crate) fn for_another(mut env: Variables) -> Variables {
     if env.iter().any(|(name, value)| name == "LISTEN_PID" && names_us(name, value)) {
         env.retain(|(name, _)| name != "LISTEN_PIDFDID");
@@ -123,7 +124,7 @@ pub(crate) fn for_another(mut env: Variables) -> Variables {
 /// Digits of the largest process id.
 const PID_DIGITS: usize = 10;
 
-/// A variable that holds the id of the process that has it: of the program, once there is one.
+/// A variable that holds the id of its own process: the program's, once the program runs.
 struct OwnPid {
     /// Name, `=`, room for the number, ended by NUL.
     text: Vec<AtomicU8>,
@@ -132,7 +133,7 @@ struct OwnPid {
 }
 
 impl OwnPid {
-    /// For a variable of those that names this process; `None` for any other.
+    /// `Some` if the variable is in [`NAMING_A_PROCESS`] and names this process; `None` for any other.
     fn of(name: &OsStr, value: &OsStr) -> Option<Self> {
         if !names_us(name, value) {
             return None;
@@ -157,10 +158,10 @@ impl OwnPid {
     }
 }
 
-/// What becomes of a standard descriptor.
+/// What to do with a standard descriptor.
 #[derive(Debug)]
 pub(crate) enum Descriptor {
-    /// As this process was started with it: open or closed.
+    /// Leave it as this process was started with it: open or closed.
     AsGiven,
     Closed,
     Is(OwnedFd),
@@ -172,15 +173,15 @@ pub(crate) struct Prepared {
     argv: Vector,
     envp: Vector,
     own_pids: Vec<OwnPid>,
-    /// `/bin/sh path args...`, for text without `#!` line.
+    /// `/bin/sh path args...`, for a text file without a `#!` line.
     shell: Option<Vector>,
     pub(crate) cwd: Option<CString>,
     /// Descriptors 0, 1 and 2.
     pub(crate) stdio: [Descriptor; 3],
     pub(crate) own_session: bool,
-    /// Die with the parent, whose process id is this.
+    /// Process id of the parent; the child dies with it. `None` to outlive it.
     pub(crate) parent: Option<u32>,
-    /// Text for oom_score_adj.
+    /// Text to write to oom_score_adj; `None` to leave it.
     pub(crate) oom_score: Option<CString>,
     pub(crate) cpus: Option<rustix::thread::CpuSet>,
     pub(crate) thp_off: bool,
@@ -189,7 +190,7 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// The vectors for `execve`; all else at its most neutral.
+    /// Builds the vectors for `execve`. All other fields get neutral values.
     pub(crate) fn new(
         path: &OsStr,
         argv: &[OsString],
@@ -230,7 +231,7 @@ impl Prepared {
         })
     }
 
-    /// Does all that comes before the program is let go. Async-signal-safe.
+    /// Performs every step that precedes the release of the child. Async-signal-safe.
     pub(crate) fn settle(&self) -> Result<(), (Step, i32)> {
         if let Some(parent) = self.parent {
             wait::die_with(parent).map_err(at(Step::Parent))?;
@@ -253,13 +254,13 @@ impl Prepared {
         if self.thp_off {
             rustix::thread::disable_transparent_huge_pages(true).map_err(at(Step::Thp))?;
         }
-        // Not std's, which may remember the id of the process that forked.
+        // Not `std::process::id`, which may cache the id of the parent.
         self.own_pids.iter().for_each(|var| var.fill(own_pid()));
         reset_signals(&self.signals);
         Ok(())
     }
 
-    /// Installs the filters and becomes the program. Async-signal-safe.
+    /// Installs the filters and executes the program. Async-signal-safe.
     pub(crate) fn exec(&self) -> Result<Infallible, (Step, i32)> {
         for filter in &self.filters {
             install(filter).map_err(|e| (Step::Filter, e))?;
@@ -273,7 +274,7 @@ impl Prepared {
         }
     }
 
-    /// The life of a forked child: settle, report, wait for a byte on `go`, become the program.
+    /// Runs the forked child: settle, report, wait for a byte on `go`, execute the program.
     pub(crate) fn become_program(
         &self,
         go: BorrowedFd<'_>,
@@ -310,7 +311,7 @@ fn last_errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Puts a message on the error pipe; a parent that is gone needs none.
+/// Writes a message to the error pipe. A failed write is ignored: then the parent is gone.
 pub(crate) fn send(errors: BorrowedFd<'_>, step: Step, errno: i32) {
     let mut message = [0; MESSAGE];
     let (first, second) = message.split_at_mut(4);
@@ -323,11 +324,11 @@ fn settle_standard(standard: &Descriptor, number: RawFd) -> Result<(), i32> {
     match standard {
         Descriptor::AsGiven => start::close_again(number.unsigned_abs()),
         Descriptor::Closed => {
-            // SAFETY: 0, 1 and 2 are owned by no object of ours, and `exec` follows.
+            // SAFETY: no Rust object of this process owns 0, 1 or 2, and `exec` follows.
             unsafe { libc::close(number) };
         }
         Descriptor::Is(from) => {
-            // SAFETY: dup2 only changes the table of descriptors, of which 0, 1 and 2 are nobody's.
+            // SAFETY: dup2 only changes the descriptor table, and no Rust object owns 0, 1 or 2.
             if unsafe { libc::dup2(from.as_raw_fd(), number) } < 0 {
                 return Err(last_errno());
             }
@@ -350,14 +351,14 @@ fn reset_signals(state: &SignalState) {
     for signal in 1..=64 {
         let ignored = state.ignored & (1 << (signal - 1)) != 0;
         let action = if ignored { libc::SIG_IGN } else { libc::SIG_DFL };
-        // SAFETY: neither action runs code of ours; numbers libc keeps for itself are refused.
+        // SAFETY: neither action runs code of this program; libc refuses the numbers it reserves.
         unsafe { libc::signal(signal, action) };
     }
     // SAFETY: reads a live sigset_t; the old mask is not requested.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };
 }
 
-/// Installs a seccomp filter; without CAP_SYS_ADMIN that needs no_new_privs, set only then.
+/// Installs a seccomp filter. Without CAP_SYS_ADMIN this needs no_new_privs, which is set only in that case.
 fn install(filter: &[libc::sock_filter]) -> Result<(), i32> {
     match load_filter(filter) {
         Err(libc::EACCES) => {

@@ -1,14 +1,15 @@
-//! Ends of children as they happen, on a descriptor (`signalfd(2)` of SIGCHLD).
+//! Reports ended children on a descriptor (`signalfd(2)` of SIGCHLD).
 //!
-//! A subreaper is given the orphans of its tree and must reap them as `init` would: an ended process
-//! keeps its id, and the machine has few. We wake up only when a child of ours has ended.
+//! A subreaper inherits the orphans of its tree and must reap them as `init` would. An ended process keeps
+//! its id until it is reaped, and ids are limited. This process wakes up only when one of its children has
+//! ended.
 
 use crate::child::SignalState;
 use crate::launch_error::LaunchError;
 use crate::signals;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// SIGCHLD is blocked in this thread while this lives. Programs start with nothing blocked.
+/// Blocks SIGCHLD in this thread while it exists. Programs start with no signal blocked.
 #[derive(Debug)]
 pub(crate) struct ChildEnds {
     fd: OwnedFd,
@@ -18,11 +19,11 @@ pub(crate) struct ChildEnds {
 impl ChildEnds {
     pub(crate) fn watch() -> Result<Self, LaunchError> {
         let mut set = SignalState::clean().mask;
-        // SAFETY: `set` is a live sigset_t of ours.
+        // SAFETY: `set` is a live sigset_t of this function.
         unsafe { libc::sigaddset(&raw mut set, libc::SIGCHLD) };
         let mut before = SignalState::clean();
         let now = &raw mut before.mask;
-        // SAFETY: reads the live `set` and writes the mask of before into another one.
+        // SAFETY: reads the live `set` and writes the previous mask into another live set.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, now) };
         match signals::descriptor(&set) {
             Ok(fd) => Ok(Self { fd, before }),

@@ -1,26 +1,28 @@
-//! Memory of another process, put on huge pages from outside and at once: `MADV_COLLAPSE` (Linux 6.1).
+//! Puts memory of another process on huge pages at once, from outside: `MADV_COLLAPSE` (Linux 6.1).
 //!
-//! The kernel takes a free huge page, copies what the slot has, fills what it has not (with zeros, or from
-//! the file), and maps the slot by one entry (mm/khugepaged.c, `madvise_collapse`). Content, addresses and
-//! rights stay; a thread that touches the slot meanwhile waits. No setting of the machine decides
-//! (`transparent_hugepage/enabled`), only `MADV_NOHUGEPAGE` and `PR_SET_THP_DISABLE` do. The process does not
-//! stop, and nothing runs in it. It takes the right to read the process and CAP_SYS_NICE; a process that has
-//! ended, or whose number another has by now, is ESRCH.
+//! The kernel takes a free huge page, copies the pages that the slot has, and fills the rest with zeros or
+//! from the file. Then it maps the slot by one entry (mm/khugepaged.c, `madvise_collapse`). Content,
+//! addresses and rights stay. A thread that touches the slot meanwhile waits. The system-wide setting
+//! (`transparent_hugepage/enabled`) has no effect; only `MADV_NOHUGEPAGE` and `PR_SET_THP_DISABLE` prevent
+//! it. The process does not stop, and no code runs in it. It requires the right to read the process and
+//! CAP_SYS_NICE. If the process has ended, or its number belongs to another process by now, the error is
+//! ESRCH.
 //!
-//! The way back: `MADV_COLD` on one base page of a huge page splits it (`madvise_cold_or_pageout_pte_range`, which
-//! leaves a page whole where all of it is advised). It fails as long as another process shares the page, as after
-//! fork. The small pages of a split stay next to each other, and pages that the collapse filled with zeros stay.
-//! By itself the kernel splits a huge page of which a part gets other rights, is given back or is taken for others.
+//! To undo it, `MADV_COLD` on one base page of a huge page splits the huge page
+//! (`madvise_cold_or_pageout_pte_range`; advice on the whole page leaves it whole). The split fails as long
+//! as another process shares the page, as after fork. The small pages of a split stay adjacent, and pages
+//! that the collapse filled with zeros stay. The kernel itself splits a huge page when part of it changes
+//! rights, is freed or is reclaimed.
 //!
-//! Files are collapsed only by a kernel with READ_ONLY_THP_FOR_FS; any other says EINVAL. Cost: 0.1 to 0.5 ms
-//! for each slot of 2 MiB, 5 ms where a hypervisor has to find the memory first.
+//! Only a kernel with READ_ONLY_THP_FOR_FS collapses files; any other returns EINVAL. Cost: 0.1 to 0.5 ms per
+//! 2 MiB slot, 5 ms if a hypervisor has to find the memory first.
 
 use pagewise_kernel::pidfd::{Advice, advise};
 use pagewise_kernel::{SysError, page_size, pidfd};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-/// How often a slot is tried that is in use at that moment.
+/// Attempts on a slot that is busy.
 const ATTEMPTS: usize = 3;
 
 /// A process whose memory may be collapsed.
@@ -29,16 +31,16 @@ pub struct Subject {
     pidfd: OwnedFd,
 }
 
-/// Why the kernel left a slot as it was; the process and the other slots are not affected.
+/// Why the kernel did not change a slot. The process and the other slots are not affected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
-    /// EINVAL: this memory never.
+    /// EINVAL: this memory cannot be collapsed at all.
     Unfit,
-    /// EAGAIN: in use at that moment.
+    /// EAGAIN: in use at the moment.
     Busy,
-    /// ENOMEM: no huge page was free, or nothing is mapped there any more.
+    /// ENOMEM: no huge page was free, or the slot is no longer mapped.
     NoMemory,
-    /// EBUSY: its group may not have more memory.
+    /// EBUSY: the memory limit of its cgroup is reached.
     GroupFull,
 }
 
@@ -55,18 +57,18 @@ impl Refusal {
 }
 
 impl Subject {
-    /// Process `pid`, whoever has the number later.
+    /// Opens process `pid`. The result never refers to a later process with the same number.
     ///
     /// # Errors
-    /// ESRCH for no process, EINVAL for what is no number of one.
+    /// ESRCH if there is no such process, EINVAL if `pid` is not a process number.
     pub fn open(pid: i32) -> Result<Self, SysError> {
         Ok(Self { pidfd: pidfd::open(pid)? })
     }
 
-    /// Puts one slot, of a huge page at a multiple of its size, on a huge page.
+    /// Puts one slot on a huge page. The slot is one huge page long and aligned to its size.
     ///
     /// # Errors
-    /// What ends all attempts: EPERM, ESRCH, ENOSYS.
+    /// Errors that end all attempts: EPERM, ESRCH, ENOSYS.
     pub fn collapse(&self, slot: &Range<u64>) -> Result<Option<Refusal>, SysError> {
         let mut refused = None;
         for _ in 0..ATTEMPTS {
@@ -81,15 +83,16 @@ impl Subject {
         Ok(refused)
     }
 
-    /// Splits the huge page of one slot, if there is one. Read the page table to know whether it did.
+    /// Splits the huge page of one slot, if it has one. Read the page table to learn whether it did.
     ///
     /// # Errors
-    /// EINVAL and ENOMEM for memory that is locked or no longer mapped; else what ends all attempts.
+    /// EINVAL and ENOMEM for memory that is locked or no longer mapped; otherwise the errors that end all
+    /// attempts.
     pub fn split(&self, slot: u64) -> Result<(), SysError> {
         advise(&self.pidfd, &(slot..slot + page_size::base().bytes()), Advice::Cold)
     }
 
-    /// Whether this account may do both: asked of an address that no process has, so nothing changes.
+    /// Checks the right to do both, on an address that no process uses, so nothing changes.
     ///
     /// # Errors
     /// EPERM without CAP_SYS_NICE or the right to read the process, ESRCH when it has ended, ENOSYS before
@@ -118,7 +121,7 @@ mod tests {
         region.as_mut_slice()[..huge as usize].fill(7);
         region.advise(rustix::mm::Advice::LinuxHugepage).unwrap();
         if region.huge_bytes().unwrap() != Bytes(0) {
-            // The advice lets the kernel's own thread (khugepaged) do it at any time.
+            // After the advice, the kernel's own thread (khugepaged) may collapse the slot at any time.
             return println!("SKIP a_slot_of_our_own_is_huge_afterwards: the kernel was first");
         }
         let (own, start) = (Subject::open(own_pid()).unwrap(), region.as_ptr() as u64);
@@ -133,7 +136,7 @@ mod tests {
         let unmapped = own.collapse(&(0..huge)).unwrap();
         assert_eq!(unmapped, Some(Refusal::NoMemory));
         own.permits().unwrap();
-        // While a CPU still has the page in its batch for the LRU lists, the kernel leaves it whole.
+        // The kernel does not split a page that is still in a CPU's batch for the LRU lists.
         let is_split = || {
             own.split(start).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(10));

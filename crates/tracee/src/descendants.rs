@@ -1,20 +1,20 @@
-//! The end of everything below this process, which must be a subreaper.
+//! Ends all descendants of this process, which must be a subreaper.
 //!
-//! Only our own children get a signal. The id of a child belongs to nobody else until we reap it, so
-//! no signal can reach a stranger. When a child has ended, its children are ours: the kernel gives
-//! orphans to the nearest subreaper. We go on until we have no child left, and that is the kernel's
-//! own answer (`ECHILD`), not that of a scan.
+//! Signals go only to direct children. The id of a child cannot be reused until it is reaped, so no signal
+//! can reach an unrelated process. When a child ends, the kernel gives its children to the nearest subreaper,
+//! which is this process. The loop runs until no child is left. The kernel confirms that with `ECHILD`; no
+//! scan has to.
 //!
-//! A chain whose links fork and exit moves on between a listing and a signal. Two things catch it.
-//! The group that a child leads is killed with it, in one step for all members, because `fork` fails
-//! while a signal is pending. And we look again at once for as long as something new appears, ahead
-//! of ordinary processes where the kernel lets us. The group or session that a child leads
-//! has only its descendants for members, and its number stays in use as long as the child's.
+//! A chain whose links fork and exit can move on between a listing and a signal. Two measures catch it. The
+//! process group that a child leads is killed with it, in one step for all members, because `fork` fails
+//! while a signal is pending. And the loop looks again at once as long as something new appears, at a higher
+//! priority than ordinary processes if the kernel permits. The group or session that a child leads contains
+//! only its descendants, and its number stays in use as long as the child's.
 //!
-//! Not covered: a process of another user (a descendant that ran `sudo`), which an ordinary user
-//! cannot signal; a process that hangs in the kernel; a chain that outruns us for 10 s. These are
-//! named. Nor a process that another one made for the program (`docker run`), nor one that entered
-//! the pid namespace of others.
+//! Not covered: a process of another user (a descendant that ran `sudo`), which an ordinary user cannot
+//! signal; a process that hangs in the kernel; a chain that stays ahead for 10 s. These are named in the
+//! error. Also not covered, and not named: a process that another one made for the program (`docker run`), or
+//! one that entered a foreign pid namespace.
 
 use crate::launch_error::{LaunchError, Survivor};
 use crate::wait;
@@ -26,25 +26,25 @@ use pagewise_model::usage::Ended;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-/// How long processes that were killed are waited for: one in uninterruptible sleep ends late.
+/// How long to wait for killed processes. One in uninterruptible sleep ends late.
 pub(crate) const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
-/// So often we look again without a pause.
+/// Number of looks without a pause in between.
 const EAGER_LOOKS: u32 = 100;
-/// Pause between two looks after that.
+/// Pause between two looks after [`EAGER_LOOKS`].
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What became of processes that were to be ended.
+/// Outcome for processes that were to be ended.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Killed {
-    /// Were alive, and ended by SIGKILL.
+    /// Processes that were alive and were ended by SIGKILL.
     pub(crate) killed: u32,
-    /// Are alive although [`KILL_PATIENCE`] has passed.
+    /// Processes still alive after [`KILL_PATIENCE`].
     pub(crate) alive: Vec<Survivor>,
 }
 
 impl Killed {
-    /// An error for `program` when some are alive.
+    /// Returns an error for `program` if any process is still alive.
     pub(crate) fn check(self, program: String) -> Result<(), LaunchError> {
         match self.alive.is_empty() {
             true => Ok(()),
@@ -53,12 +53,12 @@ impl Killed {
     }
 }
 
-/// Children of ours that are not treated like the others.
+/// Children that are treated differently.
 #[derive(Debug, Default)]
 pub(crate) struct Except {
-    /// Left alone.
+    /// These are left alone.
     pub(crate) helpers: HashSet<i32>,
-    /// Killed and not reaped: its end is still to be read.
+    /// Killed but not reaped: its exit status is still to be read.
     pub(crate) unreaped: Option<i32>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn end_all(except: &Except) -> Killed {
     loop {
         let mut ours = children.list().unwrap_or_default();
         ours.retain(|pid| !except.helpers.contains(pid));
-        // From the last one on: of a chain the first have ended.
+        // Starts from the last: in a chain, the first ones have ended.
         ours.iter().rev().for_each(|pid| wait::kill_child_and_group(*pid));
         let left = still_alive(&ours, except, &mut killed);
         let is_new = ours.last().is_some_and(|last| newest.replace(*last) != Some(*last));
@@ -97,7 +97,7 @@ pub(crate) fn end_all(except: &Except) -> Killed {
     }
 }
 
-/// Reaps those of our children `ours` that have ended; the others.
+/// Reaps those of the children `ours` that have ended. Returns the rest.
 fn still_alive(ours: &[i32], except: &Except, killed: &mut u32) -> Vec<i32> {
     let is_alive = |pid: &i32| {
         if except.unreaped == Some(*pid) {
@@ -110,8 +110,8 @@ fn still_alive(ours: &[i32], except: &Except, killed: &mut u32) -> Vec<i32> {
     ours.iter().copied().filter(is_alive).collect()
 }
 
-/// Reaps our children that have ended by themselves, but not what another thread of ours traces: it has
-/// to see their ends, and takes them.
+/// Reaps children that have ended by themselves. Leaves children that another thread of this process traces:
+/// that thread must see their ends and reaps them.
 pub(crate) fn reap_ended(except: &Except) {
     let mut children = OwnChildren::default().list().unwrap_or_default();
     children.retain(|pid| !except.helpers.contains(pid) && except.unreaped != Some(*pid));
@@ -126,8 +126,9 @@ fn is_traced_beside(pid: i32) -> bool {
     tracer != 0 && tracer != rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// Kills our children while another thread reaps them: by a descriptor, for by then an id may be another's.
-/// It is the child's as long as the signal finds the process alive whose parent was read in between.
+/// Kills the children while another thread reaps them. Uses a pidfd, because an id may have been reused by
+/// then. The parent is read between opening the pidfd and the signal: if the signal finds the process alive,
+/// it is that child.
 pub(crate) fn kill_beside_a_reaper() {
     for pid in tree::children(own_pid()).unwrap_or_default() {
         let Ok(child) = pidfd::open(pid) else { continue };

@@ -1,14 +1,14 @@
-//! Closing what a forked helper of ours has inherited: a copy of the writing end of a pipe in it
-//! would hide the end of file from whoever reads that pipe.
+//! Closes the descriptors that a forked helper inherited. A copy of the writing end of a pipe in the helper
+//! would keep the reader of that pipe from seeing end of file.
 //!
-//! `close_range(2)` (Linux 5.9) where it exists, else each descriptor that /proc/self/fd lists.
+//! Uses `close_range(2)` (Linux 5.9) if available, else closes each descriptor listed in /proc/self/fd.
 //! Async-signal-safe: neither allocates nor locks, for use between `fork` and `_exit`.
 
 use rustix::fs::{Mode, OFlags, RawDir};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// Closes every descriptor of this process but those of `kept`, two at most in any order.
+/// Closes every descriptor of this process except `kept`, given in any order.
 pub(crate) fn close_all_but(kept: [BorrowedFd<'_>; 2]) {
     let [a, b] = kept.map(|fd| fd.as_raw_fd().unsigned_abs());
     let (low, high) = (a.min(b), a.max(b));
@@ -25,7 +25,7 @@ pub(crate) fn close_all_but(kept: [BorrowedFd<'_>; 2]) {
     }
 }
 
-/// Closes what /proc/self/fd lists, `kept` apart.
+/// Closes the descriptors listed in /proc/self/fd, except `kept`.
 fn close_listed(kept: [RawFd; 2]) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(list) = rustix::fs::open(c"/proc/self/fd", flags, Mode::empty()) else { return };
@@ -43,7 +43,7 @@ fn close_listed(kept: [RawFd; 2]) {
     }
 }
 
-/// The number that `name` is; `None` for `.` and `..`.
+/// Parses `name` as a number; `None` for `.` and `..`.
 fn number(name: &[u8]) -> Option<RawFd> {
     std::str::from_utf8(name).ok()?.parse().ok()
 }
@@ -55,11 +55,11 @@ mod tests {
     use rustix::event::{PollFd, PollFlags};
     use std::os::fd::AsFd;
 
-    /// Whether a forked process that did `close` still holds the writing end of a pipe.
+    /// Whether a forked process that called `close` still holds the writing end of a pipe.
     fn hides_the_end_of_file(close: fn([BorrowedFd<'_>; 2])) -> bool {
         let pipe = || pagewise_kernel::pipe::pipe().unwrap();
         let ((said, say), (until, end), (reader, writer)) = (pipe(), pipe(), pipe());
-        // SAFETY: the child makes system calls alone and `_exit`s.
+        // SAFETY: the child only makes system calls and `_exit`s.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             close([say.as_fd(), until.as_fd()]);

@@ -1,9 +1,9 @@
-//! The reader behind a program whose output goes to a pipe: a forked process of ours that splices
-//! the pipe to /dev/null, or to a file that keeps it.
+//! The reader of a program's output pipe: a forked process that splices the pipe to /dev/null, or to a file
+//! that keeps the output.
 //!
-//! `splice(2)` hands the pages over without copying, so the drain costs little; where it is
-//! refused the bytes are read. The drain is a process and not a thread so that its CPU time can
-//! be told apart and it survives nothing: it dies with us and ends at end of file.
+//! `splice(2)` moves the pages without copying, so the drain costs little. Where splice is refused, the drain
+//! reads the bytes. The drain is a process, not a thread, so that its CPU time is counted apart. It dies with
+//! this process and ends at end of file.
 
 use crate::descriptors;
 use crate::launch_error::LaunchError;
@@ -18,8 +18,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Bytes asked for at once.
 const CHUNK: usize = 1 << 20;
 
-/// How long a drain may take once the program and all it started are gone: what is left for it is
-/// the content of one pipe. Somebody outside may hold the writing end for ever.
+/// How long a drain may run after the program and all that it started have ended. By then only the content of
+/// one pipe is left. An unrelated process may hold the writing end open for ever.
 const PATIENCE: Nanos = Nanos::secs(10);
 
 /// A running drain.
@@ -30,11 +30,12 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    /// Forks a drain that hands all on to `into`, and returns it with the end the program writes to.
+    /// Forks a drain that forwards everything to `into`. Also returns the pipe end that the program writes
+    /// to.
     pub(crate) fn start(into: &OwnedFd) -> Result<(Self, OwnedFd), LaunchError> {
         let (from, to) = pagewise_kernel::pipe::pipe().map_err(|e| LaunchError::sys(&e))?;
         let parent = std::process::id();
-        // SAFETY: the child runs `drain` alone, which neither allocates nor locks, and `_exit`s.
+        // SAFETY: the child only runs `drain`, which neither allocates nor locks, and `_exit`s.
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => Err(LaunchError::call("fork", "a drain", &io::Error::last_os_error())),
@@ -47,11 +48,11 @@ impl Drain {
         self.pid
     }
 
-    /// Waits for end of file, but no longer than [`PATIENCE`] and until `stop` is readable, and ends it although
-    /// somebody may still write. Returns the CPU time it took.
+    /// Waits for end of file, at most [`PATIENCE`] or until `stop` is readable. Then ends the drain, even if
+    /// another process can still write. Returns the CPU time of the drain.
     ///
     /// # Errors
-    /// When what the program wrote could not be handed on.
+    /// When the output of the program could not be forwarded.
     pub(crate) fn finish(mut self, stop: Option<BorrowedFd<'_>>) -> Result<Nanos, LaunchError> {
         if let Ok(pidfd) = pagewise_kernel::pidfd::open(self.pid) {
             let own = PollFd::new(&pidfd, PollFlags::IN);
@@ -79,7 +80,7 @@ impl Drop for Drain {
     }
 }
 
-/// The life of the drain, which ends with the number of the error that it met. Never returns.
+/// Runs the drain. Exits with the errno of its error, if any. Never returns.
 fn drain(from: BorrowedFd<'_>, into: BorrowedFd<'_>, parent: u32) -> ! {
     let mut done = Ok(());
     if wait::die_with(parent).is_ok() {
@@ -103,7 +104,7 @@ fn pump(from: BorrowedFd<'_>, into: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Where the file takes no splice.
+/// Used when the file does not support splice.
 fn pump_by_read(from: BorrowedFd<'_>, into: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut buffer = [0_u8; 1 << 16];
     loop {
@@ -151,7 +152,7 @@ mod tests {
 
     #[test]
     fn it_ends_with_the_pipe_or_when_told() {
-        // Half of `PATIENCE`: this is about waiting in vain, not about speed.
+        // Half of `PATIENCE`: this tests for a wait in vain, not for speed.
         let is_soon = |begin: Instant| begin.elapsed() < Duration::from_secs(5);
         let null = null();
         let (ended, end) = Drain::start(&null).unwrap();

@@ -1,11 +1,13 @@
-//! What an executable is, from its ELF file: static or dynamic, and whose `malloc` it carries.
+//! Reads from the ELF file of an executable whether it is static or dynamic, and whose `malloc` it uses.
 //!
-//! Looked at in this order: defined symbols of the known allocators, the Go build information,
-//! messages that such allocators keep in read-only data, the libraries it needs, its interpreter,
-//! and for static files messages of the C libraries. For a live process the libraries mapped into it come before its interpreter, so
-//! that a preloaded allocator is seen. Files are read in pieces as needed; one look costs 0.1 to
-//! 20 ms by the size of the symbol table and is remembered per file. Not seen: a stripped allocator
-//! without any of its messages, and one that is built into a library of another name.
+//! Checked in this order: defined symbols of known allocators, Go build information, messages that allocators
+//! keep in read-only data, the needed libraries, the interpreter, and for static files messages of the C
+//! libraries. For a live process, its mapped libraries come before its interpreter, so that a preloaded
+//! allocator is seen. Files are read in pieces as needed. One look costs 0.1 to 20 ms, depending on the size
+//! of the symbol table, and is cached per file.
+//!
+//! Not seen: a stripped allocator without any of its messages; an allocator that is built into a library of
+//! another name.
 
 use object::elf::{FileHeader32, FileHeader64, PT_INTERP, SHT_NOBITS};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
@@ -19,18 +21,18 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// What an executable file is.
+/// Properties of an executable file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ElfSeen {
-    /// Who serves malloc.
+    /// The allocator behind malloc.
     pub allocator: Allocator,
-    /// Statically linked (static-pie included).
+    /// Statically linked, including static-pie.
     pub is_static: bool,
-    /// It holds 32-bit code.
+    /// Contains 32-bit code.
     pub is_32_bit: bool,
-    /// It has a leak checker built in (LeakSanitizer, alone or in AddressSanitizer).
+    /// Has a built-in leak checker (LeakSanitizer, alone or in AddressSanitizer).
     pub checks_leaks: bool,
-    /// It is a CPython, 3.6 or later, whose own pools for small objects `PYTHONMALLOC` switches off.
+    /// CPython 3.6 or later. Its own pools for small objects can be disabled by `PYTHONMALLOC`.
     pub is_python: bool,
 }
 
@@ -49,7 +51,7 @@ pub fn of_process(pid: i32) -> Result<ElfSeen, SysError> {
     Ok(ElfSeen { allocator, ..seen })
 }
 
-/// Looks at the executable `path`, which is no script.
+/// Looks at the executable `path`, which must not be a script.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -68,7 +70,7 @@ pub fn of_executable_of(pid: i32) -> Result<ElfSeen, SysError> {
 /// Device, inode, size and change time of a file.
 pub(crate) type Key = (u64, u64, u64, i64);
 
-/// What tells a file from all others, and from what it was before it was written to.
+/// Identifies a file, and changes when the file is written to.
 pub(crate) fn key(meta: &fs::Metadata) -> Key {
     (meta.dev(), meta.ino(), meta.size(), meta.ctime_nsec() ^ meta.ctime() << 30)
 }
@@ -114,7 +116,7 @@ where
 {
     let header = H::parse(data).ok()?;
     let endian = header.endian().ok()?;
-    // A file without readable segments is none that runs.
+    // A file without readable segments cannot run.
     header.program_headers(endian, data).ok()?;
     let interpreter = interpreter::<H, R>(data);
     let sections = header.sections(endian, data).unwrap_or_default();
@@ -137,7 +139,7 @@ where
     })
 }
 
-/// The interpreter (the dynamic loader) that an ELF file of this class names.
+/// The interpreter (dynamic loader) named by an ELF file of this class.
 pub(crate) fn interpreter<'data, H, R>(data: R) -> Option<&'data [u8]>
 where
     H: FileHeader<Endian = Endianness>,
@@ -150,7 +152,7 @@ where
     segment.interpreter(endian, data).ok().flatten()
 }
 
-/// What `tells` says of the first symbol that the file defines and of which it says anything.
+/// The first result of `tells` over the symbols that the file defines.
 fn defines<'data, H, R, T>(
     endian: Endianness,
     data: R,
@@ -197,7 +199,7 @@ where
         .any(|name| sections.section_by_name(endian, name).is_some())
 }
 
-/// The libraries that the file names, a line each, with a slash in front as if in a path.
+/// The needed libraries of the file, one per line, each with a leading slash as if in a path.
 fn needed<'data, H, R>(endian: Endianness, data: R, sections: &SectionTable<'data, H, R>) -> String
 where
     H: FileHeader<Endian = Endianness>,
@@ -213,10 +215,10 @@ where
     names.collect::<Vec<_>>().join("\n")
 }
 
-/// The name of the variable that chooses the allocator, which every CPython since 3.6 holds.
+/// The variable that chooses the allocator. Every CPython since 3.6 contains its name.
 const PYTHON_MARK: &[u8] = b"PYTHONMALLOC\0";
 
-/// One of the libraries is that of such a CPython.
+/// Whether one of the libraries is CPython 3.6 or later.
 fn needs_python(needed: &str) -> bool {
     let minor = |name: &str| -> Option<u32> {
         let version = name.strip_prefix("/libpython3.")?;
@@ -236,10 +238,11 @@ fn by_interpreter(interpreter: &[u8]) -> Option<Allocator> {
     }
 }
 
-/// The allocator among library paths, one per line; an allocator's own library before the C library.
+/// The allocator found among library paths, one per line. An allocator's own library takes precedence over
+/// the C library.
 fn by_library_names(text: &str) -> Option<Allocator> {
     const NAMES: [(&str, Allocator); 8] = [
-        // Its heap is its own, whichever malloc the rest of it uses.
+        // The JVM manages its own heap, whichever malloc its other parts use.
         ("/libjvm.so", Allocator::Hotspot),
         ("/libjli.so", Allocator::Hotspot),
         ("/libjemalloc", Allocator::Jemalloc),
@@ -252,11 +255,11 @@ fn by_library_names(text: &str) -> Option<Allocator> {
     NAMES.into_iter().find(|(name, _)| text.contains(name)).map(|(_, allocator)| allocator)
 }
 
-/// Read-only data beyond this is not searched.
+/// Read-only data beyond this many bytes is not searched.
 const STRINGS_LIMIT: u64 = 64 << 20;
 
-/// Beginnings of messages of allocators that programs carry beside a C library, which may be there
-/// too. Names of their variables do not serve: programs that only set those have them as well.
+/// First words of messages of allocators that a program may carry beside a C library. Names of their
+/// variables do not serve: programs that only set those variables contain them too.
 const OWN_MARKS: [(&[u8], Allocator); 4] = [
     (b"<jemalloc>: ", Allocator::Jemalloc),
     (b"mimalloc: warning: ", Allocator::Mimalloc),
@@ -285,7 +288,7 @@ where
     marks.iter().find(|(mark, _)| found(mark)).map(|(_, allocator)| *allocator)
 }
 
-/// The read-only data of the file has these bytes in it.
+/// Whether the read-only data of the file contains these bytes.
 fn holds<'data, H, R>(
     endian: Endianness,
     data: R,
@@ -317,7 +320,7 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        // What it writes has gone through its C library, which is mapped by then.
+        // Its output has passed through its C library, so that library is mapped by now.
         let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         std::io::Write::write_all(&mut input, b"x").unwrap();
         std::io::Read::read_exact(&mut output, &mut [0]).unwrap();
@@ -335,7 +338,7 @@ mod tests {
         assert!(!seen.is_static && !seen.is_32_bit);
     }
 
-    /// What a C program of this source is, stripped; `None` where it cannot be built.
+    /// What a stripped C program built from this source is found to be; `None` if it cannot be built.
     fn built(source: &str, args: &[&str]) -> Option<ElfSeen> {
         let dir = tempfile::tempdir().unwrap();
         let (file, program) = (dir.path().join("p.c"), dir.path().join("p"));

@@ -1,9 +1,9 @@
-//! The environment a program is started with: the user's own, with the entries of a plan merged in.
+//! The environment that a program is started with: the user's own, with the entries of a plan merged in.
 //!
-//! Some variables hold a list (`GLIBC_TUNABLES=a=1:b=2`, `MALLOC_CONF=x:1,y:2`), so setting one
-//! means adding entries to whatever the user has there. The rule is that the user wins: an entry
-//! whose key is already present is dropped, and a variable without list structure that is already
-//! set is left alone. Pure functions on bytes; names and values need not be UTF-8.
+//! Some variables hold a list (`GLIBC_TUNABLES=a=1:b=2`, `MALLOC_CONF=x:1,y:2`), so setting one means adding
+//! entries to the user's list. The user wins: an entry whose key is already present is dropped, and a
+//! variable without list structure that is already set is not changed. All functions here are pure and work
+//! on bytes; names and values need not be UTF-8.
 
 use pagewise_model::plan::EnvMerge;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 /// Name and value of each variable, in order.
 pub type Variables = Vec<(OsString, OsString)>;
 
-/// `base` with every merge applied in order.
+/// `base` with all merges applied in order.
 #[must_use]
 pub fn merge(base: Variables, merges: &[EnvMerge]) -> Variables {
     let mut all = base;
@@ -22,12 +22,12 @@ pub fn merge(base: Variables, merges: &[EnvMerge]) -> Variables {
     all
 }
 
-/// The value of a variable.
+/// The value of a variable; `None` if it is not set.
 pub(crate) fn value<'a>(all: &'a Variables, name: &str) -> Option<&'a OsStr> {
     all.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_os_str())
 }
 
-/// Gives a variable another value, or makes it.
+/// Sets a variable, adding it if it does not exist.
 pub(crate) fn set(all: &mut Variables, name: &str, value: OsString) {
     match all.iter_mut().find(|(one, _)| one == name) {
         Some((_, present)) => *present = value,
@@ -52,7 +52,7 @@ fn apply(all: &mut Variables, merge: &EnvMerge) {
     }
 }
 
-/// The list `value` with the entries of `merge` appended whose keys it does not have yet.
+/// The list `value`, plus the entries of `merge` whose keys it lacks.
 fn add_entries(value: &OsStr, merge: &EnvMerge, separator: char) -> OsString {
     let mut mark = [0; 4];
     let mark = separator.encode_utf8(&mut mark).as_bytes();
@@ -88,7 +88,7 @@ fn split<'a>(list: &'a [u8], mark: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     })
 }
 
-/// What comes before the first `=` or `:` of an entry (jemalloc writes `key:value`).
+/// The part of an entry before its first `=` or `:` (jemalloc writes `key:value`).
 fn key(entry: &[u8]) -> &[u8] {
     let end = entry.iter().position(|b| matches!(b, b'=' | b':')).unwrap_or(entry.len());
     entry[..end].trim_ascii()
@@ -134,7 +134,7 @@ mod tests {
         let with = glibc(&["glibc.malloc.hugetlb=1", "x=2"]);
         let out = merged(Some("glibc.malloc.hugetlb=0"), &with);
         assert_eq!(out.as_deref(), Some("glibc.malloc.hugetlb=0:x=2"));
-        // A key that is only a prefix of the user's is a different key.
+        // A key that is a mere prefix of the user's key is a different key.
         let out = merged(Some("glibc.malloc.hugetlb_more=0"), &glibc(&["glibc.malloc.hugetlb=1"]));
         assert_eq!(out.as_deref(), Some("glibc.malloc.hugetlb_more=0:glibc.malloc.hugetlb=1"));
     }

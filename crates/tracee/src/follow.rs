@@ -1,9 +1,10 @@
-//! A tree that is traced from before its first exec until the last of its threads has ended: who is
-//! there, who shares whose memory, and the stops that go to what it is traced for.
+//! Follows a tree that is traced from before its first exec until its last thread has ended. Keeps track of
+//! its threads, of shared memory, and passes the stops to the work that the tree is traced for.
 //!
-//! All threads are traced until they end, also those that their maker wanted untraced (`untraced`) and those of
-//! processes that outlive the program; they die with this process (`PTRACE_O_EXITKILL`). A new thread and the event of its maker come in any order:
-//! it begins when both are there, or when its maker has been killed before it could tell.
+//! All threads are traced until they end. That includes threads that their maker wanted untraced
+//! (`untraced`), and threads of processes that outlive the program. All die with this process
+//! (`PTRACE_O_EXITKILL`). A new thread's first stop and its maker's event come in any order. The thread
+//! begins when both have arrived, or when its maker was killed before its event.
 
 use crate::ptrace::{Regs, Stop, read_u64, request};
 use crate::signals;
@@ -14,7 +15,7 @@ use pagewise_kernel::proc::status;
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::{Receiver, Sender};
 
-/// What is reported of every thread of the tree.
+/// Events reported for every thread of the tree.
 const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
@@ -23,17 +24,17 @@ const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACESECCOMP
     | libc::PTRACE_O_EXITKILL;
 
-/// A thread that stands at its beginning.
+/// A thread stopped at its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Newborn {
     pub(crate) tid: i32,
     pub(crate) pid: i32,
-    /// Who made it, where that could still be seen.
+    /// Which thread made it; `None` if that could no longer be seen.
     pub(crate) birth: Option<Birth>,
 }
 
 impl Newborn {
-    /// Whether it is the first thread of a process with memory of its own.
+    /// Whether it is the first thread of a process that does not share its memory.
     pub(crate) fn has_own_memory(&self) -> bool {
         self.tid == self.pid && self.birth.is_none_or(|birth| !birth.shares_memory)
     }
@@ -44,52 +45,52 @@ impl Newborn {
 pub(crate) struct Birth {
     /// The process of the thread that made it.
     pub(crate) maker: i32,
-    /// That thread.
+    /// The thread that made it.
     pub(crate) thread: i32,
     pub(crate) shares_memory: bool,
 }
 
-/// What a tree is traced for. Threads stand still while they are served here.
+/// What a tree is traced for. A thread is stopped while its callback runs.
 pub(crate) trait Work {
-    /// What a thread is in the midst of, from the entry of a call to its exit.
+    /// State of a thread from the entry of a call to its exit.
     type Call: Copy;
 
-    /// Whether a thread stops before it ends, its memory still there.
+    /// Whether a thread stops before it ends, with its memory still present.
     const SEES_EXITS: bool = false;
 
     /// A thread begins.
     fn begin(&mut self, new: Newborn);
 
-    /// The image of a new program is there; with `Some` the exit of the exec is reported as well.
+    /// A new program image exists. `Some` requests a report at the exit of the exec.
     fn executed(&mut self, pid: i32) -> Option<Self::Call>;
 
-    /// A call that the filter stops is about to be made; with `Some` its exit is reported as well.
+    /// A call selected by the filter is about to be made. `Some` requests a report at its exit.
     fn entered(&mut self, tid: i32, pid: i32) -> Option<Self::Call>;
 
-    /// That call has been made.
+    /// The call has returned.
     fn left(&mut self, tid: i32, pid: i32, call: Self::Call);
 
-    /// A signal is about to be delivered; the one that is.
+    /// A signal is about to be delivered. Returns the signal to deliver instead.
     fn signalled(&mut self, tid: i32, pid: i32, signal: i32) -> i32;
 
-    /// Whether the thread is to stop at the beginning of its handler for this signal, which is about to be
-    /// delivered: another one (SIGTRAP) is reported then.
+    /// Whether the thread is to stop at the start of its handler for this signal, which is about to be
+    /// delivered. That stop is reported as another signal (SIGTRAP).
     fn stops_in_handler(&mut self, _tid: i32, _signal: i32) -> bool {
         false
     }
 
-    /// A thread is about to end; only where [`Self::SEES_EXITS`].
+    /// A thread is about to end. Called only with [`Self::SEES_EXITS`].
     fn exiting(&mut self, _tid: i32, _pid: i32) {}
 
     fn ended(&mut self, tid: i32);
 }
 
-/// A thread, and the call that it is in.
+/// A thread and its current call.
 #[derive(Debug)]
 struct Thread<C> {
     pid: i32,
     call: Option<C>,
-    /// It makes another thread, which was to be untraced.
+    /// Set while it makes another thread that was to be untraced.
     cleared: Option<Cleared>,
 }
 
@@ -98,7 +99,7 @@ impl<C> Thread<C> {
         Self { pid, call: None, cleared: None }
     }
 
-    /// Whether the exit of its call is waited for.
+    /// Whether the exit of its current call is awaited.
     const fn is_in_call(&self) -> bool {
         self.call.is_some() || self.cleared.is_some()
     }
@@ -107,20 +108,20 @@ impl<C> Thread<C> {
 pub(crate) struct Follower<W: Work> {
     root: i32,
     threads: HashMap<i32, Thread<W::Call>>,
-    /// New threads that stand still and wait for their maker to tell what they are.
+    /// New threads that are stopped until their maker's event arrives.
     newborn: HashSet<i32>,
-    /// What makers have told of threads that have not stopped yet.
+    /// Events of makers about threads that have not stopped yet.
     told: HashMap<i32, Birth>,
     root_is_over: bool,
     work: W,
 }
 
-/// Traces the tree of our child `root`, which has not executed its program and carries the filter of
-/// `work`, until its last thread has ended. Says through `seized` when the child may be let go. The
-/// end of `root` is left to whoever holds the other side of `reaped`, and waited for there.
+/// Traces the tree of the child `root` until its last thread has ended. `root` has not executed its program
+/// and carries the filter of `work`. Sends on `seized` when the child may be released. Does not reap `root`:
+/// the owner of the other side of `reaped` does, and this function waits for it.
 ///
 /// # Errors
-/// When `root` cannot be traced, or the kernel refuses what it has granted before.
+/// When `root` cannot be traced, or when the kernel refuses a request that it granted before.
 pub(crate) fn follow<W: Work>(
     root: i32,
     seized: &Sender<Result<(), SysError>>,
@@ -130,7 +131,7 @@ pub(crate) fn follow<W: Work>(
     let exits = if W::SEES_EXITS { libc::PTRACE_O_TRACEEXIT } else { 0 };
     let done = request::seize(root, EVENTS | exits);
     let is_seized = done.is_ok();
-    // Whoever does not listen any more has dropped the child, which is ended by that.
+    // If the receiver is gone, it has dropped the child, which ends it.
     let _unheard = seized.send(done);
     if !is_seized {
         return Ok(None);
@@ -152,7 +153,7 @@ impl<W: Work> Follower<W> {
         }
     }
 
-    /// Serves the tree until its last thread has ended.
+    /// Handles events of the tree until its last thread has ended.
     fn serve(&mut self, reaped: &Receiver<()>) -> Result<(), SysError> {
         loop {
             let found = request::wait_stops()?;
@@ -162,10 +163,11 @@ impl<W: Work> Follower<W> {
             for (tid, stop) in found {
                 if tid == self.root && stop.is_end() {
                     if std::mem::replace(&mut self.root_is_over, true) {
-                        // Nobody takes it: nobody is left to wait for the others either.
+                        // The reaper is gone, and with it any reason to wait for the other threads.
                         return Ok(());
                     }
-                    // Its status and usage are for whoever started it. Gone or told: it is reaped.
+                    // The thread that started `root` reads its status and usage. It is reaped once that
+                    // thread reports or is gone.
                     let _told = reaped.recv();
                 }
                 self.handle(tid, stop);
@@ -202,7 +204,7 @@ impl<W: Work> Follower<W> {
 
     fn end(&mut self, tid: i32) {
         if tid != self.root {
-            // An orphan is a child of a subreaper, and its end is found until somebody takes it.
+            // An orphan becomes a child of a subreaper, and remains a zombie until it is reaped.
             let _taken = wait::reap_if_ended(tid);
         }
         self.threads.remove(&tid);
@@ -210,14 +212,14 @@ impl<W: Work> Follower<W> {
         self.begin_orphans();
     }
 
-    /// The maker of a new process may have been killed before it could tell of it.
+    /// Begins new processes whose maker was killed before its event.
     fn begin_orphans(&mut self) {
         for orphan in std::mem::take(&mut self.newborn) {
             self.begin(orphan, None);
         }
     }
 
-    /// A new thread stands at its beginning.
+    /// A new thread has reached its first stop.
     fn arrive(&mut self, tid: i32) {
         match self.told.remove(&tid) {
             Some(birth) => self.begin(tid, Some(birth)),
@@ -227,7 +229,7 @@ impl<W: Work> Follower<W> {
         }
     }
 
-    /// A thread has made another one.
+    /// A thread has made another thread.
     fn learn(&mut self, maker: i32, is_vfork: bool) {
         if let Ok(child) = request::event_message(maker) {
             let child = child as i32;
@@ -250,12 +252,12 @@ impl<W: Work> Follower<W> {
         ignore_gone(request::cont(tid, 0));
     }
 
-    /// The image of a new program is there; the memory of the one before is gone.
+    /// A new program image exists; the previous memory is gone.
     fn executed(&mut self, tid: i32) {
         self.threads.retain(|other, thread| thread.pid != tid || *other == tid);
         let call = self.work.executed(tid);
         self.threads.insert(tid, Thread { call, ..Thread::of(tid) });
-        // Its other threads have ended, the first of them without a report.
+        // The other threads of the process have ended; the main one ends without a report.
         self.begin_orphans();
         self.go_on(tid);
     }
@@ -271,7 +273,7 @@ impl<W: Work> Follower<W> {
         self.go_on(tid);
     }
 
-    /// Lets a thread go on, up to the exit of its call where that is waited for.
+    /// Resumes a thread, up to the exit of its call if that is awaited.
     fn go_on(&self, tid: i32) {
         ignore_gone(match self.threads.get(&tid).is_some_and(Thread::is_in_call) {
             true => request::syscall(tid, 0),
@@ -279,7 +281,7 @@ impl<W: Work> Follower<W> {
         });
     }
 
-    /// A call has been made, and its thread has not gone on.
+    /// A call has returned, and its thread is still stopped.
     fn leave(&mut self, tid: i32) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             if let Some(cleared) = thread.cleared.take() {
@@ -293,7 +295,8 @@ impl<W: Work> Follower<W> {
     }
 }
 
-/// Whether what `maker`, which stands in the call that makes it, has made shares its memory.
+/// Whether the thread or process that `maker` is just creating shares its memory. `maker` is stopped in that
+/// call.
 fn shares_memory(maker: i32) -> bool {
     let shares = |flags: u64| flags & libc::CLONE_VM as u64 != 0;
     let flags = |regs: Regs| match regs.orig_rax as i64 {
@@ -304,7 +307,7 @@ fn shares_memory(maker: i32) -> bool {
     request::get_regs(maker).ok().and_then(flags).is_some_and(shares)
 }
 
-/// A thread that was killed in between reports its end by itself.
+/// Drops the result. A thread that was killed meanwhile reports its end separately.
 pub(crate) fn ignore_gone<T>(result: Result<T, SysError>) {
     drop(result);
 }

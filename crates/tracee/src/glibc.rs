@@ -1,13 +1,12 @@
-//! What the glibc of an executable can do, and where its allocator lies.
+//! Reads from the glibc of an executable which tunables it has, and where its allocator's code lies.
 //!
-//! What it can do is in the file that holds its tunables: the dynamic loader that the executable names, or a
-//! static executable itself.
+//! The file with the tunables is the dynamic loader that the executable names, or a static executable itself.
 //!
-//! glibc keeps the names of all its tunables as strings in that file (elf/dl-tunables.c), so that
-//! a name that is not there is a tunable it does not have. The names are read, not the version.
-//! The allocator is one object file (malloc/malloc.c), whose functions lie together in the shared library. A
-//! stripped library still exports some of them, so the code between the nearest other exported functions
-//! is the allocator's, with the static functions that do the work.
+//! glibc keeps the names of all its tunables as strings in that file (elf/dl-tunables.c). A name that is
+//! missing is a tunable that it does not have. The names are read, not the version. The allocator is one
+//! object file (malloc/malloc.c), whose functions lie together in the shared library. A stripped library
+//! still exports some of them. The code between the nearest other exported functions is the allocator's,
+//! including the static functions that do the work.
 //!
 //! Not seen: a loader named on the command line instead of in the executable.
 
@@ -26,11 +25,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The tunable that puts the heap on huge pages, of glibc 2.35 and later.
+/// The tunable that puts the heap on huge pages (glibc 2.35 and later).
 const HUGE: &[u8] = b"glibc.malloc.hugetlb";
-/// A tunable that every glibc with tunables has: its name tells that the names are in this file.
+/// A tunable that every glibc with tunables has. If its name is in a file, that file holds the names.
 const EVERY: &[u8] = b"glibc.malloc.trim_threshold";
-/// Files beyond this are not searched.
+/// Bytes of a file that are searched.
 const LIMIT: u64 = 64 << 20;
 
 /// Device, inode, size and change time of a file.
@@ -38,8 +37,8 @@ type Key = (u64, u64, u64, i64);
 
 static SEEN: LazyLock<Mutex<HashMap<Key, Option<bool>>>> = LazyLock::new(Mutex::default);
 
-/// Whether the glibc of `executable` knows the tunable for huge pages; `None` where its file
-/// cannot be read or is no glibc with tunables.
+/// Whether the glibc of `executable` has the tunable for huge pages. `None` if its file cannot be read or is
+/// not a glibc with tunables.
 #[must_use]
 pub fn has_huge_tunable(executable: &Path) -> Option<bool> {
     let open = |file: &Path| open_regular(file).ok().map(|(file, _)| file);
@@ -47,7 +46,8 @@ pub fn has_huge_tunable(executable: &Path) -> Option<bool> {
     holder_names_huge(file, &open)
 }
 
-/// The same of what process `pid` runs, whose loader is the one that it finds.
+/// Like [`has_huge_tunable`], for the program that process `pid` runs. The loader is looked up in that
+/// process's root.
 #[must_use]
 pub fn has_huge_tunable_in(pid: i32) -> Option<bool> {
     let file = File::open(format!("/proc/{pid}/exe")).ok()?;
@@ -100,9 +100,10 @@ const MALLOC: [&[u8]; 25] = [
 /// The shared library of glibc.
 const LIBRARY: &str = "libc.so.6";
 
-/// Offsets of the allocator's code in `file`, which has this name; `None` where that is not glibc's shared library.
+/// File offsets of the allocator's code in `file`, which is called `name`. `None` if it is not glibc's shared
+/// library.
 pub(crate) fn malloc_code(name: &str, file: &File) -> Option<Range<u64>> {
-    // Another file of the same path has a number behind it (`mapped_file`).
+    // When two files have the same path, one has a number after its name (`mapped_file`).
     let last = name.rsplit('/').next()?;
     if last.split(' ').next() != Some(LIBRARY) {
         return None;
@@ -145,13 +146,13 @@ where
     Some(offset(code.start)..offset(code.end))
 }
 
-/// The addresses between the functions that are not the allocator's and nearest to those that are; each
-/// with start, end, and whether it is the allocator's.
+/// The addresses between the nearest non-allocator functions around those of the allocator. Each function is
+/// given by start, end, and whether it is the allocator's.
 fn allocator_among(functions: &[(u64, u64, bool)]) -> Option<Range<u64>> {
     let first = functions.iter().filter(|f| f.2).map(|f| f.0).min()?;
     let last = functions.iter().filter(|f| f.2).map(|f| f.1).max()?;
     let others = || functions.iter().filter(|f| !f.2);
-    // Aliases of an exported function lie at the same address.
+    // Aliases of an exported function have the same address.
     let before = others().map(|f| f.1).filter(|end| *end <= first).max()?;
     let after = others().map(|f| f.0).filter(|start| *start >= last).min()?;
     Some(before..after)
@@ -164,7 +165,7 @@ fn read(mut file: File) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Whether the file with these bytes names the tunable among others.
+/// Whether a file with these bytes contains the tunable's name; `None` if it holds no tunables at all.
 fn names_huge(bytes: &[u8]) -> Option<bool> {
     let has = |name: &[u8]| memchr::memmem::find(bytes, name).is_some();
     if has(HUGE) { Some(true) } else { has(EVERY).then_some(false) }

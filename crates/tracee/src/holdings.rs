@@ -1,20 +1,20 @@
-//! Memory that a tree holds without mapping it: memfds, files of tmpfs, what is in pipes.
+//! Memory that a tree holds without mapping it: memfds, tmpfs files, and the content of pipes.
 //!
-//! A neighbour's memory must never count, so a file counts only where all of this holds: it lies in
-//! memory alone; it was made after the program's start; its owner is the user of the process that
-//! holds it, which may write to it. Before it decides, no process outside the tree that we can see may
-//! have it open or mapped. A file of tmpfs that was seen like this goes on counting after it
-//! is closed, for as long as it has its name. Of pipes it is the bytes in them that count.
+//! Memory of unrelated processes must never count. So a file counts only if all of this holds: it exists in
+//! memory only; it was made after the program started; its owner is the user of the process that holds it;
+//! that process may write to it. Before it decides a run, no visible process outside the tree may have it
+//! open or mapped. A tmpfs file that was once seen like this keeps counting after it is closed, as long as it
+//! has its name. For a pipe, the bytes in it count.
 //!
-//! A pipe is asked through a copy of one of its ends, which is closed at once (`pidfd_getfd(2)`), and
-//! only where pipes could decide: an ordinary user's hold `pipe-max-size` each at most.
+//! A pipe is queried through a copy of one of its ends, which is closed at once (`pidfd_getfd(2)`). This is
+//! done only if pipes could decide: each pipe of an ordinary user holds at most `pipe-max-size`.
 //!
-//! Not seen: a file that was opened, filled and closed between two looks; one in a tmpfs that the
-//! program mounted itself; before Linux 5.19 files of tmpfs; descriptors on their way through a
-//! socket, and what else is in sockets; segments of System V that are attached nowhere; what
-//! processes hold that we may not trace.
+//! Not seen: a file that was opened, filled and closed between two looks; a file in a tmpfs that the program
+//! mounted itself; tmpfs files before Linux 5.19; descriptors in transit through a socket, and other data in
+//! sockets; System V segments that are not attached; what processes hold that this account may not trace.
 //!
-//! Cost: 3 us a descriptor of the tree. After a look there is none for twenty times its length.
+//! Cost: 3 us per descriptor of the tree. After a look, the next one waits for at least twenty times its
+//! duration.
 
 use pagewise_kernel::proc::held::{self, Device, FileId, Held, MemoryFile};
 use pagewise_kernel::proc::{maps, own_pid, smaps, status, tree};
@@ -24,32 +24,32 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The pause after a look, in times of what it took, at least.
+/// Minimum pause after a look, as a multiple of its duration.
 const REST: u32 = 20;
 
-/// A file's time of birth may lie so much before a clock that is read: the kernel takes it from its tick.
+/// A file's birth time may be this much older than the clock: the kernel takes it from its last tick.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What a tree has held so far.
+/// What a tree holds without mapping it.
 #[derive(Debug)]
 pub(crate) struct Holdings {
     since: Nanos,
     devices: Option<HashSet<Device>>,
-    /// Files in memory that count, with the name of those that have one.
+    /// Files in memory that count: size, and path if it has one.
     files: HashMap<FileId, (Bytes, Option<PathBuf>)>,
     pipes: HashMap<u64, (i32, i32)>,
     next: Option<Instant>,
 }
 
 impl Holdings {
-    /// Of a tree that starts now.
+    /// For a tree that starts now.
     pub(crate) fn from_now() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = Nanos::from(now.saturating_sub(TICK));
         Self { since, devices: None, files: HashMap::new(), pipes: HashMap::new(), next: None }
     }
 
-    /// Looks at the processes `pids`, unless the last look was too short a time ago. The bytes in files.
+    /// Looks at the processes `pids`, unless the last look is too recent. Returns the bytes in files.
     pub(crate) fn look(&mut self, pids: &[i32]) -> u64 {
         let begin = Instant::now();
         if self.next.is_none_or(|next| next <= begin) {
@@ -86,7 +86,7 @@ impl Holdings {
         self.pipes = now.pipes;
     }
 
-    /// The bytes in pipes, or 0 where they cannot reach `room`.
+    /// The bytes in pipes; 0 without a look if they cannot exceed `room`.
     pub(crate) fn in_pipes(&self, room: u64) -> u64 {
         let is_bounded = !rustix::process::geteuid().is_root();
         let most = pipe::max_size().map_or(u64::MAX, |size| size.0);
@@ -96,7 +96,7 @@ impl Holdings {
         self.pipes.iter().filter_map(|(inode, (pid, fd))| content(*inode, *pid, *fd)).sum()
     }
 
-    /// The bytes in files that `pids` do not map and that nobody else holds.
+    /// The bytes in files that `pids` do not map and that no process outside the tree holds.
     pub(crate) fn unmapped(&self, pids: &[i32]) -> u64 {
         let mut own: HashMap<FileId, u64> =
             self.files.iter().map(|(id, (bytes, _))| (*id, bytes.0)).collect();
@@ -122,7 +122,7 @@ impl Holdings {
     }
 }
 
-/// The bytes in the pipe with this inode, which descriptor `fd` of process `pid` led to.
+/// The bytes in the pipe with this inode, which descriptor `fd` of process `pid` referred to.
 fn content(inode: u64, pid: i32, fd: i32) -> Option<u64> {
     let process = pidfd::open(pid).ok()?;
     let end = pidfd::get_fd(&process, fd).ok()?;

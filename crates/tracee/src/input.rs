@@ -1,16 +1,17 @@
 //! Standard input of a program that is run many times.
 //!
-//! What can be opened again is opened again for each run, at the place where the caller's descriptor stands:
-//! regular files (deleted ones too, through `/proc/self/fd/0`), block devices, and the devices of memory, such
-//! as /dev/zero. Each run has an open file description of its own; the caller's never moves.
+//! Input that can be opened again is opened again for each run, at the caller's file position. That covers
+//! regular files (also deleted ones, through `/proc/self/fd/0`), block devices, and memory devices such as
+//! /dev/zero. Each run has its own open file description; the caller's position never moves.
 //!
-//! What can be read only once (a pipe, a socket) no run ever gets, so that none can take a byte of it. Its
-//! stand-in is an object of the same kind that has ended: `fstat`, `isatty` and `lseek` answer as they would for
-//! the real one, a read finds the end. The traced look ends a program that touches the stand-in
-//! (docs/decisions/033).
+//! Input that can be read only once (a pipe, a socket) is never given to a run, so no run can consume a byte
+//! of it. Each run gets a stand-in instead: an object of the same kind that has ended. On it, `fstat`,
+//! `isatty` and `lseek` answer as on the original, and a read finds end of file. The traced look ends a
+//! program that touches the stand-in (docs/decisions/033).
 //!
-//! Not the same as in the stand-in's original: its inode, owner and mode, the size of a pipe that was changed,
-//! the addresses of a socket, and flags (`O_APPEND`, `O_NONBLOCK`) of what is opened again: it is read-only.
+//! The stand-in differs from the original in inode, owner and mode, in the size of a pipe that was resized,
+//! and in the addresses of a socket. Input that is opened again differs in flags (`O_APPEND`, `O_NONBLOCK`):
+//! it is read-only.
 
 use crate::launch_error::LaunchError;
 use pagewise_model::spec::{Input, OWN_INPUT, Once};
@@ -21,20 +22,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What this process has as standard input.
+/// Kind of standard input that this process has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standard {
-    /// Nothing that a program in an experiment reads: /dev/null, a terminal, or no descriptor.
+    /// Nothing that a program in an experiment reads: /dev/null, a terminal, or a closed descriptor.
     Nothing,
-    /// Something that can be opened again.
+    /// Can be opened again.
     Repeatable(Input),
-    /// Something that can be read only once.
+    /// Can be read only once.
     Once(Once),
-    /// None of these: what it is.
+    /// Anything else; says what it is.
     Other(&'static str),
 }
 
-/// Major number of the devices of memory, and the minor numbers of those that give the same at each open.
+/// Major number of the memory devices, and the minor numbers of those that read the same at each open.
 const MEMORY: u32 = 1;
 const NULL: u32 = 3;
 const ENDLESS: [u32; 4] = [5, 7, 8, 9];
@@ -63,12 +64,12 @@ fn stand_in(once: Once) -> Result<OwnedFd, LaunchError> {
     let (end, _peer) =
         rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
             .map_err(failed("socketpair"))?;
-    // A socket for datagrams does not see that its peer is gone.
+    // A datagram socket does not notice that its peer is gone.
     rustix::net::shutdown(&end, Shutdown::Read).map_err(failed("shutdown"))?;
     Ok(end)
 }
 
-/// The descriptor for one start; nothing where it is inherited.
+/// The descriptor for one start; `None` if it is inherited.
 pub(crate) fn open_input(input: &Input) -> Result<Option<OwnedFd>, LaunchError> {
     match input {
         Input::Inherit => Ok(None),
@@ -78,7 +79,7 @@ pub(crate) fn open_input(input: &Input) -> Result<Option<OwnedFd>, LaunchError> 
         Input::Again { at, .. } => {
             let file = open(Path::new(OWN_INPUT))?;
             match rustix::fs::seek(&file, SeekFrom::Start(*at)) {
-                // A device without places.
+                // A device without file positions.
                 Ok(_) | Err(Errno::SPIPE) => Ok(Some(file)),
                 Err(e) => Err(LaunchError::errno("lseek", "standard input, opened again", e)),
             }
@@ -93,7 +94,7 @@ fn open(path: &Path) -> Result<OwnedFd, LaunchError> {
 }
 
 impl Standard {
-    /// What this process has.
+    /// Examines the standard input of this process.
     #[must_use]
     pub fn own() -> Self {
         Self::of(std::io::stdin().as_fd())

@@ -1,10 +1,11 @@
-//! Options for Java programs, in front of those that the user gives, so that the user's win.
+//! Adds options for Java programs before those of the user, so that the user's win.
 //!
-//! The launcher `java` takes them as its first arguments. Any other program may start one: it gets them in
-//! `JAVA_TOOL_OPTIONS`, which every JVM below it reads and reports by one line on its standard error.
+//! The launcher `java` gets them as its first arguments. Any other program may start a JVM, so it gets them
+//! in `JAVA_TOOL_OPTIONS`. Every JVM below it reads that variable and reports it in one line on standard
+//! error.
 //!
-//! Not seen: JVMs whose launcher is not linked to `libjli` (a program that loads `libjvm` by itself) count
-//! as other programs; launchers such as `javac` do too, since they take options in another form.
+//! Not seen: JVMs whose launcher is not linked to `libjli` (a program that loads `libjvm` by itself) count as
+//! other programs; so do launchers such as `javac`, since they take options in another form.
 
 use crate::elf;
 use crate::environment::{Variables, set, value};
@@ -15,20 +16,20 @@ use std::path::Path;
 /// The variable from which every JVM takes options.
 pub const VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
-/// The launcher by its name, in whichever directory.
+/// Whether `path` has the name of the launcher, in any directory.
 #[must_use]
 pub fn is_launcher_name(path: &Path) -> bool {
     path.file_name() == Some(OsStr::new("java"))
 }
 
-/// `file` is the launcher `java`, or a link to it.
+/// Whether `file` is the launcher `java`, or a link to it.
 fn is_launcher(file: &Path) -> bool {
     let found = file.canonicalize().ok().filter(|file| is_launcher_name(file));
     let seen = found.and_then(|file| elf::of_executable(&file).ok());
     seen.is_some_and(|seen| seen.allocator == Allocator::Hotspot)
 }
 
-/// `argv` of the program `file`, with `options` where it takes them; otherwise they go into `env`.
+/// `argv` of the program `file`, with `options` inserted if it accepts them; otherwise they go into `env`.
 pub(crate) fn put(
     options: &[String],
     file: &Path,
@@ -47,7 +48,7 @@ pub(crate) fn put(
     words
 }
 
-/// Puts `options` into the variable, in front of what it holds.
+/// Puts `options` into the variable, before its current content.
 pub fn put_in_environment(options: &[String], env: &mut Variables) {
     if options.is_empty() {
         return;

@@ -1,11 +1,11 @@
-//! Starting a program under known conditions: a [`Launch`] says which, [`spawn`] forks a child
-//! that has everything prepared and waits, [`Suspended::release`] lets it become the program.
+//! Starts a program under known conditions. A [`Launch`] describes the program, [`spawn`] forks a child that
+//! prepares everything and waits, [`Suspended::release`] lets the child execute the program.
 //!
-//! Between the two the child can be attached to (its process id is final, its descriptors,
-//! placement and session are set). A failure of `exec` comes back over a pipe that a successful
-//! `exec` closes. The child dies with us (`PR_SET_PDEATHSIG`).
+//! In between, a tracer can attach to the child: its process id is final, and its descriptors, placement and
+//! session are set. A failed `exec` is reported over a pipe that a successful `exec` closes. The child dies
+//! with this process (`PR_SET_PDEATHSIG`).
 //!
-//! Cost: one fork of a small process; none of it falls between the start of the clock and `exec`.
+//! Cost: one fork of a small process. None of it falls between the start of the clock and `exec`.
 
 use crate::child::{self, Prepared, SignalState, Step};
 use crate::drain::Drain;
@@ -26,35 +26,35 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// oom_score_adj of a program in an experiment: it goes before anything the user works with.
+/// oom_score_adj of a program in an experiment: the kernel kills it before any of the user's own programs.
 const OOM_SCORE: i32 = 800;
 
-/// What is recorded beside the usage.
+/// What is recorded besides resource usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observe {
     /// CPU-clock samples of the tree.
     pub samples: bool,
-    /// The same with whole stacks and the names of processes.
+    /// CPU-clock samples with whole stacks and process names.
     pub profile: bool,
-    /// CPU-clock samples in user mode, counted by whose code they hit.
+    /// CPU-clock samples in user mode, counted by the owner of the code they hit.
     pub user: bool,
     /// Hardware counts of page walks.
     pub walks: bool,
-    /// The memory of its processes together.
+    /// Memory of all its processes together.
     pub memory: bool,
-    /// How long its processes waited for a CPU.
+    /// Time its processes waited for a CPU.
     pub run_delay: bool,
 }
 
-/// A program and the conditions it is started under.
+/// A program and the conditions of its start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// Program and arguments.
     pub argv: Vec<OsString>,
-    /// Directory it starts in; ours when absent.
+    /// Directory to start in; `None` for the current one.
     #[serde(with = "os_text::optional")]
     pub cwd: Option<PathBuf>,
-    /// What makes this start different from a plain one.
+    /// What differs from a plain start.
     pub settings: Settings,
     /// Standard input.
     pub stdin: Input,
@@ -62,15 +62,15 @@ pub struct Launch {
     pub stdout: Sink,
     /// Standard error.
     pub stderr: Sink,
-    /// An experiment: own session, raised oom_score_adj, what it leaves behind is killed.
+    /// Marks an experiment: own session, raised oom_score_adj, processes left behind are killed.
     pub own_session: bool,
     /// Kill the tree after this long.
     pub timeout_ns: Option<Nanos>,
-    /// Kill the tree when its memory that the kernel cannot drop exceeds this.
+    /// Kill the tree when its unreclaimable memory exceeds this.
     pub memory_limit_bytes: Option<Bytes>,
     /// What is recorded.
     pub observe: Observe,
-    /// Command that starts a recorder of page faults beside it (`recorder`); empty for none.
+    /// Command that starts a page-fault recorder beside it (`recorder`); empty for no recorder.
     pub recorder: Vec<OsString>,
 }
 
@@ -110,7 +110,7 @@ impl Launch {
         self.argv.first().map(|a| a.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
-    /// Whether the command means a program that may be started, as far as can be seen beforehand.
+    /// Checks that the command names a program that may be started, as far as that is known beforehand.
     ///
     /// # Errors
     /// [`LaunchError`] when it does not.
@@ -118,7 +118,7 @@ impl Launch {
         self.find(self.links()?.as_deref(), &[]).map(|_found| ())
     }
 
-    /// The file the command means, by a path that holds from any directory.
+    /// The file that the command names, as a path that is valid from any directory.
     ///
     /// # Errors
     /// As [`Launch::check`].
@@ -126,7 +126,7 @@ impl Launch {
         self.file_beyond(&[])
     }
 
-    /// The same by a search of PATH that does not end at one of the files `passed`.
+    /// Like [`Launch::file`], by a search of PATH that skips the files `passed`.
     ///
     /// # Errors
     /// As [`Launch::check`].
@@ -137,19 +137,20 @@ impl Launch {
             .map_err(|e| LaunchError::call("getcwd", path.display().to_string(), &e))
     }
 
-    /// The directory of the tools that its tree is to find.
+    /// The directory with the tools that its tree is to use.
     fn links(&self) -> Result<Option<PathBuf>, LaunchError> {
         tool_links::directory(&self.settings.tools)
     }
 
-    /// The file the command means, with `links` in front of PATH.
+    /// The file that the command names, with `links` in front of PATH.
     fn find(&self, links: Option<&Path>, passed: &[PathBuf]) -> Result<Program, LaunchError> {
         let name = self.argv.first().ok_or(LaunchError::Empty)?;
         let path = tool_links::search_path(links, std::env::var_os("PATH").as_deref())?;
         program::find(name, path.as_deref(), self.cwd.as_deref(), passed)
     }
 
-    /// The file it means and all for the child but descriptors and its parent; `env` is the user's.
+    /// The program file, and all of the child's data except its descriptors and parent. `env` is the user's
+    /// environment.
     pub(crate) fn prepare(&self, env: Variables) -> Result<(Program, Prepared), LaunchError> {
         let links = self.links()?;
         let program = self.find(links.as_deref(), &[])?;
@@ -174,7 +175,7 @@ impl Launch {
         Ok((program, all))
     }
 
-    /// The error a failed step of the child means.
+    /// Maps a failed step of the child to an error.
     pub(crate) fn failure(&self, program: &Program, step: Step, errno: i32) -> LaunchError {
         let source = std::io::Error::from_raw_os_error(errno);
         match (step, &self.cwd) {
@@ -190,7 +191,7 @@ impl Launch {
     }
 }
 
-/// The set of these CPUs, made beforehand: `affinity::set` allocates, a forked child must not.
+/// A CPU set, built beforehand: `affinity::set` allocates, which a forked child must not do.
 pub(crate) fn cpu_set(cpus: &[u32]) -> Result<rustix::thread::CpuSet, LaunchError> {
     let mut set = rustix::thread::CpuSet::new();
     for cpu in cpus {
@@ -208,14 +209,14 @@ fn own_oom_score() -> i32 {
     text.trim().parse().unwrap_or(0)
 }
 
-/// Something the child does right before `exec`, after it was let go.
+/// A step of the child right before `exec`, after its release.
 #[derive(Debug, Clone)]
 pub enum PreExec {
-    /// Installs this seccomp filter (with no_new_privs where the account needs it).
+    /// Installs this seccomp filter, with no_new_privs if the account needs it.
     SeccompFilter(Vec<libc::sock_filter>),
 }
 
-/// A child that is prepared and waits to be let go. Dropping it ends the child.
+/// A prepared child that waits for its release. Dropping it ends the child.
 #[derive(Debug)]
 pub struct Suspended {
     launch: Launch,
@@ -227,7 +228,7 @@ pub struct Suspended {
     drains: Vec<Drain>,
 }
 
-/// A program that was let go. The caller must wait for its end (`run::run` does).
+/// A released program. The caller must wait for its end (`run::run` does).
 #[derive(Debug)]
 pub struct Running {
     launch: Launch,
@@ -240,16 +241,16 @@ pub struct Running {
     pub(crate) drains: Vec<Drain>,
 }
 
-/// Forks a child that has done everything but `exec`.
+/// Forks a child that has done everything except `exec`.
 ///
 /// # Errors
-/// [`LaunchError`] when the program cannot be started; nothing is left behind then.
+/// [`LaunchError`] when the program cannot be started. Then nothing is left behind.
 pub fn spawn(launch: &Launch, pre_exec: &[PreExec]) -> Result<Suspended, LaunchError> {
     let signals = SignalState::clean();
     spawn_with(launch, pre_exec, signals)
 }
 
-/// [`spawn`] with the signals the program starts with.
+/// [`spawn`] with the signal state that the program starts with.
 pub(crate) fn spawn_with(
     launch: &Launch,
     pre_exec: &[PreExec],
@@ -301,8 +302,8 @@ fn fork(
     match pid {
         -1 => Err(LaunchError::call("fork", "a new program", &std::io::Error::last_os_error())),
         0 => {
-            // SAFETY: this copy of the writing end is the child's alone; while it were open, the
-            // parent's death would not be seen as end of file. The child never drops `go`.
+            // SAFETY: this copy of the writing end belongs to the child alone, which never drops `go`. While
+            // the copy is open, the parent's death would not show as end of file.
             unsafe { libc::close(go.as_raw_fd()) };
             let Err((step, errno)) = prepared.become_program(go_in, errors);
             child::send(errors, step, errno);
@@ -313,7 +314,7 @@ fn fork(
     }
 }
 
-/// Reads one message of the error pipe; `None` at its end.
+/// Reads one message from the error pipe; `None` at end of file.
 fn read_message(errors: BorrowedFd<'_>) -> Option<(Step, i32)> {
     let mut bytes = [0; child::MESSAGE];
     loop {
@@ -326,13 +327,13 @@ fn read_message(errors: BorrowedFd<'_>) -> Option<(Step, i32)> {
 }
 
 impl Suspended {
-    /// Process id, which the program keeps.
+    /// Process id; the program keeps it.
     #[must_use]
     pub const fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// A descriptor of the process.
+    /// Pidfd of the process.
     #[must_use]
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
@@ -347,10 +348,10 @@ impl Suspended {
         }
     }
 
-    /// Lets it go and waits until it has become the program.
+    /// Releases the child and waits until it has executed the program.
     ///
     /// # Errors
-    /// When `exec` failed; the child is gone then.
+    /// When `exec` failed. Then the child has ended.
     pub fn release(self) -> Result<Running, LaunchError> {
         let running = self.release_unconfirmed()?;
         match running.exec_error() {
@@ -362,11 +363,11 @@ impl Suspended {
         }
     }
 
-    /// Lets it go and returns at once: for a tracer, which must serve the child's stops before
-    /// `exec` completes. [`Running::exec_error`] tells afterwards whether it did.
+    /// Releases the child and returns at once: for a tracer, which must serve the child's stops before `exec`
+    /// completes. [`Running::exec_error`] reports afterwards whether it did.
     ///
     /// # Errors
-    /// When the child is gone.
+    /// When the child has ended.
     pub fn release_unconfirmed(mut self) -> Result<Running, LaunchError> {
         let gone = || LaunchError::errno("write", "the start signal", rustix::io::Errno::PIPE);
         let (go, errors) = self.go.take().zip(self.errors.take()).ok_or_else(gone)?;
@@ -374,7 +375,7 @@ impl Suspended {
         let pidfd = pidfd.map_err(|e| LaunchError::call("dup", "a pidfd", &e))?;
         let io = wait::open_io(self.pid);
         let started = Instant::now();
-        // Inside the clock: whoever keeps the setting pays for it at each start.
+        // Inside the timed part: a user who keeps the setting pays for it at each start.
         read_ahead::before_start(self.launch.settings.working_set.as_deref())?;
         rustix::io::write(&go, b"g")
             .map_err(|e| LaunchError::errno("write", "the start signal", e))?;
@@ -410,32 +411,32 @@ impl Running {
         self.pid
     }
 
-    /// A descriptor of the process; readable when it has ended.
+    /// Pidfd of the process; readable when it has ended.
     #[must_use]
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// The moment it was let go.
+    /// Time of its release.
     #[must_use]
     pub const fn started(&self) -> Instant {
         self.started
     }
 
-    /// Why it did not become the program, if it did not. Waits until that is known; the child is
-    /// about to exit then and must still be waited for.
+    /// Why it failed to execute the program, if it did. Waits until that is known. In case of failure the
+    /// child is about to exit and must still be waited for.
     #[must_use]
     pub fn exec_error(&self) -> Option<LaunchError> {
         read_message(self.errors.as_fd())
             .map(|(step, errno)| self.launch.failure(&self.program, step, errno))
     }
 
-    /// Its `/proc/PID/io`, where that may be read.
+    /// Its `/proc/PID/io`; `None` if that may not be read.
     pub(crate) const fn io(&self) -> Option<&File> {
         self.io.as_ref()
     }
 
-    /// Process ids of helpers of ours that belong to it without being of its tree.
+    /// Process ids of pagewise helpers that belong to it but are not in its tree.
     #[must_use]
     pub fn helpers(&self) -> Vec<i32> {
         self.drains.iter().map(Drain::pid).collect()

@@ -1,4 +1,4 @@
-//! Why a program could not be started, with the exit code that `env(1)` and shells give for it.
+//! Why a program could not be started, and the exit code that `env(1)` and shells use for it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::io;
 /// A program could not be started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum LaunchError {
-    /// No argument at all.
+    /// The command is empty.
     #[error("no command given")]
     Empty,
     /// Neither a path nor found in PATH.
@@ -16,7 +16,7 @@ pub enum LaunchError {
         /// As the user typed it.
         program: String,
     },
-    /// The file exists, what should interpret it does not.
+    /// The file exists, but its interpreter does not.
     #[error("cannot run `{program}`: its interpreter `{interpreter}` does not exist")]
     MissingInterpreter {
         /// As the user typed it.
@@ -24,39 +24,39 @@ pub enum LaunchError {
         /// From its `#!` line, or a description.
         interpreter: String,
     },
-    /// The file exists and cannot be executed.
+    /// The file exists but cannot be executed.
     #[error("cannot execute `{program}`: {reason}")]
     NotExecutable {
         /// As the user typed it.
         program: String,
         reason: String,
     },
-    /// It would run with other rights than ours, so nothing is done to it.
+    /// It would run with privileges other than the caller's, so it is not started.
     #[error(
         "`{program}` is not started: it {what}, and pagewise does not start programs with extra rights"
     )]
     SetuidRefused {
         /// As the user typed it.
         program: String,
-        /// Which mark it carries.
+        /// The mark on the file that says so.
         what: String,
     },
-    /// The working set to be read before it cannot be had.
+    /// The working set to read beforehand is not available.
     #[error("{why}")]
     WorkingSet { why: String },
-    /// The tools that it is to find cannot be put in front of PATH.
+    /// The tools for its tree cannot be put in front of PATH.
     #[error("cannot put tools in front of PATH: {why}")]
     Tools {
         /// Why, and what to do.
         why: String,
     },
-    /// A text for the kernel with a NUL byte inside.
+    /// A text for the kernel contains a NUL byte.
     #[error("{what} contains a NUL byte")]
     Nul {
         /// Which text.
         what: String,
     },
-    /// Processes of it outlive SIGKILL.
+    /// Some of its processes outlive SIGKILL.
     #[error(
         "`{program}` left {} that SIGKILL did not end within 10 s: {}; end them, then start again",
         counted(alive.len()),
@@ -86,7 +86,7 @@ pub struct Survivor {
     pub name: String,
     /// Its state, as in `/proc/PID/stat`.
     pub state: char,
-    /// It belongs to another user, who alone can end it.
+    /// It belongs to another user, and only that user can end it.
     pub foreign: bool,
 }
 
@@ -101,12 +101,12 @@ impl fmt::Display for Survivor {
     }
 }
 
-/// So many processes, as words.
+/// Number of processes, in words.
 pub(crate) fn counted(processes: usize) -> String {
     if processes == 1 { "1 process".to_owned() } else { format!("{processes} processes") }
 }
 
-/// The first of them, and how many more there are.
+/// The first few survivors, and the number of the rest.
 pub(crate) fn named(alive: &[Survivor]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = alive.iter().take(SHOWN).map(ToString::to_string).collect();
@@ -117,8 +117,8 @@ pub(crate) fn named(alive: &[Survivor]) -> String {
 }
 
 impl LaunchError {
-    /// The exit code a caller ends with: 127 not found, 126 not executable, 125 for a failure of
-    /// ours, 2 for an empty command.
+    /// The exit code for the caller: 127 not found, 126 not executable, 125 for a failure of pagewise, 2 for
+    /// an empty command.
     #[must_use]
     pub const fn exit_code(&self) -> i32 {
         match self {

@@ -1,9 +1,8 @@
-//! What is done to another process: start it, supervise its tree, stop its threads and read them,
-//! inject calls into it, sample it. What a traced run is recorded for is `observe`'s.
+//! Work on other processes: start them, supervise their tree, stop and read their threads, inject calls, take
+//! samples. What a traced run is recorded for belongs to `observe`.
 //!
-//! Only experiments and `run` use this crate; users of the libraries never do. Every program
-//! started here dies with us; nothing is ever done to a process that was not started here or
-//! named by the user.
+//! Only experiments and `run` use this crate; users of the libraries never do. Every program started here
+//! dies with this process. Processes that were neither started here nor named by the user are never touched.
 
 #![allow(
     unsafe_code,

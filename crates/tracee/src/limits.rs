@@ -1,9 +1,10 @@
 //! The limits of a run: how long it may take and how much memory it may hold.
 //!
-//! Time is exact to a wake-up; memory is looked at every 100 ms. Of a tree of many processes that takes
-//! long (`memory`), so it is looked at again only when the machine has lost half of the memory that the tree
-//! had left, or after 2000 times what the look took. Not seen meanwhile: growth that others make up for
-//! by giving back as much.
+//! Time is exact to a wake-up; memory is checked every 100 ms. A check is slow for a tree of many processes
+//! (`memory`). So it is repeated only when the machine has lost half of the memory that the tree had left, or
+//! after 2000 times the duration of the check.
+//!
+//! Not seen in between: growth that is offset by other processes that free as much memory.
 
 use crate::holdings::Holdings;
 use crate::launch::Launch;
@@ -14,10 +15,10 @@ use pagewise_model::units::{Bytes, Nanos};
 use std::fmt;
 use std::time::Instant;
 
-/// How often memory is looked at.
+/// Interval between two memory checks.
 const MEMORY_CHECK: Nanos = Nanos::millis(100);
 
-/// The pause after a look, in times of what it took, at least, and at most.
+/// Minimum pause after a look, as a multiple of its duration; below, the maximum.
 const REST: u64 = 5;
 const LONGEST_REST: u64 = 2000;
 
@@ -50,19 +51,19 @@ pub(crate) struct Limits {
     broken: Option<Limit>,
 }
 
-/// A look at the memory of a tree.
+/// A check of the memory of a tree.
 #[derive(Debug)]
 struct Looked {
-    /// What the machine had available before.
+    /// Available memory of the machine before the check.
     available: Option<Bytes>,
-    /// What the tree had left.
+    /// Bytes that the tree had left.
     room: u64,
-    /// Until then it holds.
+    /// Valid until this time.
     until: Nanos,
 }
 
 impl Looked {
-    /// Whether the tree cannot have reached its limit since.
+    /// Whether the tree cannot have reached its limit since the check.
     fn holds(&self, now: Nanos, available: Option<Bytes>) -> bool {
         let lost = self.available.zip(available).map(|(then, now)| then.0.saturating_sub(now.0));
         now < self.until && lost.is_some_and(|lost| lost < self.room / 2)
@@ -96,7 +97,7 @@ impl Limits {
         [self.time, memory].into_iter().flatten().min()
     }
 
-    /// Whether a limit has been broken since the last look; then the tree is to be killed.
+    /// Checks the limits. True if one has been broken since the last check: then kill the tree.
     pub(crate) fn look(&mut self, tree: &mut Tree, now: Nanos) -> bool {
         if self.broken.is_some() {
             return false;

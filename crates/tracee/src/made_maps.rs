@@ -1,17 +1,17 @@
-//! What makes interpreters write a map of the code that they make, for perf and so for us.
+//! Settings that make interpreters write a map of their generated code, for perf and therefore for pagewise.
 //!
-//! - Python from 3.12 on gives each function code of its own and names it: `PYTHONPERFSUPPORT`
-//!   (docs.python.org/3/howto/perf_profiling.html). Calls take some percent longer. Older ones ignore it.
-//! - node from 12.16 on takes both options from `NODE_OPTIONS`; an older one refuses to start with them. It also
-//!   writes a log into the directory it runs in.
-//! - A JVM writes the methods that it compiled when it ends (JDK 17); `JAVA_TOOL_OPTIONS` has it say so on standard
-//!   error. Older ones ignore the option. Frame pointers let its callers be walked.
+//! - Python 3.12 and later gives each function its own code and names it: `PYTHONPERFSUPPORT`
+//!   (docs.python.org/3/howto/perf_profiling.html). Calls get a few percent slower. Older versions ignore it.
+//! - node 12.16 and later takes both options from `NODE_OPTIONS`; an older one refuses to start with them. It
+//!   also writes a log to its working directory.
+//! - A JVM writes its compiled methods when it ends (JDK 17). `JAVA_TOOL_OPTIONS` makes it report that on
+//!   standard error. Older ones ignore the option. Frame pointers make its callers visible.
 //!
-//! What the user has set of these stays.
+//! Variables and options that the user has set stay.
 
 use pagewise_model::plan::{EnvMerge, Settings};
 
-/// The settings of a program whose interpreters are to write maps.
+/// The settings for a program whose interpreters are to write maps.
 #[must_use]
 pub fn asked() -> Settings {
     let variable = |name: &str, separator, entries: &[&str]| EnvMerge {

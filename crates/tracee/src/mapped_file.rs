@@ -1,17 +1,18 @@
-//! Files that processes have mapped, opened as those processes have them.
+//! Opens files that processes have mapped, as those processes see them.
 //!
-//! The path of a mapping is one of the process's own mount namespace. In ours it may be that of another file: every
-//! container has its own `libc.so.6`. So a file is opened as the mapping itself (`/proc/PID/map_files`, which needs
-//! CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN), as the executable of the process (`/proc/PID/exe`), or by its path below the
-//! root of the process. The kernel must list it with the device and inode of the mapping. Of a process that has ended it is the file that has the path here,
-//! if it has the device and inode that were recorded with the mapping. What is none of these is not opened.
+//! The path of a mapping belongs to the mount namespace of its process. Here it may name another file: every
+//! container has its own `libc.so.6`. So a file is opened through the mapping itself (`/proc/PID/map_files`,
+//! which needs CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN), as the executable of the process (`/proc/PID/exe`),
+//! or by its path below the root of the process. The kernel must list it with the device and inode of the
+//! mapping. For a process that has ended, the file with that path here is used, if it has the device and
+//! inode that were recorded with the mapping. Any other file is not opened.
 //!
-//! The numbers are those of `/proc/PID/maps`, which are not those of stat(2) on btrfs and overlayfs: a file is mapped to
-//! see how it is listed ([`FileView::listed`]). Recorded ones (PERF_RECORD_MMAP2) have on overlayfs those of the layer
-//! below on some kernels: there the inode alone counts.
+//! The numbers are those of `/proc/PID/maps`, which differ from those of stat(2) on btrfs and overlayfs. So a
+//! file is mapped to see how it is listed ([`FileView::listed`]). On overlayfs, some kernels record the
+//! numbers of the lower layer (PERF_RECORD_MMAP2); there only the inode is compared.
 //!
-//! Not seen: a file that was replaced by one with the same inode after its process had ended. Cost: some 100 us for a
-//! file that has not been met before.
+//! Not seen: a file that was replaced by one with the same inode after its process had ended. Cost: some 100
+//! us per file that is new.
 
 use pagewise_kernel::file_view::FileView;
 use pagewise_kernel::proc::maps::{self, Mapping};
@@ -29,10 +30,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A descriptor of a place alone: nothing is opened.
+/// Flags for a path-only descriptor: the file itself is not opened.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Of the file system that lays others over each other.
+/// Magic number of overlayfs.
 const OVERLAYFS: u64 = 0x794c_7630;
 
 const GONE: &str = "its process has ended, and the file that has its path here is another one";
@@ -42,7 +43,7 @@ const UNREADABLE: &str = "it cannot be opened";
 /// Why a file was not opened.
 type Why = &'static str;
 
-/// The file of a mapping that process `pid` has now.
+/// Opens the file of a current mapping of process `pid`.
 ///
 /// # Errors
 /// Why it is not opened.
@@ -51,7 +52,7 @@ pub fn open(pid: i32, mapping: &Mapping) -> Result<File, Why> {
     let links = [format!("map_files/{:x}-{:x}", mapping.start, mapping.end), "exe".to_owned()];
     let by_link = links.iter().find_map(|link| {
         let link = openat(CWD, format!("/proc/{pid}/{link}"), PLACE, Mode::empty()).ok()?;
-        // The process may have become another one since.
+        // The process may have executed another program since.
         regular(link).filter(|file| is_listed(file, &id))
     });
     if let Some(file) = by_link {
@@ -61,19 +62,19 @@ pub fn open(pid: i32, mapping: &Mapping) -> Result<File, Why> {
     if is_listed(&file, &id) { Ok(file) } else { Err(REPLACED) }
 }
 
-/// Whether the file of a mapping is the one that has its path here.
+/// Whether the file with this path here is the file of the mapping.
 #[must_use]
 pub fn is_here(mapping: &Mapping) -> bool {
     ours(Path::new(&mapping.path), Some(id_of(mapping))).is_ok()
 }
 
-/// The regular file that process `pid` means by an absolute path.
+/// The regular file that process `pid` finds at an absolute path.
 #[must_use]
 pub fn open_inside(pid: i32, path: &Path) -> Option<File> {
     let flags = PLACE | OFlags::DIRECTORY;
     let root = openat(CWD, format!("/proc/{pid}/root"), flags, Mode::empty()).ok()?;
     let path = path.strip_prefix("/").ok()?;
-    // A link of its own must not lead through our root.
+    // Links inside that root must not resolve against the root of this process.
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let found = match openat2(&root, path, PLACE, Mode::empty(), resolve) {
         Err(Errno::NOSYS | Errno::PERM) => openat(&root, path, PLACE, Mode::empty()),
@@ -82,7 +83,7 @@ pub fn open_inside(pid: i32, path: &Path) -> Option<File> {
     regular(found.ok()?)
 }
 
-/// The file of a mapping that was recorded when it was made.
+/// Opens the file of a mapping that was recorded when it was made.
 fn open_recorded(map: &Map) -> Result<File, Why> {
     let all = maps::read(map.pid).unwrap_or_default();
     let is_same = |mapping: &&Mapping| {
@@ -95,13 +96,13 @@ fn open_recorded(map: &Map) -> Result<File, Why> {
     }
 }
 
-/// Which file a mapping is of.
+/// Identity of the file of a mapping.
 pub(crate) fn id_of(mapping: &Mapping) -> FileId {
     let (major, minor) = mapping.device;
     FileId { major, minor, inode: mapping.inode }
 }
 
-/// The file that has `path` here, if it is the one that was recorded.
+/// The file with this `path` here, if it is the recorded one.
 fn ours(path: &Path, recorded: Option<FileId>) -> Result<File, Why> {
     let found = openat(CWD, path, PLACE, Mode::empty());
     let file = found.ok().and_then(regular).ok_or(GONE)?;
@@ -109,7 +110,8 @@ fn ours(path: &Path, recorded: Option<FileId>) -> Result<File, Why> {
     if is_same { Ok(file) } else { Err(GONE) }
 }
 
-/// Opens what a descriptor of its place leads to, if that is a regular file: to open anything else could block or act.
+/// Opens the file behind a path-only descriptor if it is a regular file. Opening anything else could block or
+/// have an effect.
 fn regular(place: impl AsFd) -> Option<File> {
     let kind = FileType::from_raw_mode(fstat(&place).ok()?.st_mode);
     let link = format!("/proc/self/fd/{}", place.as_fd().as_raw_fd());
@@ -125,7 +127,7 @@ fn is_listed(file: &File, id: &FileId) -> bool {
     listed.is_ok_and(|listed| id_of(&listed) == *id)
 }
 
-/// The numbers that stat(2) tells.
+/// The numbers that stat(2) reports.
 fn number_of(meta: &Metadata) -> FileId {
     let device = meta.dev();
     FileId { major: major(device), minor: minor(device), inode: meta.ino() }
@@ -136,17 +138,18 @@ fn is_below_overlay(file: &File, id: &FileId) -> bool {
     is_overlay && file.metadata().is_ok_and(|meta| meta.ino() == id.inode)
 }
 
-/// The files that processes have mapped, each under a name: its path, with a number where another file has that.
+/// The files that processes have mapped, each under a name: its path, plus a number if another file has that
+/// path.
 ///
-/// A handle; copies share what is known.
+/// A handle; copies share the same data.
 #[derive(Debug, Clone, Default)]
 pub struct MappedFiles(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// What mappings have told of, by path and numbers.
+    /// Names of the mappings seen, by path and file numbers.
     names: HashMap<(String, Option<FileId>), Arc<str>>,
-    /// The names of one path, in the order in which they were met.
+    /// Names with the same path, in the order of their appearance.
     by_path: HashMap<String, Vec<Arc<str>>>,
     files: HashMap<Arc<str>, Result<Arc<File>, Why>>,
 }
@@ -156,7 +159,7 @@ impl MappedFiles {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A mapping was made: opens its file, if that has not been met before. The name that stands for it.
+    /// Handles a new mapping: opens its file if it is new. Returns the name of the file.
     pub fn meet(&self, map: &Map) -> Arc<str> {
         if !is_path(&map.path) {
             return Arc::from(map.path.as_str());
@@ -172,18 +175,18 @@ impl MappedFiles {
         name
     }
 
-    /// Has `file` stand under `name`.
+    /// Registers `file` under `name`.
     pub fn put(&self, name: &str, file: File) {
         self.known().files.insert(Arc::from(name), Ok(Arc::new(file)));
     }
 
-    /// The file of this name; none of another origin.
+    /// The file of this name; `None` if it could not be opened or the name is unknown.
     #[must_use]
     pub fn file(&self, name: &str) -> Option<Arc<File>> {
         self.known().files.get(name)?.as_ref().ok().map(Arc::clone)
     }
 
-    /// Why there is no file of this name, where it is the name of one.
+    /// Why the file of this name is missing; `None` if it is present or the name is not a file's.
     #[must_use]
     pub fn missing(&self, name: &str) -> Option<UnnamedFile> {
         let why = *self.known().files.get(name)?.as_ref().err()?;
@@ -192,7 +195,7 @@ impl MappedFiles {
 }
 
 impl Known {
-    /// The name of what was opened by `path`.
+    /// The name for the file that was opened by `path`.
     fn add(&mut self, path: &str, opened: Result<File, Why>) -> Arc<str> {
         let names = self.by_path.entry(path.to_owned()).or_default();
         let identity = |file: &File| file.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
@@ -214,7 +217,7 @@ impl Known {
     }
 }
 
-/// Whether a mapping with this path can be of a file: `//anon` and `[heap]` are names of the kernel's.
+/// Whether a mapping with this path can have a file: the kernel uses `//anon` and `[heap]` as names.
 fn is_path(path: &str) -> bool {
     path.starts_with('/') && !path.starts_with("//")
 }
@@ -225,7 +228,7 @@ mod tests {
     use pagewise_kernel::proc::own_pid;
     use pagewise_model::Bytes;
 
-    /// A mapping of `file` in this process, which lives as long as the view.
+    /// Maps `file` in this process. The mapping lives as long as the view.
     fn mapped(file: &File) -> (FileView, Mapping) {
         let view = FileView::map(file, 1).unwrap();
         let listed = view.listed().unwrap();
@@ -258,7 +261,7 @@ mod tests {
         let own = own_pid();
         assert!(is_here(&mapping));
         assert_eq!(content(&open(own, &mapping).unwrap()), "first");
-        // Both live, so that the inode is another one.
+        // Both files exist at the same time, so the inodes differ.
         std::fs::write(dir.path().join("y"), "second").unwrap();
         std::fs::rename(dir.path().join("y"), &path).unwrap();
         assert!(!is_here(&mapping));
@@ -266,7 +269,7 @@ mod tests {
             Ok(file) => assert_eq!(content(&file), "first"),
             Err(why) => assert_eq!(why, REPLACED),
         }
-        // A process that has ended: the recorded numbers tell.
+        // For a process that has ended, the recorded numbers decide.
         let gone = |file| {
             open_recorded(&Map {
                 path: path.display().to_string(),
@@ -288,7 +291,7 @@ mod tests {
         let (files, own, id) = (MappedFiles::default(), own_pid(), id_of(&first));
         let name = path.display().to_string();
         assert_eq!(&*files.meet(&told(own, &first, Some(id))), name);
-        // The same file, told of with other numbers, as overlayfs has them.
+        // The same file, recorded with other numbers, as on overlayfs.
         let other = FileId { inode: id.inode + 1, ..id };
         assert_eq!(&*files.meet(&told(own, &first, Some(other))), name);
         assert_eq!(&*files.meet(&told(i32::MAX, &first, Some(other))), name, "it was met");

@@ -1,20 +1,21 @@
 //! Memory that the processes of a tree hold together.
 //!
-//! Looked at in two steps. `RssAnon` and `RssShmem` of `/proc/PID/status` are counters, cheap to
-//! read, but a page that several processes share counts in each: sixteen workers forked by a
-//! process of 1 GiB look like 17 GiB. Only when their sum is too large is it confirmed by
-//! `Pss_Anon` and `Pss_Shmem` of `/proc/PID/smaps_rollup` (Linux 5.4), which divide shared pages
-//! among those that map them. Pages of files are not counted: the kernel can drop them.
+//! It is checked in two steps. `RssAnon` and `RssShmem` of `/proc/PID/status` are counters and cheap to read,
+//! but a shared page counts in each process: sixteen workers forked by a process of 1 GiB look like 17 GiB.
+//! Only if their sum is too large is it confirmed by `Pss_Anon` and `Pss_Shmem` of `/proc/PID/smaps_rollup`
+//! (Linux 5.4), which divide shared pages among the processes that map them. File pages are not counted: the
+//! kernel can drop them.
 //!
-//! Cost: about 30 us a process; a confirmation walks the page tables, some 10 ms for each GiB in
-//! small pages, and delays faults meanwhile. What is held without being mapped comes on top
-//! (`holdings`). Not seen: pages of hugetlbfs, page tables, and what `holdings` does not see.
+//! Cost: about 30 us per process. A confirmation walks the page tables, some 10 ms per GiB of small pages,
+//! and delays faults meanwhile. Memory that is held without being mapped is added (`holdings`).
+//!
+//! Not seen: pages of hugetlbfs, page tables, and what `holdings` does not see.
 
 use crate::holdings::Holdings;
 use pagewise_kernel::proc::{self, status};
 
-/// How many bytes more the processes `pids` together may hold, mapped or not, until they hold `most`; none
-/// where they hold more.
+/// How many more bytes, mapped or not, the processes `pids` together may hold before they reach `most`.
+/// `None` if they exceed it.
 pub(crate) fn room(pids: &[i32], holdings: &mut Holdings, most: u64) -> Option<u64> {
     let sum = |of: fn(i32) -> u64| pids.iter().fold(0_u64, |sum, pid| sum.saturating_add(of(*pid)));
     let mapped = sum(counted);
@@ -27,13 +28,13 @@ pub(crate) fn room(pids: &[i32], holdings: &mut Holdings, most: u64) -> Option<u
     })
 }
 
-/// Resident memory of `pid` that belongs to no file, shared or not; 0 when it is gone.
+/// Resident memory of `pid` without a file, shared or not; 0 if it has ended.
 fn counted(pid: i32) -> u64 {
     status::read(pid)
         .map_or(0, |s| [s.rss_anon, s.rss_shmem].into_iter().flatten().map(|b| b.0).sum())
 }
 
-/// The share of `pid` in it; what is counted where shares cannot be read.
+/// Proportional share of `pid` in that memory. Falls back to [`counted`] if shares cannot be read.
 fn confirmed(pid: i32) -> u64 {
     let text = proc::read_text(format!("/proc/{pid}/smaps_rollup")).ok();
     text.as_deref().and_then(parse_rollup).unwrap_or_else(|| counted(pid))

@@ -1,13 +1,14 @@
-//! What memory a program takes while it runs: the proportional set sizes of all its processes together.
+//! Memory that a program uses while it runs: the sum of the proportional set sizes of its processes.
 //!
-//! A page that several processes map counts as one (`Pss` of `/proc/PID/smaps_rollup`, Linux 4.14). Between
-//! two samples the size is taken to go evenly from the one to the other; before the first it is the first, after
-//! the last it stays. Not seen: what comes and goes between two samples; programs that end before
-//! the first. Of one process the kernel itself keeps the peak (`ru_maxrss`).
+//! A page that several processes map counts as one (`Pss` of `/proc/PID/smaps_rollup`, Linux 4.14). The size
+//! is interpolated linearly between two samples. Before the first and after the last sample it is constant.
 //!
-//! Cost: a sample walks the page tables, some 10 ms of CPU time for each GiB on small pages, and 30 us for each
+//! Not seen: memory that comes and goes between two samples; programs that end before the first sample. The
+//! kernel itself keeps the peak of a single process (`ru_maxrss`).
+//!
+//! Cost: a sample walks the page tables, some 10 ms of CPU time per GiB of small pages, and 30 us per
 //! process. Faults of a process wait while it is walked (`mmap_lock`). After a sample the sampler rests for
-//! [`REST`] times the CPU time that it took, so it takes 0.5% of a CPU at most, beside at least [`PERIOD`].
+//! [`REST`] times its CPU time, and at least [`PERIOD`]. So it takes at most 0.5% of a CPU.
 
 use crate::tree::Tree;
 use pagewise_kernel::clock;
@@ -16,19 +17,19 @@ use pagewise_model::service::Holding;
 use pagewise_model::usage::MemoryUse;
 use pagewise_model::{Bytes, Nanos};
 
-/// Time from one sample to the next, at least.
+/// Minimum time between two samples.
 const PERIOD: Nanos = Nanos::millis(10);
-/// The first sample comes so soon.
+/// Time of the first sample after the start.
 const FIRST: Nanos = Nanos::millis(2);
-/// The pause after a sample, in times of its CPU time, at least.
+/// Minimum pause after a sample, as a multiple of its CPU time.
 const REST: u64 = 200;
 
-/// Parts of a run whose memory is kept.
+/// Number of parts of a run whose memory is reported.
 const PARTS: u64 = 32;
-/// Samples that are kept, at most, until the end of a run shows how long its parts are.
+/// Maximum number of samples kept until the end of the run shows how long its parts are.
 const KEPT: usize = 512;
 
-/// What the processes `pids` hold now; those that are gone hold nothing.
+/// What the processes `pids` hold now. Processes that have ended hold nothing.
 #[must_use]
 pub fn holding(pids: &[i32]) -> Holding {
     let mut all = Holding::default();
@@ -47,15 +48,15 @@ pub fn holding(pids: &[i32]) -> Holding {
 #[derive(Debug)]
 pub(crate) struct MemorySampler {
     next: Nanos,
-    /// The last sample and its moment.
+    /// Time and size of the last sample.
     last: Option<(Nanos, Bytes)>,
     /// Bytes times nanoseconds up to the last sample.
     integral: f64,
     peak: Holding,
     samples: u32,
-    /// The largest of each few samples with its moment, at most [`KEPT`].
+    /// The largest sample of each group with its time; at most [`KEPT`].
     kept: Vec<(Nanos, Bytes)>,
-    /// Of how many samples each is the largest, and of how many the last one is so far.
+    /// Number of samples per group; below, the number in the last group so far.
     each: u32,
     in_last: u32,
 }
@@ -104,7 +105,7 @@ impl MemorySampler {
         self.keep(now, holding.pss_bytes);
     }
 
-    /// Keeps the largest of each few samples, of twice as many whenever there is no more room.
+    /// Keeps the largest sample of each group. When the room is used up, doubles the group size.
     fn keep(&mut self, now: Nanos, held: Bytes) {
         match self.kept.last_mut() {
             Some(last) if self.in_last < self.each => {
@@ -123,7 +124,7 @@ impl MemorySampler {
         self.in_last = 1;
     }
 
-    /// The largest sample of each part of `wall`; of a part without one, the last before it.
+    /// The largest sample in each part of `wall`. A part without a sample gets the last one before it.
     fn over_time(&self, wall: Nanos) -> Vec<Bytes> {
         let first = self.kept.first().map_or(Bytes(0), |(_, held)| *held);
         let mut parts: Vec<Option<Bytes>> = vec![None; PARTS as usize];
@@ -139,7 +140,7 @@ impl MemorySampler {
         parts.into_iter().scan(first, held).collect()
     }
 
-    /// What a program that ended after `wall` took; none where it ended before the first sample.
+    /// Memory use of a program that ended after `wall`; `None` if it ended before the first sample.
     pub(crate) fn finish(&self, wall: Nanos) -> Option<MemoryUse> {
         let (since, last) = self.last?;
         let rest = wall.0.saturating_sub(since.0) as f64 * last.0 as f64;
@@ -155,7 +156,7 @@ impl MemorySampler {
     }
 }
 
-/// The sample of two that holds more.
+/// The larger of two samples.
 fn larger(one: (Nanos, Bytes), other: (Nanos, Bytes)) -> (Nanos, Bytes) {
     if other.1 > one.1 { other } else { one }
 }

@@ -1,13 +1,13 @@
-//! `run`: a program started for the user and not for us, with as little of us in between as can be.
+//! `run`: starts a program for the user, with as little in between as possible.
 //!
-//! Where nothing has to happen beside the program, [`exec_with`] lets this very process become it:
-//! no fork, no process of ours left. Otherwise [`run_through`] stays beside it, with one more
-//! process that only tells signals apart (`witness`). The program keeps our process group, session,
-//! descriptors and ignored signals, so what a terminal sends reaches it directly; what a process
-//! sends to us alone is handed on (`signals`). Variables by which a service manager names its
-//! process (`LISTEN_PID`, `WATCHDOG_PID`) name the program when they named us. When the program
-//! stops, we stop, so that the shell sees its job stopped. The program dies with us; what it leaves
-//! in the background lives on. As process 1 of a container, or as a subreaper, we reap orphans as init does.
+//! If nothing has to happen beside the program, [`exec_with`] makes this very process execute it: no fork,
+//! and no pagewise process remains. Otherwise [`run_through`] stays beside it, with one more process that
+//! only distinguishes signals (`witness`). The program keeps the process group, session, descriptors and
+//! ignored signals, so signals from a terminal reach it directly. A signal that another process sends to
+//! pagewise alone is forwarded (`signals`). Variables by which a service manager names its process
+//! (`LISTEN_PID`, `WATCHDOG_PID`) name the program if they named pagewise. When the program stops, pagewise
+//! stops too, so that the shell sees its job stopped. The program dies with pagewise; what it leaves in the
+//! background lives on. As process 1 of a container, or as a subreaper, pagewise reaps orphans as init does.
 
 mod first_calls;
 mod peak;
@@ -36,7 +36,7 @@ use pagewise_model::usage::Ended;
 use rustix::event::{PollFd, PollFlags};
 use std::ptr;
 
-/// Becomes the program. Returns only on failure.
+/// Executes the program in this process. Returns only on failure.
 #[must_use]
 pub fn exec_with(launch: &Launch) -> LaunchError {
     let signals = SignalState::inherited();
@@ -57,16 +57,16 @@ pub fn exec_with(launch: &Launch) -> LaunchError {
     error
 }
 
-/// A program that ended, and what was done to it meanwhile.
+/// A program that ended, with the reports of its watchers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Through {
     pub ended: Ended,
-    /// What each watcher did, in the order of the plan.
+    /// Report of each watcher, in the order of the plan.
     pub watches: Vec<WatchReport>,
 }
 
-/// Runs the program in our place in the process group, with the watchers of its settings. `interrupted` is asked
-/// once, when no signal reaches a handler of ours any more: where it says so, nothing is started.
+/// Runs the program in this process group, with the watchers of its settings. `interrupted` is called once,
+/// when the signals are already blocked. If it returns true, nothing is started.
 ///
 /// # Errors
 /// [`LaunchError`] when it could not be started or waited for.
@@ -99,7 +99,7 @@ pub fn observe_through(launch: &Launch) -> Result<Finished, LaunchError> {
     profile_through(launch, &MappedFiles::default(), None)
 }
 
-/// The same with a profile whose stacks `walker` walks, and whose code is opened in `files`.
+/// Like [`observe_through`], with a profile. `walker` walks its stacks, and its code is opened in `files`.
 ///
 /// # Errors
 /// As [`observe_through`].
@@ -124,7 +124,7 @@ pub fn profile_through(
     let usage = wait::usage(running.pid(), wall, running.io())?;
     let huge = run::HugeCounts::now().since(huge_before);
     let observed = observers.finish();
-    // From here on a signal is for us.
+    // From here on signals end this process.
     drop(caught);
     Ok(Finished {
         faults: recording.conclude(&usage),
@@ -142,7 +142,7 @@ pub fn profile_through(
     })
 }
 
-/// Stays beside the program until it ends; returns its wall time.
+/// Waits beside the program until it ends; returns its wall time.
 pub(crate) fn attend(running: &Running, caught: &mut Caught, watchers: &mut [Scheduled]) -> Nanos {
     let mut tree = Tree::below(running.pid());
     let elapsed = || Nanos::from(running.started().elapsed());
@@ -168,18 +168,18 @@ pub(crate) fn attend(running: &Running, caught: &mut Caught, watchers: &mut [Sch
     }
 }
 
-/// Ends this process as the program ended: with its status, or by its signal without a second
-/// core dump.
+/// Ends this process as the program ended: with the same status, or by the same signal without a second core
+/// dump.
 #[expect(clippy::exit, reason = "its purpose is to end the process with the program's status")]
 pub fn end_like(ended: Ended) -> ! {
     let Ended::Signaled(signal) = ended else { std::process::exit(ended.shell_status()) };
-    // A core dump of ours would overwrite the program's; neither call can hurt when refused.
+    // A core dump of this process would overwrite the program's. It does no harm if either call fails.
     let _best_effort =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    // SAFETY: SIG_DFL runs no code of ours.
+    // SAFETY: SIG_DFL runs no code of this program.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     let mut set = SignalState::clean().mask;
-    // SAFETY: `set` is a live sigset_t of ours.
+    // SAFETY: `set` is a live sigset_t of this function.
     unsafe { libc::sigaddset(&raw mut set, signal) };
     // SAFETY: reads a live sigset_t.
     unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut()) };

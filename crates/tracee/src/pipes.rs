@@ -1,25 +1,25 @@
-//! The pipes of a running tree, grown from outside where that can harm nobody.
+//! Grows the pipes of a running tree from outside, where that cannot do harm.
 //!
-//! A pipe is found by its inode in `/proc/PID/fd`; the end of its writer is borrowed with
-//! `pidfd_getfd(2)`, or by opening `/proc/PID/fd/N` where that call is missing or refused, and closed
-//! at once: an end kept open would hide end of file and SIGPIPE. Resizing keeps the content and wakes
-//! a writer that waits for room (fs/pipe.c).
+//! A pipe is found by its inode in `/proc/PID/fd`. The writer's end is borrowed with `pidfd_getfd(2)`, or by
+//! opening `/proc/PID/fd/N` if that call is missing or refused. It is closed at once: an end kept open would
+//! hide end of file and SIGPIPE. Resizing keeps the content and wakes a writer that waits for room
+//! (fs/pipe.c).
 //!
-//! A program that lends pages to a pipe and uses them again by its capacity is wrong as soon as the
-//! pipe is larger than it knows ([`crate::lending`]). So a pipe grows once only, and only while
-//! - it has the default capacity, which nobody has changed, and is at least half full;
-//! - one process alone can write to it, and has called exec since its fork: a shell that still has to
-//!   start the writer is not the writer;
+//! A program that lends pages to a pipe and reuses them according to its capacity fails as soon as the pipe
+//! is larger than it knows ([`crate::lending`]). So a pipe grows only once, and only while
+//! - it has the default capacity, which no program has changed, and is at least half full;
+//! - only one process can write to it, and has called exec since its fork: a shell that still has to start
+//!   the writer is not the writer;
 //! - no process at either end could lend pages, and no process outside the tree holds the pipe;
-//! - all this is known without reading a file, so that microseconds pass between answer and growth:
-//!   where files had to be read for an answer, it is asked for again.
+//! - all this is known without reading a file, so that only microseconds pass between answer and growth: if
+//!   files had to be read for an answer, the question is asked again.
 //!
-//! Capacities are bytes. What is grown counts against a budget, because all pipes of a user share
-//! `pipe-user-pages-soft`: beyond it growth is refused (EPERM) and each new pipe of that user has
-//! two pages only. EBUSY (content larger than the wanted size) passes and is tried again.
+//! Capacities are bytes. Growth counts against a budget, because all pipes of a user share
+//! `pipe-user-pages-soft`. Beyond that, growth is refused (EPERM) and each new pipe of that user has only two
+//! pages. EBUSY (content larger than the wanted size) is temporary and is tried again.
 //!
-//! Cost: 3 us for each descriptor of the tree per look, 10-20 us for each pipe that has not grown
-//! yet, and once 0.1 ms and what its programs take to be read.
+//! Cost: 3 us for each descriptor of the tree per look, and 10-20 us for each pipe that has not grown yet.
+//! Once: 0.1 ms plus the time to read its programs.
 
 use crate::lending::Files;
 use crate::tree::Tree;
@@ -30,7 +30,7 @@ use pagewise_model::units::Bytes;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::fd::OwnedFd;
 
-/// One end of a pipe as a process holds it.
+/// One end of a pipe, held by a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct End {
     pub pid: i32,
@@ -44,7 +44,7 @@ pub struct End {
     pub writes: bool,
 }
 
-/// Every pipe end that processes of the tree hold now. Processes that are gone have none.
+/// All pipe ends that processes of the tree hold now. Processes that have ended hold none.
 #[must_use]
 pub fn ends(tree: &Tree) -> Vec<End> {
     tree.pids().iter().flat_map(|pid| ends_of(*pid).unwrap_or_default()).collect()
@@ -61,23 +61,23 @@ fn ends_of(pid: i32) -> Result<Vec<End>, SysError> {
     Ok(held.into_iter().filter_map(end).collect())
 }
 
-/// What became of an attempt to grow a pipe.
+/// Outcome of an attempt to grow a pipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Growth {
-    /// It has this capacity now, read back from the kernel, and had the other before.
+    /// It was grown. `to` was read back from the kernel.
     Grown {
-        /// Before.
+        /// Capacity before.
         from: Bytes,
-        /// Now.
+        /// Capacity now.
         to: Bytes,
     },
-    /// It was at least as large already.
+    /// It was already large enough.
     LargeEnough,
-    /// Not at this moment: worth another attempt.
+    /// Not possible at this moment: try again later.
     Later,
-    /// Files had to be read for an answer, which is old by now: worth another attempt at once.
+    /// Files had to be read for the answer, which is out of date by now: try again at once.
     Again,
-    /// There is no budget for it now.
+    /// The budget is used up for now.
     NoBudget,
     /// EPERM: the user's limit on pipe memory is reached, or `pipe-max-size` exceeded.
     LimitReached,
@@ -87,12 +87,12 @@ pub enum Growth {
     Refused(i32),
 }
 
-/// What is known about the pipes of one program: which were done, which must not be touched, and
-/// how much of the budget is left. Pure bookkeeping.
+/// State of the pipes of one program: which are done, which must not be touched, and how much of the budget
+/// is left. Pure bookkeeping.
 #[derive(Debug)]
 pub struct Ledger {
     foreign: HashSet<u64>,
-    /// Processes that were there before the program.
+    /// Processes that existed before the program.
     strangers: HashSet<i32>,
     files: Files,
     done: HashSet<u64>,
@@ -104,14 +104,14 @@ pub struct Ledger {
     left_alone: BTreeMap<String, u64>,
     refusals: BTreeMap<i32, u64>,
     limit_reached: bool,
-    /// Pipes that there is no budget for now, and how many ended like that.
+    /// Pipes without budget for now; below, the number of pipes that ended in this state.
     left_out: HashSet<u64>,
     ended_left_out: u64,
 }
 
 impl Ledger {
-    /// Pipes are to have `wanted` bytes, all growth together at most `budget`, and those in
-    /// `foreign` are left alone. To be made before the program starts.
+    /// Pipes are to have `wanted` bytes, and total growth is limited to `budget`. Pipes in `foreign` are
+    /// never touched. Create this before the program starts.
     #[must_use]
     pub fn new(wanted: Bytes, budget: Bytes, foreign: HashSet<u64>) -> Self {
         Self {
@@ -132,8 +132,8 @@ impl Ledger {
         }
     }
 
-    /// The pipes that may need growth, as their ends among `ends`; pipes that are gone give their
-    /// share of the budget back.
+    /// The pipes that may need growth, each with its ends from `ends`. Pipes that no longer exist return
+    /// their share of the budget.
     pub fn open(&mut self, ends: &[End]) -> Vec<Vec<End>> {
         let mut pipes: BTreeMap<u64, Vec<End>> = BTreeMap::new();
         for end in ends {
@@ -148,7 +148,7 @@ impl Ledger {
         pipes.into_values().collect()
     }
 
-    /// Whether there is budget for one more.
+    /// Whether the budget suffices for one more pipe.
     fn has_room(&self) -> bool {
         self.budget.0.saturating_sub(self.held_now().0) >= self.wanted.0
     }
@@ -157,7 +157,7 @@ impl Ledger {
         self.held.values().fold(Bytes(0), |sum, b| sum + *b)
     }
 
-    /// Notes what became of the pipe `inode`.
+    /// Records the outcome for pipe `inode`.
     pub fn note(&mut self, inode: u64, growth: Growth) {
         self.left_out.remove(&inode);
         match growth {
@@ -188,19 +188,19 @@ impl Ledger {
         self.grown
     }
 
-    /// Most pipe memory added at any one time.
+    /// Maximum pipe memory added at any one time.
     #[must_use]
     pub const fn most_held(&self) -> Bytes {
         self.most_held
     }
 
-    /// The kernel refused growth because of the user's limit; nothing more is tried.
+    /// The kernel refused growth because of the user's limit. No more attempts are made.
     #[must_use]
     pub const fn limit_reached(&self) -> bool {
         self.limit_reached
     }
 
-    /// Pipes that were not grown because our own budget was used up as long as they lived.
+    /// Pipes that were not grown because the budget was used up for as long as they existed.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.ended_left_out + self.left_out.len() as u64
@@ -212,23 +212,23 @@ impl Ledger {
         self.budget
     }
 
-    /// Pipes that must not grow, by the reason.
+    /// Number of pipes that must not grow, by reason.
     #[must_use]
     pub const fn left_alone(&self) -> &BTreeMap<String, u64> {
         &self.left_alone
     }
 
-    /// Refusals by error number, the user's limit left out.
+    /// Refusals by error number, except those by the user's limit.
     #[must_use]
     pub const fn refusals(&self) -> &BTreeMap<i32, u64> {
         &self.refusals
     }
 }
 
-/// What a first attempt had to read is decided by the second.
+/// Number of attempts: the first may have to read files, the second then decides.
 const ATTEMPTS: usize = 3;
 
-/// Grows the pipes of `tree` that `ledger` wants grown; returns how many were.
+/// Grows the pipes of `tree` as `ledger` wants; returns the number of grown pipes.
 pub fn grow_all(tree: &Tree, ledger: &mut Ledger) -> u64 {
     let before = ledger.grown();
     for _ in 0..ATTEMPTS {
@@ -239,14 +239,14 @@ pub fn grow_all(tree: &Tree, ledger: &mut Ledger) -> u64 {
     ledger.grown() - before
 }
 
-/// Tries each pipe once; true when it is to be done again at once.
+/// Tries each pipe once. True if another attempt should follow at once.
 fn attempt(tree: &Tree, ledger: &mut Ledger) -> bool {
     let mut ends = Vec::new();
     for &pid in tree.pids() {
         match ends_of(pid) {
             Ok(held) => ends.extend(held),
             Err(error) if error.is_gone() => {}
-            // It may hold any of them.
+            // It may hold any of the pipes.
             Err(_) => return false,
         }
     }
@@ -262,10 +262,10 @@ fn attempt(tree: &Tree, ledger: &mut Ledger) -> bool {
     again
 }
 
-/// Brings the pipe whose ends in `tree` are `holders` to the capacity wanted, if it may grow.
+/// Grows the pipe whose ends in `tree` are `holders`, if that is permitted.
 fn grow(holders: &[End], tree: &Tree, ledger: &mut Ledger) -> Growth {
     let Some(writer) = only_writer(holders) else { return Growth::Later };
-    // The borrowed end lives for these few calls only.
+    // The borrowed end is open only during these few calls.
     match borrow(writer).and_then(|pipe| match pipe {
         Some(pipe) => consider(&pipe, writer, holders, tree, ledger),
         None => Ok(Growth::Later),
@@ -276,7 +276,7 @@ fn grow(holders: &[End], tree: &Tree, ledger: &mut Ledger) -> Growth {
     }
 }
 
-/// An end of the one process that can write.
+/// An end of the only process that can write; `None` if there are several.
 fn only_writer(holders: &[End]) -> Option<End> {
     let mut writers = holders.iter().filter(|end| end.writes);
     let first = writers.next()?;
@@ -319,8 +319,8 @@ fn consider(
     Ok(if took_long { Growth::Again } else { resize(pipe, from, ledger.wanted) })
 }
 
-/// Whether a process holds the pipe that is not of `tree` and was not there before it: one that has
-/// left the tree. Of those before it none can have the pipe unless it was sent there.
+/// Whether a process outside `tree` holds the pipe: one that has left the tree. Processes from before the
+/// program are not checked: they can have the pipe only if it was sent to them.
 fn held_outside(inode: u64, tree: &Tree, strangers: &HashSet<i32>) -> bool {
     let holds = |pid: i32| ends_of(pid).is_ok_and(|ends| ends.iter().any(|e| e.inode == inode));
     let all = proc::tree::all().unwrap_or_default();
@@ -342,7 +342,7 @@ fn resize(pipe: &OwnedFd, from: Bytes, wanted: Bytes) -> Growth {
     }
 }
 
-/// A copy of `end`; `None` when that descriptor has become something else.
+/// A copy of `end`; `None` if that descriptor now refers to something else.
 fn borrow(end: End) -> Result<Option<OwnedFd>, SysError> {
     let copy = pidfd::open(end.pid).and_then(|process| pidfd::get_fd(process, end.fd));
     let copy = match copy {
@@ -354,7 +354,7 @@ fn borrow(end: End) -> Result<Option<OwnedFd>, SysError> {
     Ok((stat.st_ino == end.inode).then_some(copy))
 }
 
-/// A new open end of the same pipe, without waiting for the other side.
+/// Opens the same pipe again, without waiting for the other side.
 fn reopen(end: End) -> Result<OwnedFd, SysError> {
     use rustix::fs::{Mode, OFlags};
     let path = format!("/proc/{}/fd/{}", end.pid, end.fd);

@@ -1,19 +1,18 @@
-//! Processes connected by pipes, each on a CPU of its own.
+//! Places processes that are connected by pipes on different CPUs.
 //!
-//! Who writes to whom is read from the descriptors: a process that holds a writing end feeds every
-//! other process that holds a reading end of the same pipe. Along such a chain the given CPUs
-//! alternate, so that neighbours are on different ones. Placement is a remedy of the scheduler's
-//! choice only: it changes the affinity of all threads of a process and nothing else, and what the
-//! process starts later inherits it.
+//! The descriptors show which process writes to which: a process with a writing end feeds every other process
+//! with a reading end of the same pipe. Along such a chain the given CPUs alternate, so that neighbours run
+//! on different ones. Placement only restricts the scheduler's choice: it changes the affinity of all threads
+//! of a process and nothing else. Processes started later inherit it.
 //!
-//! Cost: the descriptor scan of `pipes` and 1-2 us for each thread placed.
+//! Cost: the descriptor scan of `pipes`, and 1-2 us for each thread placed.
 
 use crate::pipes::End;
 use pagewise_kernel::proc::tree;
 use pagewise_kernel::{SysError, affinity};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Which processes hand data to which, by pipes that are not `foreign`.
+/// Which process feeds which, by pipes that are not `foreign`.
 #[must_use]
 pub fn edges(ends: &[End], foreign: &HashSet<u64>) -> BTreeSet<(i32, i32)> {
     let mut readers: HashMap<u64, BTreeSet<i32>> = HashMap::new();
@@ -31,7 +30,7 @@ pub fn edges(ends: &[End], foreign: &HashSet<u64>) -> BTreeSet<(i32, i32)> {
     found
 }
 
-/// CPUs for processes, kept over time: whoever was placed stays.
+/// Assigns CPUs to processes. A process keeps its CPU.
 #[derive(Debug)]
 pub struct Placer {
     cpus: Vec<u32>,
@@ -45,8 +44,8 @@ impl Placer {
         Self { cpus, placed: BTreeMap::new() }
     }
 
-    /// The processes of `edges` that have no CPU yet, with one for each: the one after that of
-    /// who feeds it, else the first.
+    /// The processes of `edges` without a CPU, with one for each: the CPU after its feeder's, or the first
+    /// CPU.
     pub fn assign(&mut self, edges: &BTreeSet<(i32, i32)>) -> Vec<(i32, u32)> {
         let alive: BTreeSet<i32> = edges.iter().flat_map(|(a, b)| [*a, *b]).collect();
         self.placed.retain(|pid, _| alive.contains(pid));
@@ -80,8 +79,8 @@ impl Placer {
     }
 }
 
-/// Processes in an order in which feeders come before whom they feed, else by id; where a cycle
-/// leaves none free, the one with the lowest id comes next.
+/// Processes ordered so that feeders come before the processes they feed, else by id. In a cycle, the lowest
+/// id comes next.
 fn sources_first(edges: &BTreeSet<(i32, i32)>, all: &BTreeSet<i32>) -> Vec<i32> {
     let mut feeders: HashMap<i32, usize> = HashMap::new();
     edges.iter().for_each(|(_, to)| *feeders.entry(*to).or_default() += 1);
@@ -103,10 +102,10 @@ fn sources_first(edges: &BTreeSet<(i32, i32)>, all: &BTreeSet<i32>) -> Vec<i32> 
     order
 }
 
-/// Puts every thread of `pid` on `cpu`; returns how many were placed.
+/// Puts every thread of `pid` on `cpu`; returns the number of threads placed.
 ///
 /// # Errors
-/// When none could be; a process that is gone has no threads and is no error.
+/// When no thread could be placed. A process that has ended has no threads and is not an error.
 pub fn place(pid: i32, cpu: u32) -> Result<u32, SysError> {
     let mut placed = 0;
     let mut refused = None;

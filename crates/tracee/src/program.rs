@@ -1,11 +1,11 @@
-//! Which file a command means, and whether it may be started: the search of `execvp(3)` done
-//! beforehand, so that what is wrong can be said in words.
+//! Finds the file that a command names and whether it may be started. This is the search of `execvp(3)`, done
+//! beforehand so that errors can be explained.
 //!
-//! A script takes its rights from its interpreter, so the `#!` lines are followed as the kernel does
-//! (execve(2)); an ELF file takes none from its loader. Not followed: what binfmt_misc starts in a file's place.
+//! A script takes its rights from its interpreter, so `#!` lines are followed as the kernel does (execve(2)).
+//! An ELF file takes none from its loader. Not followed: programs that binfmt_misc starts in a file's place.
 //!
-//! A file found executable can still be refused by `execve(2)` (wrong architecture, interpreter
-//! missing); [`explain`] turns that errno into a [`LaunchError`].
+//! `execve(2)` can still refuse an executable file (wrong architecture, missing interpreter). [`explain`]
+//! turns that errno into a [`LaunchError`].
 
 use crate::launch_error::LaunchError;
 use pagewise_kernel::file_view::open_regular;
@@ -25,12 +25,12 @@ pub(crate) const DEFAULT_PATH: &str = "/bin:/usr/bin";
 pub(crate) struct Program {
     /// Path for `execve`, relative to the directory the program starts in.
     pub(crate) path: PathBuf,
-    /// Text without `#!` line: what `execvp` hands to the shell when the kernel refuses it.
+    /// Text without a `#!` line: `execvp` passes it to the shell when the kernel refuses it.
     pub(crate) shell_text: bool,
 }
 
-/// The file that `name` means, with the search path `path`, for a start in `cwd`. A search does not end at one of
-/// the files `passed`.
+/// The file that `name` refers to, with the search path `path`, for a start in `cwd`. The search skips the
+/// files `passed`.
 pub(crate) fn find(
     name: &OsStr,
     path: Option<&OsStr>,
@@ -53,7 +53,8 @@ pub(crate) fn find(
             if dir.as_os_str().is_empty() { Path::new(".").join(name) } else { dir.join(name) };
         let file = located(&candidate, cwd);
         let Ok(there) = fs::metadata(&file) else {
-            // Also a directory of PATH that this account may not enter: no sign of the command.
+            // May also be a PATH directory that this account cannot enter: that does not mean the command
+            // exists.
             continue;
         };
         if passed.iter().any(|one| is_file(one, &there)) {
@@ -73,12 +74,13 @@ fn is_file(path: &Path, there: &fs::Metadata) -> bool {
     fs::metadata(path).is_ok_and(|one| (one.dev(), one.ino()) == (there.dev(), there.ino()))
 }
 
-/// Where `path` is for us, when the program starts in `cwd`.
+/// Location of `path` as seen from this process, when the program starts in `cwd`.
 fn located(path: &Path, cwd: Option<&Path>) -> PathBuf {
     cwd.map_or_else(|| path.to_path_buf(), |dir| dir.join(path))
 }
 
-/// Whether `file` may be executed by a start in `cwd`; on success whether it is text for the shell.
+/// Checks that `file` may be executed when started in `cwd`. On success, returns whether it is text for the
+/// shell.
 pub(crate) fn check(file: &Path, program: &str, cwd: Option<&Path>) -> Result<bool, LaunchError> {
     let no = |reason: &str| LaunchError::NotExecutable {
         program: program.to_owned(),
@@ -111,17 +113,17 @@ pub(crate) fn check(file: &Path, program: &str, cwd: Option<&Path>) -> Result<bo
     }
 }
 
-/// The mark by which a file gains rights. One that cannot be looked at is none: a security module may hide
-/// them all.
+/// The mark by which a file gains rights. A mark that cannot be read counts as absent: a security module may
+/// hide them all.
 fn mark(file: &Path) -> Option<&'static str> {
     FileRights::of(file).ok().and_then(FileRights::mark)
 }
 
-/// The kernel starts no interpreter behind this many others (`exec_binprm`).
+/// The kernel follows at most this many nested interpreters (`exec_binprm`).
 const INTERPRETERS: usize = 5;
 
-/// Which interpreter of a file that begins with `head` gains rights, and how, if one does. The kernel takes
-/// the last one's alone; a mark on one between is no less a reason to leave the file alone.
+/// The first interpreter that gains rights, of a file that begins with `head`, and how. The kernel takes the
+/// rights of the last one only. A mark on an earlier one is still a reason not to start the file.
 fn mark_of_interpreter(head: &[u8], cwd: Option<&Path>) -> Option<String> {
     let mut head = head.to_vec();
     if is_shell_text(&head) {
@@ -138,7 +140,7 @@ fn mark_of_interpreter(head: &[u8], cwd: Option<&Path>) -> Option<String> {
     None
 }
 
-/// The first bytes of the file; empty where it cannot be read.
+/// The first bytes of the file; empty if it cannot be read.
 fn head(file: &Path) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok((open, _length)) = open_regular(file) {
@@ -148,12 +150,12 @@ fn head(file: &Path) -> Vec<u8> {
     bytes
 }
 
-/// Text the shell can be given: no NUL byte in its first line's reach, not an ELF file, no `#!`.
+/// Whether this is text for the shell: no NUL byte in its first bytes, not an ELF file, no `#!`.
 fn is_shell_text(head: &[u8]) -> bool {
     !head.contains(&0) && !head.starts_with(b"#!") && !head.starts_with(b"\x7fELF")
 }
 
-/// What a refusal of `execve` for `program` at `file` means.
+/// Explains a refusal of `execve` for `program` at `file`.
 pub(crate) fn explain(program: &str, file: &Path, errno: i32) -> LaunchError {
     let program = program.to_owned();
     match errno {

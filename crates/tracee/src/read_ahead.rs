@@ -1,20 +1,20 @@
-//! A saved working set, read into the page cache before a program starts.
+//! Reads a saved working set into the page cache before a program starts.
 //!
-//! A cold start waits for the device at each page that it touches first, one after the other. Here
-//! all parts are asked for at once (posix_fadvise(2), WILLNEED, in pieces that one call reads whole),
-//! then waited for by reading them: the device has them all in its queue, and no fault finds a page
-//! that is still on its way, which would count as a major one too.
+//! A cold start waits for the device at each page that it touches first, one after the other. Here all parts
+//! are requested at once (posix_fadvise(2), WILLNEED, in pieces that one call reads whole), then awaited by
+//! reading them. So the device has them all in its queue. No fault finds a page that is still in transit,
+//! which would also count as a major fault.
 //!
-//! What the page cache holds already is not read: each piece is probed at every sixteenth page and its
-//! last with a read that must not wait (`pagewise_kernel::file_view::is_cached`). That comes after all was
-//! asked for: such a read makes the kernel fetch some pages around it, and where the device is quick it
-//! then finds them, so that a piece of which only the probed pages are there would look whole. Asking
-//! and probing take some 2 us for 128 KiB that are there.
+//! Pages already in the page cache are not read. Each piece is probed at every sixteenth page and at its last
+//! page, with a read that must not wait (`pagewise_kernel::file_view::is_cached`). Probing comes after all
+//! requests, because a probe makes the kernel fetch some pages around it. On a quick device, a piece with
+//! only its probed pages cached would then look complete. Requests and probes take some 2 us per 128 KiB that
+//! is cached.
 //!
-//! A file that is not what was recorded is left out: it has to have its length, and its time of last
-//! writing or its build identifier. What is loaded is a regular file of at most 64 MiB that names at most
-//! 10,000 files, so that one that grew, or a device, costs neither memory nor time. At most half of the memory that is
-//! available is taken.
+//! A file that differs from the recorded one is left out. It must have the same length, and the same
+//! modification time or build identifier. A set is loaded only from a regular file of at most 64 MiB that
+//! names at most 10,000 files. So a grown file or a device costs neither memory nor time. At most half of the
+//! available memory is used.
 
 use crate::launch_error::LaunchError;
 use object::{Object, ReadCache};
@@ -28,33 +28,33 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// One call reads no more ahead than the device's own window, which is at least this.
+/// Size of one request. A call reads ahead no more than the device's window, which is at least this.
 const PIECE: Bytes = Bytes::kib(128);
-/// How far apart a piece is probed.
+/// Distance of two probes in a piece.
 const PROBE: Bytes = Bytes::kib(64);
 
-/// Of a larger file no program's start was recorded.
+/// Size limit of a set file. No recorded start gives a larger one.
 const LARGEST: Bytes = Bytes::mib(64);
-/// So many files are open at once where a set names them.
+/// Maximum number of files in a set. All are open at the same time.
 pub const MOST_FILES: usize = 10_000;
 
-/// What is to be read before a start.
+/// What to read before a start.
 #[derive(Debug)]
 pub struct Plan {
     files: Vec<(File, Vec<WorkingRange>)>,
     left_out: Vec<String>,
 }
 
-/// How a plan was carried out.
+/// Result of a plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Waited for.
+    /// Bytes that had to be awaited.
     pub read: Bytes,
-    /// Found in the page cache, before or as soon as it was asked for.
+    /// Bytes found in the page cache, before or right after the request.
     pub found: Bytes,
 }
 
-/// The working set that is saved at `path`.
+/// Loads the working set that is saved at `path`.
 ///
 /// # Errors
 /// A sentence that says what is wrong with it.
@@ -75,7 +75,7 @@ pub fn load(path: &Path) -> Result<WorkingSet, String> {
     Ok(set)
 }
 
-/// When a file was last written, in nanoseconds since 1970.
+/// Modification time of a file, in nanoseconds since 1970.
 #[must_use]
 pub fn modified(file: &File) -> Option<u64> {
     let meta = file.metadata().ok()?;
@@ -93,7 +93,7 @@ pub fn build_id(file: &File) -> Option<String> {
 }
 
 impl Plan {
-    /// Which parts of `set` are still what they were.
+    /// The parts of `set` whose files are unchanged.
     #[must_use]
     pub fn of(set: &WorkingSet) -> Self {
         let room = meminfo::read().map_or(0, |memory| memory.available.0 / 2);
@@ -116,18 +116,18 @@ impl Plan {
         plan
     }
 
-    /// The files that are not read, each with the reason.
+    /// The files that are not read, each with its reason.
     #[must_use]
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// Reads what is missing; returns when it is there.
+    /// Reads what is missing. Returns when all of it is in the page cache.
     #[must_use]
     pub fn execute(&self) -> Done {
         let mut done = Done::default();
         for (file, offset, length) in self.pieces() {
-            // A hint: what it does not bring, the read below does.
+            // Only a hint: the read below fetches whatever it does not bring.
             let _hint = fadvise(file, offset, NonZeroU64::new(length), Advice::WillNeed);
         }
         let mut buffer = vec![0; PIECE.0 as usize];
@@ -137,7 +137,7 @@ impl Plan {
                 continue;
             }
             let part = buffer.get_mut(..length as usize).unwrap_or_default();
-            // What cannot be read here is the program's to meet.
+            // A read error here is ignored: the program will meet it.
             let read = file.read_at(part, offset).unwrap_or(0);
             done.read += Bytes(read as u64);
         }
@@ -153,7 +153,7 @@ impl Plan {
     }
 }
 
-/// Reads the working set at `path`, where one is named, before a start.
+/// Reads the working set at `path`, if any, before a start.
 pub(crate) fn before_start(path: Option<&str>) -> Result<(), LaunchError> {
     let Some(path) = path else { return Ok(()) };
     let set = load(Path::new(path)).map_err(|why| LaunchError::WorkingSet { why })?;
@@ -161,7 +161,7 @@ pub(crate) fn before_start(path: Option<&str>) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// The file, if it is the one that was recorded; else how it differs.
+/// The file, if it is the recorded one; otherwise how it differs.
 fn unchanged(recorded: &WorkingFile) -> Result<File, String> {
     let gone = || "it does not exist, or cannot be read".to_owned();
     let (file, length) = open_regular(Path::new(&recorded.path)).map_err(|_error| gone())?;
@@ -180,7 +180,7 @@ fn unchanged(recorded: &WorkingFile) -> Result<File, String> {
     if is_same { Ok(file) } else { Err("it has changed since".to_owned()) }
 }
 
-/// Ranges that meet as one: fewer calls read them.
+/// Joins adjacent ranges, so that fewer calls read them.
 fn joined(ranges: &[WorkingRange]) -> Vec<WorkingRange> {
     let mut all: Vec<WorkingRange> = Vec::new();
     for range in ranges {
@@ -194,7 +194,7 @@ fn joined(ranges: &[WorkingRange]) -> Vec<WorkingRange> {
     all
 }
 
-/// A range in pieces: offset and length of each.
+/// Splits a range into pieces: offset and length of each.
 fn pieces(range: &WorkingRange) -> impl Iterator<Item = (u64, u64)> + use<> {
     let start = range.offset_bytes.0;
     let end = start.saturating_add(range.length_bytes.0);
@@ -204,7 +204,7 @@ fn pieces(range: &WorkingRange) -> impl Iterator<Item = (u64, u64)> + use<> {
     std::iter::successors(first, next).map(move |offset| (offset, (end - offset).min(step)))
 }
 
-/// Whether the page cache seems to have all of a piece.
+/// Whether the page cache seems to hold all of a piece.
 fn is_there(file: &File, offset: u64, length: u64) -> bool {
     let last = offset + length - 1;
     (offset..=last).step_by(PROBE.0 as usize).chain([last]).all(|at| is_cached(file, at))
@@ -274,7 +274,7 @@ mod tests {
         if done.read == Bytes(0) {
             println!("SKIP what_was_dropped_is_read: this file system keeps its pages");
         }
-        // The probe of one piece may bring the next one along.
+        // The probe of one piece may bring in the next one.
         assert_eq!(done.read + done.found, all);
         assert_eq!(plan.execute(), Done { read: Bytes(0), found: all });
     }

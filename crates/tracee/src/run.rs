@@ -1,12 +1,11 @@
-//! One run of a program from start to end: watchers are called when they are due, limits kept,
-//! and at the end it is said what the run used.
+//! Runs a program from start to end: calls watchers when they are due, enforces limits, and returns what the
+//! run used.
 //!
-//! The loop sleeps in `poll(2)` on the program's pidfd until the program ends, somebody wants to
-//! stop it, the next watcher or limit is due, or a process that was left to us has ended and is to be
-//! reaped; there are no other wake-ups of ours. After the
-//! start-up a watcher rests for twenty times the CPU time its look took, however soon it wants to look
-//! again. Wall time runs from the byte that lets the program go to the pidfd's event; `exec` lies
-//! inside.
+//! The loop sleeps in `poll(2)` on the program's pidfd. It wakes up when the program ends, a stop is
+//! requested, a watcher or limit is due, or an inherited orphan has ended and must be reaped. There are no
+//! other wake-ups. After the start-up a watcher rests for twenty times the CPU time of its look, however soon
+//! it wants to look again. Wall time runs from the byte that releases the program to the pidfd's event;
+//! `exec` lies inside.
 //!
 //! Not seen: work of processes that outlive the program, except that they are killed and counted.
 
@@ -37,31 +36,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 
-/// A run that came to its end.
+/// A run that has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
     /// What the program used.
     pub usage: Usage,
-    /// What each watcher did, in the order of the plan.
+    /// Report of each watcher, in the order of the plan.
     pub watches: Vec<WatchReport>,
-    /// CPU time of ours while it ran.
+    /// CPU time of this process while the program ran.
     pub supervisor_ns: Nanos,
     /// Huge pages allocated by faults on the whole machine meanwhile (`thp_fault_alloc`).
     pub huge_faults: u64,
     /// Folios of 64 KiB allocated by faults on the whole machine meanwhile.
     pub folio_faults: u64,
-    /// Pages of files that were mapped by one entry for a huge page, on the whole machine, meanwhile
-    /// (`thp_file_mapped`).
+    /// File pages mapped by one huge-page entry, on the whole machine, meanwhile (`thp_file_mapped`).
     #[serde(default)]
     pub huge_file_maps: u64,
-    /// The files that its settings make it open were opened meanwhile, as the kernel says: that of our tools,
-    /// and a library that is preloaded. False without any.
+    /// The kernel reports that all files its settings make it open were opened meanwhile: the tools file and
+    /// preloaded libraries. False if there are no such files.
     pub files_opened: bool,
-    /// Processes of it, the program itself left out, that were alive at its end and were killed.
+    /// Processes it left behind that were alive at its end and were killed, without the program itself.
     pub leftovers_killed: u32,
-    /// CPUs it was allowed on when it ended, as the kernel says; empty where that is not known.
+    /// CPUs it was allowed to use when it ended, as the kernel says; empty if unknown.
     pub cpus_at_end: Vec<u32>,
-    /// It was killed because its time was up.
+    /// It was killed because it exceeded its time limit.
     pub timed_out: bool,
     /// It was killed because it exceeded its memory limit.
     pub over_memory: bool,
@@ -73,12 +71,12 @@ pub struct Finished {
     pub user: Fact<UserSamples>,
     /// Page-walk counts, when they were asked for.
     pub walks: Fact<WalkCounts>,
-    /// Page faults, when a recorder was given.
+    /// Page faults, if a recorder was given.
     pub faults: Fact<FaultReport>,
 }
 
 impl Finished {
-    /// A run of which nothing but this was recorded.
+    /// A run with no recorded data except `usage`.
     #[must_use]
     pub fn new(usage: Usage) -> Self {
         const NOT_ASKED: &str = "not requested";
@@ -103,24 +101,24 @@ impl Finished {
     }
 }
 
-/// How a run came to its end.
+/// How a run ended.
 #[derive(Debug)]
 pub enum Outcome {
     /// By itself or by a limit.
     Finished(Box<Finished>),
-    /// Something arrived on the descriptor that stops it; the tree has been killed.
+    /// A stop was requested through the descriptor; the tree has been killed.
     Stopped,
 }
 
-/// Runs `launch`, an experiment, to its end. `make` gives the watcher for each watch of its settings;
-/// the run stops early when `stop` becomes readable.
+/// Runs `launch`, an experiment, to its end. `make` creates the watcher for each watch of its settings. The
+/// run stops early when `stop` becomes readable.
 ///
-/// This process becomes a subreaper. It must have no other children, for at the end every descendant
-/// of it is killed.
+/// This process becomes a subreaper. It must have no other children: at the end all its descendants are
+/// killed.
 ///
 /// # Errors
-/// [`LaunchError`] when the program could not be started or waited for, or when something of it is
-/// still alive.
+/// [`LaunchError`] when the program could not be started or waited for, or some of its processes are still
+/// alive.
 pub fn run(
     launch: &Launch,
     make: MakeWatcher<'_>,
@@ -129,7 +127,7 @@ pub fn run(
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| LaunchError::errno("prctl(PR_SET_CHILD_SUBREAPER)", "this process", e))?;
     let outcome = run_once(launch, make, stop)?;
-    // The helpers are gone now: nobody may be left.
+    // The helpers have ended by now: no descendant may be left.
     descendants::end_all(&Except::default()).check(launch.shown())?;
     Ok(outcome)
 }
@@ -206,7 +204,7 @@ impl Scheduled {
     }
 }
 
-/// The watchers of `launch`, each due at once.
+/// The watchers of `launch`, each due immediately.
 pub(crate) fn watchers(
     launch: &Launch,
     child: &Suspended,
@@ -215,7 +213,7 @@ pub(crate) fn watchers(
     if launch.settings.watches.is_empty() {
         return Vec::new();
     }
-    // Before `exec` the child holds what we hold and what it was given, and nothing of its own.
+    // Before `exec` the child holds only what this process holds and what it was given.
     let foreign_pipes = [own_pid(), child.pid()].into_iter().flat_map(pipes_of).collect();
     let context = Context { pid: child.pid(), foreign_pipes };
     let schedule = |watch| Scheduled::at_once(make(watch, &context));
@@ -229,23 +227,22 @@ fn pipes_of(pid: i32) -> HashSet<u64> {
         .collect()
 }
 
-/// A watcher rests after a look for this many times the CPU time the look took, at least: so it
-/// takes no more than a twentieth of a CPU, however many processes there are to look at.
+/// Minimum rest of a watcher after a look, as a multiple of its CPU time. So it takes at most a twentieth of
+/// a CPU, however many processes it looks at.
 const REST: u64 = 20;
 
-/// Until then a rest is as long as the look and no longer.
+/// Until this time after the start, a rest is only as long as the look.
 const START_UP: Nanos = Nanos::millis(20);
 
-/// The clocks that watchers go by.
+/// The clocks that schedule watchers.
 pub(crate) struct Clocks<'a> {
     /// Time since the start of the program.
     pub(crate) since_start: &'a dyn Fn() -> Nanos,
-    /// CPU time of this thread. Not the time that passes: a look on a busy machine is long and
-    /// costs nobody anything while it waits.
+    /// CPU time of this thread. Not wall time: on a busy machine a look is long, but waiting costs nothing.
     pub(crate) cpu: &'a dyn Fn() -> Nanos,
 }
 
-/// Calls what is due and returns the next moment something will be.
+/// Calls the watchers that are due. Returns when the next one is due.
 pub(crate) fn tick(
     watchers: &mut [Scheduled],
     tree: &mut Tree,
@@ -271,17 +268,17 @@ pub(crate) fn tick(
     watchers.iter().filter_map(|one| one.due).min()
 }
 
-/// Until when a program was stayed beside.
+/// Why the wait for a program ended.
 enum End {
-    /// It ended, after so long.
+    /// It ended, after this time.
     Seen(Nanos),
     /// It broke a limit.
     Limit,
-    /// Something arrived on the descriptor that stops it.
+    /// A stop was requested through the descriptor.
     Told,
 }
 
-/// What is sampled of a run, where that is asked for.
+/// The samplers of a run, as requested.
 struct Samplers {
     memory: Option<MemorySampler>,
     run_delay: Option<DelaySampler>,
@@ -295,7 +292,7 @@ impl Samplers {
         }
     }
 
-    /// Adds what they found of the ended program `pid`, which nobody waited for yet; `usage` reaps it.
+    /// Adds what they found about the ended program `pid`, which has not been reaped; `usage` reaps it.
     fn finish(
         self,
         pid: i32,
@@ -324,7 +321,7 @@ impl Samplers {
     }
 }
 
-/// What a run is supervised by.
+/// What supervises a run.
 struct Beside<'a> {
     running: &'a Running,
     tree: Tree,
@@ -373,19 +370,19 @@ impl Beside<'_> {
     }
 }
 
-/// What the whole machine has done with huge pages so far.
+/// Counters of huge pages for the whole machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HugeCounts {
-    /// Allocated by faults.
+    /// Huge pages allocated by faults.
     pub(crate) faults: u64,
     /// Small folios allocated by faults.
     pub(crate) folios: u64,
-    /// Of files, mapped by one entry.
+    /// File mappings by one huge-page entry.
     pub(crate) file_maps: u64,
 }
 
 impl HugeCounts {
-    /// At this moment; what is not counted stays 0.
+    /// Reads the counters; one that is missing is 0.
     pub(crate) fn now() -> Self {
         let counts = vmstat::read().ok();
         let count = |name| counts.as_ref().and_then(|counts| counts.get(name)).unwrap_or(0);
@@ -393,7 +390,7 @@ impl HugeCounts {
         Self { faults: count("thp_fault_alloc"), folios, file_maps: count("thp_file_mapped") }
     }
 
-    /// What came since `before`.
+    /// Difference since `before`.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             faults: self.faults.saturating_sub(before.faults),
@@ -445,7 +442,7 @@ mod tests {
         assert_eq!(counts, [3, 3]);
     }
 
-    /// Wants to look again after 5 ms, and looks for 2 ms of the CPU time it shares.
+    /// Asks for a look every 5 ms, and each look takes 2 ms of the shared CPU time.
     struct Slow(Rc<Cell<Nanos>>);
 
     impl Watcher for Slow {

@@ -1,17 +1,19 @@
 //! How long the processes of a program were ready to run while others had the CPU.
 //!
-//! The kernel counts that for each thread ([`schedstat`]). The sampler reads the count of each process whenever the run
-//! has become a twentieth longer, and that of the program at its end. Not seen: other threads than the first of a
-//! process, what a process waits after its last sample, and a host that runs other guests.
+//! The kernel counts that for each thread ([`schedstat`]). The sampler reads the count of each process
+//! whenever the run has become longer by a twentieth, and that of the program at its end.
+//!
+//! Not seen: threads other than the first of a process; waits of a process after its last sample; a host that
+//! runs other guests.
 
 use crate::tree::Tree;
 use pagewise_kernel::proc::schedstat;
 use pagewise_model::Nanos;
 use std::collections::HashMap;
 
-/// The time to the first sample, and the least time from one sample to the next.
+/// Time to the first sample, and minimum time between two samples.
 const PERIOD: Nanos = Nanos::millis(2);
-/// From one sample to the next the run becomes longer by this part: a twentieth.
+/// The run gets longer by one part in this many between two samples.
 const PART: u64 = 20;
 
 /// Samples the processes of one program.
@@ -31,7 +33,7 @@ impl DelaySampler {
         self.next
     }
 
-    /// Samples all processes of `tree` if that is due.
+    /// Samples all processes of `tree` if a sample is due.
     pub(crate) fn look(&mut self, tree: &mut Tree, now: Nanos) {
         if now < self.next {
             return;
@@ -43,7 +45,7 @@ impl DelaySampler {
         self.next = now + PERIOD.max(Nanos(now.0 / PART));
     }
 
-    /// Of all processes together; that of `pid` is known to its end.
+    /// Total of all processes. That of `pid` covers its whole life.
     pub(crate) fn finish(mut self, pid: i32) -> Option<Nanos> {
         self.delays.insert(pid, schedstat::read(pid)?.delayed);
         Some(self.delays.into_values().fold(Nanos(0), |sum, delay| sum + delay))

@@ -1,19 +1,18 @@
-//! The instructions that seccomp filters of ours are made of: classic BPF over `struct
-//! seccomp_data` (seccomp(2)), which holds number, architecture and arguments of a call, and no
-//! memory behind pointers. Pure.
+//! Instructions for seccomp filters: classic BPF over `struct seccomp_data` (seccomp(2)). It contains number,
+//! architecture and arguments of a call, but no memory behind pointers. Pure.
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 
-/// This machine's own: `AUDIT_ARCH_X86_64` or `AUDIT_ARCH_AARCH64` of `<linux/audit.h>`.
+/// Architecture of this machine: `AUDIT_ARCH_X86_64` or `AUDIT_ARCH_AARCH64` of `<linux/audit.h>`.
 pub const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
-/// Where the number of the call is.
+/// Offset of the call number.
 pub const NUMBER_AT: u32 = 0;
 pub const ARCHITECTURE_AT: u32 = 4;
-/// Where the first argument is.
+/// Offset of the first argument.
 pub const ARGUMENTS_AT: u32 = 16;
 
-/// How a filter for a traced tree begins: calls by other tables are allowed, those that may make an untraced
-/// child stop (`untraced`). Behind it the number of the call is loaded.
+/// First instructions of a filter for a traced tree. Allows calls by other tables; stops calls that may
+/// create an untraced child (`untraced`). Afterwards the call number is loaded.
 #[must_use]
 pub fn begin() -> Vec<sock_filter> {
     let allow = give(libc::SECCOMP_RET_ALLOW);
@@ -23,7 +22,7 @@ pub fn begin() -> Vec<sock_filter> {
     filter
 }
 
-/// Where the number of the call is loaded: a stop at those that may make an untraced child.
+/// Stops calls that may create an untraced child. The call number must be loaded.
 #[must_use]
 pub fn untraced_clones() -> [sock_filter; 6] {
     let (allow, stop) = (give(libc::SECCOMP_RET_ALLOW), give(libc::SECCOMP_RET_TRACE));
@@ -55,8 +54,8 @@ pub const fn give(action: u32) -> sock_filter {
     instruction(BPF_RET | BPF_K, 0, 0, action)
 }
 
-/// Compares what was loaded with `value` by `test` (`BPF_JEQ`, `BPF_JGE`, `BPF_JSET`) and skips so
-/// many instructions where it `holds` and where it does not (`fails`).
+/// Compares the loaded value with `value` by `test` (`BPF_JEQ`, `BPF_JGE`, `BPF_JSET`). Skips `holds`
+/// instructions if the test holds, and `fails` instructions if it does not.
 #[must_use]
 pub const fn jump(test: u32, value: u32, holds: u8, fails: u8) -> sock_filter {
     instruction(BPF_JMP | test | BPF_K, holds, fails, value)

@@ -1,13 +1,13 @@
-//! Signals that reach us and were meant for the program that we stay beside.
+//! Forwards signals that reach this process but were meant for the program beside it.
 //!
-//! They are taken as data (`signalfd(2)`). What the kernel sends, as a terminal does, goes to the
-//! whole foreground group and so to the program too: it is dropped. What a process sends is kept
-//! for [`witness::GRACE`] and then handed on, unless the [`Witness`] has received it as well: then
-//! it went to our group or cgroup, and the program has its own. So is the hang-up of a terminal whose
-//! session we lead (`ssh -t`, `xterm -e`), which the kernel sends to the leader and to nobody else
-//! (drivers/tty/tty_jobctrl.c, `tty_signal_session_leader`). What the program itself sends to
-//! us, as its parent, is dropped. The witness is asked after a signal that was dropped as well: one
-//! that stayed with it would hide the next of its number.
+//! Signals are read as data (`signalfd(2)`). A signal from the kernel, such as from a terminal, goes to the
+//! whole foreground group and so reaches the program too: it is dropped. A signal from a process is kept for
+//! [`witness::GRACE`] and then forwarded, unless the [`Witness`] has also received it. In that case it went
+//! to the whole group or cgroup, and the program already has it. The hang-up of a terminal is also forwarded
+//! if this process leads its session (`ssh -t`, `xterm -e`): the kernel sends it only to the leader
+//! (drivers/tty/tty_jobctrl.c, `tty_signal_session_leader`). Signals from the program itself to its parent
+//! are dropped. The witness is also queried after a dropped signal: one that stays pending there would hide
+//! the next one with its number.
 
 use crate::child::SignalState;
 use crate::descendants::{self, Except};
@@ -22,10 +22,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// By these a user or a service manager asks a process to end.
+/// Signals by which a user or a service manager asks a process to end.
 const ENDING: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Handed on when a process sent them to us; the real-time signals are too.
+/// Forwarded if a process sent them to this process; so are the real-time signals.
 const FORWARDED: [i32; 15] = [
     libc::SIGTERM,
     libc::SIGINT,
@@ -44,7 +44,7 @@ const FORWARDED: [i32; 15] = [
     libc::SIGTSTP,
 ];
 
-/// What the kernel sends to the leader of a session that has lost its terminal.
+/// Signals from the kernel to the leader of a session that has lost its terminal.
 const HANG_UP: [i32; 2] = [libc::SIGHUP, libc::SIGCONT];
 
 unsafe extern "C" {
@@ -56,12 +56,12 @@ fn forwarded() -> impl Iterator<Item = i32> {
     FORWARDED.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX())
 }
 
-/// A signal on its way to the program.
+/// A signal to be forwarded to the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sent {
     signal: i32,
     sender: Sender,
-    /// What `sigqueue(3)` gave with it.
+    /// Value passed by `sigqueue(3)`.
     value: Option<u64>,
 }
 
@@ -77,7 +77,7 @@ impl Sent {
     }
 }
 
-/// A descriptor that the signals of `set`, which are blocked, are read from.
+/// A descriptor for reading the signals of `set`, which are blocked.
 pub(crate) fn descriptor(set: &libc::sigset_t) -> io::Result<OwnedFd> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
     // SAFETY: reads a live sigset_t and makes a new descriptor.
@@ -85,37 +85,37 @@ pub(crate) fn descriptor(set: &libc::sigset_t) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made and is nobody else's.
+    // SAFETY: the descriptor was just created, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Signals that arrive as data while this lives; the mask of before comes back at its end.
+/// Receives signals as data while it exists. Restores the previous mask at its end.
 #[derive(Debug)]
 pub(crate) struct Caught {
     fd: OwnedFd,
     before: SignalState,
-    /// Absent where none could be forked: then all is handed on.
+    /// `None` if it could not be forked: then all signals are forwarded.
     witness: Option<Witness>,
     kept: Vec<Sent>,
     due: Option<Nanos>,
     asked_to_end: bool,
     leads_session: bool,
-    /// We are given the orphans of the program, as init is.
+    /// This process adopts the orphans of the program, as init does.
     adopts: bool,
-    /// Processes of ours that somebody else waits for.
+    /// Child processes that other code waits for.
     helpers: HashSet<i32>,
 }
 
 impl Caught {
-    /// Blocks the signals; `before` is what the mask was.
+    /// Blocks the signals; `before` is the previous state.
     pub(crate) fn block(before: SignalState) -> Result<Self, LaunchError> {
         wait::keep_ended_children();
         let mut set = SignalState::clean().mask;
         for signal in forwarded().chain([libc::SIGCHLD]) {
-            // SAFETY: `set` is a live sigset_t of ours.
+            // SAFETY: `set` is a live sigset_t of this function.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
-        // SAFETY: reads a live sigset_t; what the mask was is in `before`.
+        // SAFETY: reads a live sigset_t; `before` holds the previous mask.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
         let fd = descriptor(&set).map_err(|error| {
             restore(&before);
@@ -136,35 +136,36 @@ impl Caught {
         })
     }
 
-    /// Child `pid` of ours does not belong to the program.
+    /// Marks child `pid` as not belonging to the program.
     pub(crate) fn spare(&mut self, pid: Option<i32>) {
         self.helpers.extend(pid);
     }
 
-    /// Somebody other than the program has asked us to end, by a signal that we do not ignore.
+    /// A process other than the program asked this one to end, by a signal that it does not ignore.
     pub(crate) const fn asked_to_end(&self) -> bool {
         self.asked_to_end
     }
 
-    /// Readable when something has arrived.
+    /// Readable when a signal has arrived.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// When [`Caught::pass_on`] wants to be called.
+    /// When [`Caught::pass_on`] is to be called.
     pub(crate) const fn due(&self) -> Option<Nanos> {
         self.due
     }
 
-    /// Takes what has arrived; stops with the program.
+    /// Handles the signals that have arrived. Stops together with the program.
     pub(crate) fn take(&mut self, running: &Running, now: Nanos) {
         while let Some(info) = self.next() {
             let signal = i32::try_from(info.ssi_signo).unwrap_or(0);
             let from_program = u32::try_from(running.pid()) == Ok(info.ssi_pid);
             if signal == libc::SIGCHLD {
                 if has_stopped(running.pid()) {
-                    // The program has just stopped; what makes us go on takes a stop signal from
-                    // the witness, so that ours would pass for one to us alone.
+                    // The program has just stopped. The signal that resumes this process removes a pending
+                    // stop signal from the witness. A kept one would then look as if it had been sent to this
+                    // process alone.
                     self.kept.retain(|sent| sent.signal != libc::SIGTSTP);
                     stop_ourselves();
                 }
@@ -193,7 +194,7 @@ impl Caught {
         descendants::reap_ended(&Except { helpers, unreaped: Some(running.pid()) });
     }
 
-    /// Hands on what was sent to us alone, once the time has come, and empties the witness.
+    /// Forwards signals sent to this process alone, once they are due, and empties the witness.
     pub(crate) fn pass_on(&mut self, running: &Running, now: Nanos) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -221,20 +222,20 @@ impl Caught {
 
 impl Drop for Caught {
     fn drop(&mut self) {
-        // What is still pending was meant for the program, which has ended.
+        // Pending signals were meant for the program, which has ended.
         while self.next().is_some() {}
         restore(&self.before);
     }
 }
 
-/// The session that this process is in; 0 where its leader is outside of our process namespace.
+/// Session of this process; 0 if its leader is outside this process namespace.
 fn session() -> i32 {
     // SAFETY: getsid has no preconditions.
     unsafe { libc::getsid(0) }
 }
 
-/// Those of `sent` that the witness has not received. Real-time signals queue and are counted;
-/// of the others one that is pending stands for any number.
+/// The signals of `sent` that the witness has not received. Real-time signals queue and are counted. For
+/// others, one pending signal stands for any number.
 fn to_us_alone(sent: Vec<Sent>, witnessed: &Counts) -> Vec<Sent> {
     let mut left = *witnessed;
     let alone = |one: &Sent| {
@@ -252,8 +253,8 @@ fn stop_ourselves() {
     wait::kill(pagewise_kernel::proc::own_pid(), libc::SIGSTOP);
 }
 
-/// No SIGCHLD comes for stops while this lives: each stop of a traced thread would send one, and wake
-/// the thread that reads signals. The stops themselves are waited for as ever.
+/// Suppresses SIGCHLD for stops while it exists: each stop of a traced thread would send one, and wake the
+/// thread that reads signals. Waiting for stops is not affected.
 #[derive(Debug)]
 pub(crate) struct QuietStops {
     before: libc::sigaction,
@@ -265,7 +266,7 @@ impl QuietStops {
         let mut quiet: libc::sigaction = unsafe { std::mem::zeroed() };
         let mut before = quiet;
         quiet.sa_flags = libc::SA_NOCLDSTOP;
-        // SAFETY: both are live; the default action runs no code of ours.
+        // SAFETY: both are live; the default action runs no code of this program.
         unsafe { libc::sigaction(libc::SIGCHLD, &raw const quiet, &raw mut before) };
         Self { before }
     }
@@ -273,13 +274,13 @@ impl QuietStops {
 
 impl Drop for QuietStops {
     fn drop(&mut self) {
-        // SAFETY: what was in force before is put back.
+        // SAFETY: restores the previous action.
         unsafe { libc::sigaction(libc::SIGCHLD, &raw const self.before, ptr::null_mut()) };
     }
 }
 
-/// Leaves thread `tid` in its job-control stop, which a thread of ours traces, and stops with it
-/// where it is `program`, our child: its stops are told to the tracer alone.
+/// Leaves traced thread `tid` in its job-control stop. If it is `program`, a direct child, this process stops
+/// too: only the tracer is notified of that child's stops.
 pub(crate) fn park(tid: i32, program: i32) -> Result<(), SysError> {
     request::listen(tid)?;
     if tid == program {
@@ -293,8 +294,8 @@ pub(crate) fn restore(state: &SignalState) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const state.mask, ptr::null_mut()) };
 }
 
-/// Whether our child `pid` has been stopped since this was last asked. A stop that an injector is
-/// owed is left to it: where it was taken away the thread would stand still for ever.
+/// Whether child `pid` has stopped since the last call. A stop that an injector waits for must stay: if it
+/// were consumed here, the thread would never run again.
 fn has_stopped(pid: i32) -> bool {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
     let Some(pid) = rustix::process::Pid::from_raw(pid) else { return false };
@@ -314,18 +315,18 @@ mod tests {
     fn the_value_of_a_queued_signal_is_kept() {
         let signal = libc::SIGRTMIN() + 5;
         let mut set = SignalState::clean().mask;
-        // SAFETY: `set` is a live sigset_t of ours.
+        // SAFETY: `set` is a live sigset_t of this function.
         unsafe { libc::sigaddset(&raw mut set, signal) };
         // SAFETY: reads a live sigset_t; blocks in this thread, which the forked child copies.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) };
-        // SAFETY: the child makes system calls alone and `_exit`s.
+        // SAFETY: the child only makes system calls and `_exit`s.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // SAFETY: a siginfo_t is plain integers and pointers, all of which may be zero.
             let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
             // SAFETY: reads a live set and writes a live siginfo_t.
             unsafe { libc::sigwaitinfo(&raw const set, &raw mut info) };
-            // SAFETY: a signal with a value came, so that field is the one that was written.
+            // SAFETY: the signal came with a value, so this field is the one that was written.
             let value = unsafe { info.si_value() };
             // SAFETY: ends this forked process without running exit handlers of its parent.
             unsafe { libc::_exit(i32::try_from(value.sival_ptr.addr()).unwrap_or(0)) }

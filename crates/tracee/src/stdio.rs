@@ -1,4 +1,4 @@
-//! Standard input, output and error of a program: where they come from and go, and the reader behind a pipe.
+//! Standard input, output and error of a program: their sources, destinations, and the reader of a pipe.
 
 use crate::child::Descriptor;
 use crate::drain::Drain;
@@ -11,31 +11,31 @@ use serde::{Deserialize, Serialize};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Where an output goes.
+/// Destination of an output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sink {
     /// /dev/null.
     Null,
-    /// A pipe with a reader of ours behind it that throws all away.
+    /// A pipe whose reader discards everything.
     Pipe,
-    /// Such a pipe, whose reader writes all to a file, emptied first.
+    /// A pipe whose reader writes everything to a file, which is truncated first.
     PipeTo(#[serde(with = "os_text")] PathBuf),
-    /// A file, emptied first.
+    /// A file, truncated first.
     File(#[serde(with = "os_text")] PathBuf),
-    /// Whatever this process has.
+    /// The same as this process.
     Inherit,
-    /// Where standard error of this process goes.
+    /// Standard error of this process.
     Stderr,
 }
 
-/// Descriptors for a program, and the drains behind them.
+/// Descriptors for a program, and the drains of its pipes.
 pub(crate) fn open(launch: &Launch) -> Result<([Descriptor; 3], Vec<Drain>), LaunchError> {
     let mut drains = Vec::new();
     let input = input::open_input(&launch.stdin)?.map_or(Descriptor::AsGiven, Descriptor::Is);
     let output = open_sink(&launch.stdout, &mut drains)?;
     let error = match (&launch.stderr, &output) {
-        // One open file, so that neither overwrites the other.
+        // A single open file, so that neither output overwrites the other.
         (Sink::File(path), Descriptor::Is(same)) if launch.stdout == Sink::File(path.clone()) => {
             let copy = same.try_clone();
             Descriptor::Is(copy.map_err(|e| LaunchError::call("dup", "standard error", &e))?)
@@ -61,7 +61,7 @@ fn open_sink(sink: &Sink, drains: &mut Vec<Drain>) -> Result<Descriptor, LaunchE
     opened.map(Descriptor::Is)
 }
 
-/// The end of a pipe that a new drain empties into `file`.
+/// The writing end of a pipe whose new drain writes to `file`.
 fn drained(file: &OwnedFd, drains: &mut Vec<Drain>) -> Result<OwnedFd, LaunchError> {
     let (drain, end) = Drain::start(file)?;
     drains.push(drain);

@@ -1,7 +1,7 @@
-//! A process that is running already: found, looked after until it ends, never stopped.
+//! A running process: found and observed until it ends, never stopped.
 //!
-//! It is held by a pidfd, so that a number that comes again is never taken for it. A process that has been
-//! waited for has no counters left.
+//! A pidfd refers to it, so a reused number is never mistaken for it. A process that has been waited for has
+//! no counters left.
 
 use crate::wait;
 use pagewise_kernel::proc::image::Birth;
@@ -12,7 +12,7 @@ use pagewise_model::{Fact, Nanos};
 use rustix::event::{PollFd, PollFlags};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// How often it is asked whether the user has seen enough, when no signal says so.
+/// How often the user's wish to stop is checked if no signal arrives.
 const ASK_EVERY: Nanos = Nanos::millis(250);
 
 /// Why a process cannot be recorded.
@@ -21,16 +21,16 @@ pub enum TargetError {
     /// There is no such process, or it has ended.
     #[error("no process {0} is running")]
     Gone(i32),
-    /// The number is that of a thread.
+    /// The number belongs to a thread.
     #[error("{tid} is a thread of process {pid}")]
     Thread { tid: i32, pid: i32 },
-    /// It has no memory of its own.
+    /// A kernel thread, without memory.
     #[error("process {0} is a kernel thread, without memory")]
     Kernel(i32),
     /// This account may not observe it.
     #[error("process {0} may not be observed by this account")]
     NotAllowed(i32),
-    /// It cannot be looked at.
+    /// It cannot be examined.
     #[error(transparent)]
     Sys(#[from] SysError),
 }
@@ -46,10 +46,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Looks process `pid` up.
+    /// Looks up process `pid`.
     ///
     /// # Errors
-    /// [`TargetError`] when there is nothing to record, or no right to.
+    /// [`TargetError`] when there is nothing to record, or no permission.
     pub fn find(pid: i32) -> Result<Self, TargetError> {
         let or_gone = |error: SysError| match error.is_gone() {
             true => TargetError::Gone(pid),
@@ -83,12 +83,12 @@ impl Target {
         self.pid
     }
 
-    /// What tells it from a later process with its number.
+    /// Distinguishes it from a later process with the same number.
     ///
     /// # Errors
     /// When it has ended.
     pub fn birth(&self) -> Result<Birth, SysError> {
-        // Until it has been waited for, its number is its own.
+        // Until it has been waited for, its number cannot be reused.
         let birth = Birth::of(self.pid)?;
         if self.has_ended() {
             let subject = format!("process {}", self.pid);
@@ -97,31 +97,31 @@ impl Target {
         Ok(birth)
     }
 
-    /// Program and arguments, as far as they are to be had.
+    /// Program and arguments, as far as available.
     #[must_use]
     pub fn command(&self) -> &[String] {
         &self.command
     }
 
-    /// Whether it is over.
+    /// Whether it has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.wait(Nanos(0))
     }
 
-    /// Waits for its end, no longer than `timeout` or until a signal comes; tells whether it came.
+    /// Waits for its end, for at most `timeout` or until a signal arrives. Returns whether it has ended.
     fn wait(&self, timeout: Nanos) -> bool {
         let mut fds = [PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN)];
         wait::sleep(&mut fds, Some(timeout));
         fds.iter().any(|fd| !fd.revents().is_empty())
     }
 
-    /// Faults of it and the children it waited for so far.
+    /// Faults so far, of it and of the children it has waited for.
     pub(crate) fn counted(&self) -> Fact<u64> {
         self.stat().map(|stat| stat.faults_with_children())
     }
 
-    /// Its counters, as long as it has not been waited for.
+    /// Its counters; missing once it has been waited for.
     pub(crate) fn stat(&self) -> Fact<Stat> {
         match stat::read(self.pid) {
             Ok(stat) if stat.start_ticks == self.start_ticks => Fact::Known(stat),
@@ -129,7 +129,7 @@ impl Target {
         }
     }
 
-    /// Waits until it ends, which is true, or `until` is over; `begun` is not called.
+    /// Waits until it ends (true) or until `until` is over (false). Does not call `begun`.
     pub fn attend(&self, until: &Until<'_>) -> bool {
         let start = clock::now();
         loop {
@@ -147,20 +147,20 @@ impl Target {
 
 fn command(pid: i32, name: String) -> Vec<String> {
     let mut words = proc::arguments(pid);
-    // A program that has written another title there leaves empty ones behind it.
+    // A program that has rewritten its title leaves empty words at the end.
     let count = words.iter().rposition(|word| !word.is_empty()).map_or(0, |last| last + 1);
     words.truncate(count);
     if words.is_empty() { vec![name] } else { words }
 }
 
-/// The course of a recording: when it has begun, and when it ends if its process does
-/// not.
+/// The course of a recording: a callback at its beginning, and conditions for its end if the process does not
+/// end first.
 pub struct Until<'a> {
-    /// Told how many threads are followed, once all are.
+    /// Called with the number of followed threads, once all are followed.
     pub begun: &'a dyn Fn(u64),
-    /// After this long.
+    /// Ends after this time; `None` for no limit.
     pub time: Option<Nanos>,
-    /// When this says so: asked after each signal, and four times a second.
+    /// Ends when this returns true. Called after each signal, and four times a second.
     pub enough: &'a dyn Fn() -> bool,
 }
 

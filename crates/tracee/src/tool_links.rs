@@ -1,22 +1,25 @@
-//! The tools of a pipeline as the tree finds them: a directory of links to pagewise in front of PATH.
+//! Provides the tools of a pipeline to the tree: a directory of links to pagewise in front of PATH.
 //!
-//! `execvp(3)`, shells and the libraries of other languages look for a name without a slash in the
-//! directories of PATH, in order; the first that holds it wins. Each link has the name of a tool and
-//! leads to the file of this process, which tells by that name which tool is meant.
+//! `execvp(3)`, shells and the libraries of other languages search a name without a slash in the directories
+//! of PATH, in order; the first match wins. Each link has the name of a tool and leads to the file of this
+//! process, which selects the tool by that name.
 //!
-//! The directory lies in the user's cache (`kernel::dirs::links_dir`), one for each file of pagewise
-//! and set of tools, and stays: a start makes what is missing in it and puts right what leads
-//! elsewhere, each link at once (`kernel::link`), so that a start that was killed in the middle leaves
-//! nothing that the next one would not use or mend. It is the owner's alone, and no other account can
-//! replace it or anything above it (`kernel::trusted_path`), so no other user can put a program under the path
-//! that PATH names, in the middle of a run either. Root with the home of a user has it in its own home. A
-//! process of the tree that has become another user cannot enter it, passes it over as any directory of PATH
-//! that it cannot enter, and finds the system's tools. That also holds where that user could not run pagewise.
+//! The directory is in the user's cache (`kernel::dirs::links_dir`), one for each combination of pagewise
+//! file and tools, and stays. A start creates missing links and corrects wrong ones, each link atomically
+//! (`kernel::link`). So whatever an interrupted start leaves, the next one can use or repair. The directory
+//! belongs to the owner alone, and no other account can replace it or anything above it
+//! (`kernel::trusted_path`). So no other user can put a program under the path that PATH names, not even in
+//! the middle of a run. Root with the home of a user has it in root's own home. A process of the tree that
+//! has become another user cannot enter it. It skips the directory like any other PATH directory that it
+//! cannot enter, and finds the system's tools. That also holds if that user could not run pagewise.
 //!
-//! Whether a tool was started or a library preloaded is asked of the kernel ([`Starts`]). Not seen: processes that set PATH
-//! by themselves or name a tool by its path; they run what they ran before. Overhead before the program
-//! starts: a look at the file of pagewise, a walk to the directory (some 10 us) and a `readlink` for each tool;
-//! later one failing call more for each search of the tree for another program.
+//! The kernel reports whether a tool was started or a library preloaded ([`Starts`]).
+//!
+//! Not seen: processes that set PATH themselves or name a tool by its path; they run what they ran before.
+//!
+//! Overhead before the program starts: a look at the file of pagewise, a walk to the directory (some 10 us)
+//! and a `readlink` for each tool. Later: one more failing call for each search of the tree for another
+//! program.
 
 use crate::launch_error::LaunchError;
 use crate::program::{self, DEFAULT_PATH};
@@ -28,10 +31,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What separates the directories of PATH.
+/// Separator of the directories in PATH.
 const SEPARATOR: u8 = b':';
 
-/// The directory of the links to these tools, made and filled; none without tools.
+/// Creates and fills the directory with the links to these tools; `None` without tools.
 pub(crate) fn directory(tools: &[Tool]) -> Result<Option<PathBuf>, LaunchError> {
     if tools.is_empty() {
         return Ok(None);
@@ -43,8 +46,8 @@ pub(crate) fn directory(tools: &[Tool]) -> Result<Option<PathBuf>, LaunchError> 
     Ok(Some(directory))
 }
 
-/// The search path of a program whose tree is to find the tools of `directory`, where the user's is
-/// `path`: as it is without such a directory.
+/// The search path of a program whose tree is to find the tools of `directory`. The user's is `path`, which
+/// is returned unchanged without a directory.
 pub(crate) fn search_path(
     directory: Option<&Path>,
     path: Option<&OsStr>,
@@ -55,8 +58,8 @@ pub(crate) fn search_path(
     }
 }
 
-/// The file of this process, which others must be able to run: it is still there, and gives no rights
-/// of its own, which each tool would have.
+/// The file of this process. Others must be able to run it, so it must still exist, and must not grant extra
+/// rights, which each tool would get.
 fn own_file() -> Result<PathBuf, LaunchError> {
     let file = std::env::current_exe()
         .map_err(|error| LaunchError::call("readlink", "/proc/self/exe", &error))?;
@@ -77,7 +80,7 @@ fn key(program: &Path, tools: &[Tool]) -> String {
     format!("{}-{:016x}", names(tools), hasher.finish())
 }
 
-/// Has a link to `program` in `directory` for each of the tools.
+/// Ensures that `directory` has a link to `program` for each tool.
 fn fill(directory: &Path, program: &Path, tools: &[Tool]) -> Result<(), LaunchError> {
     for tool in tools {
         let path = directory.join(tool.into_str());
@@ -88,8 +91,7 @@ fn fill(directory: &Path, program: &Path, tools: &[Tool]) -> Result<(), LaunchEr
     Ok(())
 }
 
-/// `directory` before the directories of `path`. An empty path means the working directory, as it
-/// does without us.
+/// `directory` before the directories of `path`. An empty path means the working directory, as usual.
 fn in_front(directory: &Path, path: Option<&OsStr>) -> Result<OsString, LaunchError> {
     if directory.as_os_str().as_bytes().contains(&SEPARATOR) {
         let directory = directory.display();
@@ -104,13 +106,13 @@ fn in_front(directory: &Path, path: Option<&OsStr>) -> Result<OsString, LaunchEr
     Ok(all)
 }
 
-/// Looks whether files that settings make a program open were opened: the file that the links to tools lead
-/// to, and libraries that are preloaded.
+/// Detects whether files that settings make a program open were opened: the file behind the tool links, and
+/// preloaded libraries.
 #[derive(Debug)]
 pub(crate) struct Starts(Vec<Opens>);
 
 impl Starts {
-    /// From now on; of plain settings there is nothing to look for.
+    /// Starts to watch; plain settings need no watch.
     pub(crate) fn of(settings: &Settings) -> Result<Self, LaunchError> {
         let tools = (!settings.tools.is_empty()).then(own_file).transpose()?;
         let preloaded = settings.preloaded().map(PathBuf::from);
@@ -118,7 +120,7 @@ impl Starts {
         opens.collect::<Result<_, _>>().map(Self).map_err(|error| LaunchError::sys(&error))
     }
 
-    /// Whether there are such files and each was opened since, by whomever.
+    /// Whether there are such files and each was opened since, by any process.
     pub(crate) fn seen(&self) -> Result<bool, LaunchError> {
         let mut seen = !self.0.is_empty();
         for opens in &self.0 {

@@ -1,14 +1,13 @@
 //! The live processes of a program that was started here.
 //!
-//! In an experiment they are what lies below our own process, helpers of ours left out: as a
-//! subreaper (`PR_SET_CHILD_SUBREAPER`) we get the orphans. In `run` they are
-//! the program and what lies below it, because we may have children from before our own `exec`
-//! (`sidecar & exec pagewise run ...`); an orphan whose parent died between two looks is lost then,
-//! one seen before is kept.
+//! In an experiment these are the descendants of this process, without its helpers: as a subreaper
+//! (`PR_SET_CHILD_SUBREAPER`) it gets the orphans. In `run` they are the program and its descendants, because
+//! this process may have children from before its own `exec` (`sidecar & exec pagewise run ...`). There, an
+//! orphan whose parent died between two looks is lost; one seen before is kept.
 //!
-//! Not a snapshot: a process forked during a look is seen by the next one. So this serves to look at
-//! a tree, and `descendants` to end it. Cost of a look: one
-//! read of the /proc directory and about 15 us for each process not seen before.
+//! This is not a snapshot: a process forked during a look is seen by the next one. So use this to look at a
+//! tree, and `descendants` to end it. Cost of a look: one read of the /proc directory and about 15 us for
+//! each process not seen before.
 
 use pagewise_kernel::proc::{self, tree::Scanner};
 use std::collections::HashSet;
@@ -19,14 +18,14 @@ pub struct Tree {
     root: i32,
     helpers: HashSet<i32>,
     scanner: Scanner,
-    /// The scanner looks below the root, and so does not find it.
+    /// The scanner searches below the root, so it does not find the root itself.
     below_root: bool,
     live: Vec<i32>,
 }
 
 impl Tree {
-    /// All below us, a subreaper, which is the tree of our child `root`; `helpers` are children of
-    /// ours that do not belong to it.
+    /// All descendants of this process, a subreaper, as the tree of the child `root`. `helpers` are children
+    /// that do not belong to it.
     #[must_use]
     pub fn new(root: i32, helpers: impl IntoIterator<Item = i32>) -> Self {
         let helpers = helpers.into_iter().collect();
@@ -34,7 +33,7 @@ impl Tree {
         Self { root, helpers, scanner, below_root: false, live: vec![root] }
     }
 
-    /// The process `root` and what lies below it.
+    /// The process `root` and its descendants.
     #[must_use]
     pub fn below(root: i32) -> Self {
         let scanner = Scanner::new(root);
@@ -47,13 +46,13 @@ impl Tree {
         self.root
     }
 
-    /// Its processes as of the last look, ended ones that nobody waited for included.
+    /// Its processes as of the last look, including ended ones that were not reaped.
     #[must_use]
     pub fn pids(&self) -> &[i32] {
         &self.live
     }
 
-    /// Looks again. When /proc cannot be read, what was known stays.
+    /// Looks again. If /proc cannot be read, the previous result stays.
     pub fn refresh(&mut self) {
         if let Ok(found) = self.scanner.scan() {
             let root = self.below_root.then_some(self.root);

@@ -1,11 +1,13 @@
-//! Children that their maker wants to have untraced (`CLONE_UNTRACED`), in a tree that must be traced.
+//! Handles children that their maker wants untraced (`CLONE_UNTRACED`) in a tree that must be traced.
 //!
-//! Nobody would answer for the stops of a filter that such a child inherits: its calls fail with ENOSYS
-//! (seccomp(2)), and a breakpoint in its memory kills it. So its maker stops before the call ([`seccomp::begin`]),
-//! and the flag is cleared: in the register, or in the arguments of clone3(2). At the exit of the call the maker has its
-//! own back. Where the arguments cannot be written, the call is refused with ENOSYS.
+//! Such a child inherits the filter, but no tracer would answer its stops: its calls fail with ENOSYS
+//! (seccomp(2)), and a breakpoint in its memory kills it. So its maker stops before the call
+//! ([`seccomp::begin`]), and the flag is cleared: in the register, or in the arguments of clone3(2). At the
+//! exit of the call the maker's flag is restored. If the arguments cannot be written, the call is refused
+//! with ENOSYS.
 //!
-//! Not the same: the child is traced, and has the cleared flag in its copy of the register or of the arguments.
+//! Visible to the program: the child is traced, and its copy of the register or of the arguments has the flag
+//! cleared.
 
 use crate::ptrace::{Regs, read_u64, request};
 use pagewise_kernel::error::SysError;
@@ -17,35 +19,35 @@ use crate::seccomp;
 
 const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 
-/// What a thread in a call that makes another one has had cleared.
+/// Flags that were cleared for a thread in a call that creates another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cleared {
-    /// The flags as they were.
+    /// The original flags.
     flags: u64,
-    /// Where they lie; in the register of the first argument where absent.
+    /// Address of the flags; `None` if they are in the register of the first argument.
     address: Option<u64>,
 }
 
-/// What a stopped call of thread `tid` is, as far as this is concerned.
+/// Kind of a stopped call, as far as tracing is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// It makes no thread.
+    /// It creates no thread.
     Other,
-    /// It makes one that is traced.
+    /// It creates a thread that is traced anyway.
     Traced,
-    /// It makes one that is traced by what was cleared; put it back at the exit.
+    /// It creates a thread that is traced because the flag was cleared. Restore the flag at the exit.
     Cleared(Cleared),
 }
 
-/// Sees to it that what thread `tid`, which stands at the entry of a call, makes by it is traced.
+/// Ensures that the child which thread `tid`, stopped at the entry of a call, creates by it is traced.
 ///
 /// # Errors
-/// When the thread is gone.
+/// When the thread has ended.
 pub fn enter(tid: i32) -> Result<Call, SysError> {
     let regs = request::get_regs(tid)?;
     let (flags, address) = match regs.orig_rax as i64 {
         libc::SYS_clone => (regs.rdi, None),
-        // What cannot be read the kernel refuses.
+        // The kernel refuses arguments that cannot be read.
         libc::SYS_clone3 => (read_u64(tid, regs.rdi).unwrap_or(0), Some(regs.rdi)),
         _ => return Ok(Call::Other),
     };
@@ -63,10 +65,10 @@ pub fn enter(tid: i32) -> Result<Call, SysError> {
 }
 
 impl Cleared {
-    /// Gives thread `tid`, which stands at the exit of the call, its flags back.
+    /// Restores the flags of thread `tid`, which is stopped at the exit of the call.
     ///
     /// # Errors
-    /// When the thread is gone.
+    /// When the thread has ended.
     pub fn leave(self, tid: i32) -> Result<(), SysError> {
         self.write(tid, &request::get_regs(tid)?, self.flags)
     }
@@ -75,7 +77,7 @@ impl Cleared {
         let Some(address) = self.address else {
             return request::set_regs(tid, &Regs { rdi: flags, ..*regs });
         };
-        // Whatever the protection: they may be constants.
+        // Ignores page protection: the arguments may be constants.
         let path = format!("/proc/{tid}/mem");
         let memory = OpenOptions::new().write(true).open(&path);
         let written = memory.and_then(|memory| memory.write_all_at(&flags.to_ne_bytes(), address));

@@ -1,13 +1,13 @@
-//! The code that the kernel maps into every program (vdso(7)): an ELF image, the same in all programs of
-//! the machine's width while a kernel runs. So our own says what another program's holds, which may
-//! have ended.
+//! The code that the kernel maps into every program (vdso(7)). It is an ELF image, the same in all programs
+//! of the machine's width while a kernel runs. So this process's copy shows the content in another program,
+//! even in one that has ended.
 
 use crate::ptrace::read_memory;
 use pagewise_kernel::proc::maps::{self, Mapping};
 use pagewise_kernel::proc::own_pid;
 use std::sync::LazyLock;
 
-/// What the kernel calls its mapping.
+/// The kernel's name for the mapping.
 pub const NAME: &str = "[vdso]";
 
 static IMAGE: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
@@ -18,13 +18,13 @@ static IMAGE: LazyLock<Option<Vec<u8>>> = LazyLock::new(|| {
     (read == image.len()).then_some(image)
 });
 
-/// Its bytes; `None` where the kernel gives none.
+/// Its bytes; `None` if the kernel provides none.
 #[must_use]
 pub fn image() -> Option<&'static [u8]> {
     IMAGE.as_deref()
 }
 
-/// Where a process with these mappings has it.
+/// Its mapping in a process with these mappings.
 pub(crate) fn find(maps: &[Mapping]) -> Option<&Mapping> {
     maps.iter().find(|mapping| mapping.path == NAME)
 }

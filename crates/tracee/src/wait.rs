@@ -1,7 +1,7 @@
-//! The end of a process: waiting for it, what the kernel says it used, and how it ended.
+//! Waits for the end of a process, and reads how it ended and what it used.
 //!
-//! The end is seen by `poll` on a pidfd. While the process is a zombie, `/proc/PID/io` still holds
-//! its sums (reaped children included); `wait4(2)` then gives its rusage and removes it.
+//! `poll` on a pidfd shows the end. While the process is a zombie, `/proc/PID/io` still holds its sums
+//! (including reaped children). `wait4(2)` then returns its rusage and removes it.
 
 use crate::launch_error::LaunchError;
 use pagewise_kernel::proc::{self, io::IoCounters};
@@ -12,50 +12,50 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ptr;
 
-/// Sends `signal` to `pid`; a process that is gone needs none.
+/// Sends `signal` to `pid`. Ignores a process that has ended.
 pub fn kill(pid: i32, signal: i32) {
     // SAFETY: kill has no memory preconditions; callers pass ids of single processes (> 0).
     let _gone = unsafe { libc::kill(pid, signal) };
 }
 
-/// Sleeps until a descriptor is ready, the time is up or a signal came.
+/// Sleeps until a descriptor is ready, the time is up, or a signal arrives.
 pub(crate) fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Nanos>) {
     let timeout = timeout.map(|t| Timespec {
         tv_sec: i64::try_from(t.0 / 1_000_000_000).unwrap_or(i64::MAX),
         tv_nsec: i64::try_from(t.0 % 1_000_000_000).unwrap_or(0),
     });
-    // Any error leaves no descriptor marked ready; the caller looks at the time and comes back.
+    // On any error no descriptor is marked ready; the caller checks the time and calls again.
     let _interrupted = rustix::event::poll(fds, timeout.as_ref());
 }
 
-/// Whether this account may send signals to `pid`; one that is gone needs none.
+/// Whether this account may send signals to `pid`. True for a process that has ended.
 pub(crate) fn may_signal(pid: i32) -> bool {
     let pid = rustix::process::Pid::from_raw(pid);
     !pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::PERM))
 }
 
-/// Kills our unreaped child `pid` and, in one step, the group it leads, where it leads one. Its id, and
-/// so the group's, cannot be another's before it is reaped.
+/// Kills the unreaped child `pid` and, in one step, the group it leads, if any. Its id, and so the group's,
+/// cannot be reused before it is reaped.
 pub(crate) fn kill_child_and_group(pid: i32) {
-    // 0 and -1 would stand for our own group and for everybody.
+    // 0 and -1 would mean this process's own group and all processes.
     if pid > 1 {
         kill(pid, libc::SIGKILL);
-        // SAFETY: kill has no memory preconditions; the group is led by a child of ours.
+        // SAFETY: kill has no memory preconditions; a child of this process leads the group.
         let _none = unsafe { libc::kill(-pid, libc::SIGKILL) };
     }
 }
 
-/// Whether the kernel says that this process has no child at all, ended or not.
+/// Whether the kernel reports that this process has no child at all, ended or not.
 pub(crate) fn has_no_child() -> bool {
     matches!(peek(libc::P_ALL, 0), Err(error) if error.raw_os_error() == Some(libc::ECHILD))
 }
 
-/// Whether our child `pid` has ended; it stays to be reaped.
+/// Whether child `pid` has ended. Does not reap it.
 pub(crate) fn has_ended(pid: i32) -> bool {
     matches!(peek(libc::P_PID, pid.unsigned_abs()), Ok(true))
 }
 
-/// Whether a child has an end to tell.
+/// Whether a child has an end to report.
 fn peek(kind: libc::idtype_t, id: libc::id_t) -> io::Result<bool> {
     // SAFETY: a siginfo_t is plain integers, for which all zeroes is a value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -68,8 +68,8 @@ fn peek(kind: libc::idtype_t, id: libc::id_t) -> io::Result<bool> {
     Ok(matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED))
 }
 
-/// Ties the life of this forked process to that of `parent`, which may be gone already: then
-/// `ESRCH`. Async-signal-safe.
+/// Makes this forked process die with `parent`. If `parent` has ended already, the result is `ESRCH`.
+/// Async-signal-safe.
 pub(crate) fn die_with(parent: u32) -> Result<(), rustix::io::Errno> {
     let kill = Some(rustix::process::Signal::KILL);
     rustix::process::set_parent_process_death_signal(kill)?;
@@ -78,27 +78,27 @@ pub(crate) fn die_with(parent: u32) -> Result<(), rustix::io::Errno> {
     if u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(rustix::io::Errno::SRCH) }
 }
 
-/// Makes ended children wait for us: a SIGCHLD that was ignored when this process started
-/// (`trap '' CHLD`) would drop them, and every wait would fail with ECHILD. Programs started
-/// for the user still get it as it was.
+/// Keeps ended children as zombies. With a SIGCHLD that was ignored when this process started (`trap ''
+/// CHLD`), the kernel would drop them, and every wait would fail with ECHILD. Programs started for the user
+/// still get the original setting.
 pub fn keep_ended_children() {
     // SAFETY: a sigaction is plain integers and nullable pointers.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: reads the action of SIGCHLD into a live sigaction of ours.
+    // SAFETY: reads the action of SIGCHLD into a live sigaction of this function.
     let known = unsafe { libc::sigaction(libc::SIGCHLD, ptr::null(), &raw mut now) } == 0;
     if known && now.sa_sigaction == libc::SIG_IGN {
-        // SAFETY: SIG_DFL runs no code of ours.
+        // SAFETY: SIG_DFL runs no code of this program.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     }
 }
 
-/// Waits for the end of our child `pid` and removes it: raw status and rusage.
+/// Waits for the end of child `pid` and removes it. Returns the raw status and rusage.
 pub(crate) fn reap(pid: i32) -> io::Result<(i32, libc::rusage)> {
     collect(pid, 0).and_then(|done| done.ok_or_else(|| io::Error::from(io::ErrorKind::WouldBlock)))
 }
 
-/// Removes our child `pid` if it has ended, and says how. Of one that is traced by us its stops are
-/// told as well, and are no end.
+/// Removes child `pid` if it has ended, and returns how. For a traced child, stops are reported too; they are
+/// not ends.
 pub(crate) fn reap_if_ended(pid: i32) -> Option<Ended> {
     let is_end = |status: &i32| libc::WIFEXITED(*status) || libc::WIFSIGNALED(*status);
     let (status, _) = collect(pid, libc::WNOHANG | libc::__WALL).ok()??;
@@ -110,7 +110,7 @@ fn collect(pid: i32, flags: i32) -> io::Result<Option<(i32, libc::rusage)>> {
     // SAFETY: a rusage is plain integers, for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: both pointers are to live values of ours.
+        // SAFETY: both pointers are to live values of this function.
         let got = unsafe { libc::wait4(pid, &raw mut status, flags, &raw mut usage) };
         match got {
             0 => return Ok(None),
@@ -145,22 +145,22 @@ fn count(value: libc::c_long) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
 
-/// User and system time.
+/// Sum of user and system time.
 pub(crate) fn cpu_time(usage: &libc::rusage) -> Nanos {
     time(usage.ru_utime) + time(usage.ru_stime)
 }
 
-/// CPU time this process has used so far.
+/// CPU time that this process has used so far.
 pub(crate) fn own_cpu_time() -> Nanos {
     // SAFETY: a rusage is plain integers, for which all zeroes is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: writes into a live rusage of ours.
+    // SAFETY: writes into a live rusage of this function.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     cpu_time(&usage)
 }
 
-/// `/proc/PID/io` of our living child `pid`, to be read when it has ended. The file of a zombie
-/// belongs to root, so an ordinary user can only read what was opened before.
+/// Opens `/proc/PID/io` of living child `pid`, to be read when it has ended. The file of a zombie belongs to
+/// root, so an ordinary user can only read a file opened before.
 pub(crate) fn open_io(pid: i32) -> Option<File> {
     File::open(format!("/proc/{pid}/io")).ok()
 }
@@ -171,7 +171,8 @@ fn read_io(mut file: &File) -> Option<IoCounters> {
     proc::io::parse(&text)
 }
 
-/// What our ended, unreaped child `pid` used; removes it. `wall` ran from its start to its end; `io` was opened by [`open_io`].
+/// Resource usage of the ended, unreaped child `pid`; removes the child. `wall` ran from its start to its
+/// end. `io` was opened by [`open_io`].
 pub(crate) fn usage(pid: i32, wall: Nanos, io: Option<&File>) -> Result<Usage, LaunchError> {
     let io = io.and_then(read_io);
     let (status, used) =

@@ -1,21 +1,22 @@
-//! Whether a signal was meant for us alone: a process of ours that does nothing but receive what
-//! its process group and its cgroup receive.
+//! Detects whether a signal was meant for this process alone, by a process that only receives the signals of
+//! its process group and cgroup.
 //!
-//! `kill -TERM -PGID`, timeout(1) and a service manager that stops a whole cgroup send one signal
-//! to each process, so the program has its own and must not get ours too: many programs quit
-//! without cleaning up at the second. Nothing in a signal tells that it was sent to others as well
-//! (`siginfo_t` is the same), and the sender tells it neither: a script without job control that
-//! says `kill $!` and timeout(1) are both the leader of our group. So a third process is asked: it
-//! blocks all signals, and what is pending in it was sent to it too, which nobody does on purpose.
-//! What the kernel sends is counted apart: a hang-up may be for us alone (`signals`). What the program
-//! itself sends is never handed on, and so not counted.
+//! `kill -TERM -PGID`, timeout(1) and a service manager that stops a whole cgroup send one signal to each
+//! process. Then the program has its own and must not get a second one: many programs quit without cleanup at
+//! the second. The signal itself does not show whether others got it too (`siginfo_t` is the same). The
+//! sender does not show it either: a script without job control that runs `kill $!`, and timeout(1), are both
+//! the leader of this process group. So a third process is used as a witness. It blocks all signals. A signal
+//! pending there was sent to the group, since no process sends one to the witness on purpose. Signals from
+//! the kernel are counted separately: a hang-up may be for this process alone (`signals`). Signals from the
+//! program itself are never forwarded, so they are not counted.
 //!
-//! The kernel signals a group in one step; a manager goes through a cgroup one process after the
-//! other, so the witness is asked [`GRACE`] later.
+//! The kernel signals a group in one step. A manager goes through a cgroup one process at a time, so the
+//! witness is queried [`GRACE`] later.
 //!
-//! Cost: one more forked process without work, about 0.1 ms before the program starts; a signal
-//! sent to us reaches the program [`GRACE`] late. Not seen: a sender that leaves more time than
-//! that between two processes.
+//! Cost: one more idle process, about 0.1 ms before the program starts. A signal sent to this process reaches
+//! the program [`GRACE`] later.
+//!
+//! Not seen: a sender that waits longer than that between two processes.
 
 use crate::descriptors;
 use crate::launch_error::LaunchError;
@@ -27,13 +28,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
-/// How long after a signal to us the witness is asked.
+/// Delay from a signal to the query of the witness.
 pub(crate) const GRACE: Nanos = Nanos::millis(20);
 
-/// How long its answer is waited for: it may be stopped.
+/// How long to wait for its answer: it may be stopped.
 const PATIENCE: Nanos = Nanos::secs(1);
 
-/// Signals there are, numbered from 1.
+/// Number of signals; they are numbered from 1.
 const SIGNALS: usize = 64;
 
 /// Who sent a signal.
@@ -43,20 +44,20 @@ pub(crate) enum Sender {
     Kernel,
 }
 
-/// How often each signal came from processes, the first at index 0, and then from the kernel. One that
+/// How often each signal came: first from processes, starting at index 0, then from the kernel. A signal that
 /// does not queue counts once.
 pub(crate) type Counts = [u8; 2 * SIGNALS];
 
 pub(crate) const NOTHING: Counts = [0; 2 * SIGNALS];
 
-/// Where [`Counts`] count this signal; out of their range where there is no such signal.
+/// Index of this signal in [`Counts`]; out of range if there is no such signal.
 pub(crate) fn place(signal: i32, sender: Sender) -> usize {
     let number = usize::try_from(signal).ok().filter(|number| (1..=SIGNALS).contains(number));
     let start = if sender == Sender::Kernel { SIGNALS } else { 0 };
     number.map_or(usize::MAX, |number| start + number - 1)
 }
 
-/// The process that is asked.
+/// Handle of the witness process.
 #[derive(Debug)]
 pub(crate) struct Witness {
     pid: i32,
@@ -64,8 +65,8 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    /// Forks the witness. Signals to be told apart must be blocked here already, or one that comes
-    /// during the fork kills it.
+    /// Forks the witness. The signals to distinguish must be blocked already: one that comes during the fork
+    /// would kill it.
     pub(crate) fn start() -> Result<Self, LaunchError> {
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
@@ -91,8 +92,8 @@ impl Witness {
         self.pid
     }
 
-    /// What it has received since it was last asked, from processes other than `program`; `None`
-    /// when it does not answer.
+    /// Signals it has received since the last query, from processes other than `program`; `None` if it does
+    /// not answer.
     pub(crate) fn ask(&self, program: i32) -> Option<Counts> {
         rustix::io::write(&self.socket, &program.to_ne_bytes()).ok()?;
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
@@ -113,7 +114,7 @@ impl Drop for Witness {
     }
 }
 
-/// The life of the witness: answers until its parent is gone. Never returns.
+/// Runs the witness: answers until its parent is gone. Never returns.
 fn testify(socket: BorrowedFd<'_>, parent: u32) -> ! {
     if wait::die_with(parent).is_ok() {
         descriptors::close_all_but([socket, socket]);
@@ -133,12 +134,12 @@ fn testify(socket: BorrowedFd<'_>, parent: u32) -> ! {
 fn every_signal() -> libc::sigset_t {
     // SAFETY: a sigset_t is plain integers, for which all zeroes is a value.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is a live sigset_t of ours.
+    // SAFETY: `set` is a live sigset_t of this function.
     unsafe { libc::sigfillset(&raw mut set) };
     set
 }
 
-/// Takes all that is pending; counts what the kernel and processes other than `program` have sent.
+/// Consumes all pending signals. Counts those from the kernel and from processes other than `program`.
 fn take_pending(set: &libc::sigset_t, program: i32) -> Counts {
     let mut counts = NOTHING;
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -150,7 +151,7 @@ fn take_pending(set: &libc::sigset_t, program: i32) -> Counts {
         if signal <= 0 {
             return counts;
         }
-        // SAFETY: filled or zero; where a process sent the signal this field names it.
+        // SAFETY: filled or zero; if a process sent the signal, this field names it.
         let pid = unsafe { info.si_pid() };
         let sender = if info.si_code > 0 { Sender::Kernel } else { Sender::Process };
         let is_counted = sender == Sender::Kernel || pid != program;
@@ -187,9 +188,9 @@ mod tests {
         // Its answer says that it has blocked all signals.
         assert_eq!(witness.ask(0), Some(NOTHING));
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        // SAFETY: names who gets the signals of a socket of ours.
+        // SAFETY: sets the owner that receives the signals of this socket.
         assert_eq!(unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETOWN, witness.pid) }, 0);
-        // SAFETY: asks for a SIGIO whenever a socket of ours becomes readable.
+        // SAFETY: requests a SIGIO whenever this socket becomes readable.
         assert_eq!(unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFL, libc::O_ASYNC) }, 0);
         rustix::io::write(&theirs, b"x").unwrap();
         wait::kill(witness.pid, libc::SIGTERM);

@@ -1,4 +1,4 @@
-//! What breakpoints are on x86-64.
+//! Breakpoints on x86-64.
 
 use crate::ptrace::Regs;
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
@@ -6,18 +6,18 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl};
 /// `int3`.
 pub(super) const BREAK: u8 = 0xcc;
 
-/// How functions begin that return from a signal handler, as the kernel calls it: `mov $15, %rax; syscall`
-/// in both forms. Unwinders know them by these bytes.
+/// Code of functions that return from a signal handler, in both forms: `mov $15, %rax; syscall`. Unwinders
+/// recognise them by these bytes.
 const RETURNS_FROM_HANDLER: [&[u8]; 2] =
     [b"\x48\xc7\xc0\x0f\0\0\0\x0f\x05", b"\xb8\x0f\0\0\0\x0f\x05"];
 
-/// Whether a function with this code may begin with a breakpoint.
+/// Whether a breakpoint may replace the first byte of a function with this code.
 pub(super) fn may_break(code: &[u8]) -> bool {
     code.first().is_some_and(|byte| *byte != BREAK)
         && !RETURNS_FROM_HANDLER.iter().any(|returns| code.starts_with(returns))
 }
 
-/// How many bytes of `code` are of a function that begins there: up to a return or jump, or all.
+/// Number of bytes in `code` that belong to the function at its start: up to a return or jump, or all.
 pub(super) fn own_bytes(code: &[u8]) -> usize {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     let ends = |flow| {
@@ -38,12 +38,12 @@ pub(super) fn own_bytes(code: &[u8]) -> usize {
     code.len()
 }
 
-/// Where the breakpoint is that a thread with these registers has met.
+/// Address of the breakpoint that a thread with these registers has hit.
 pub(super) const fn met(regs: &Regs) -> u64 {
     regs.rip.wrapping_sub(1)
 }
 
-/// These registers at `address`.
+/// These registers with the instruction pointer at `address`.
 pub(super) const fn at(regs: &Regs, address: u64) -> Regs {
     Regs { rip: address, ..*regs }
 }

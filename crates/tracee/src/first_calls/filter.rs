@@ -1,5 +1,5 @@
-//! The seccomp filter that stops a tree where memory becomes code, where SIGTRAP may be blocked or given an action,
-//! and where CPUs are asked for or chosen. Pure.
+//! The seccomp filter for a traced tree. It stops calls that make memory executable, that may block SIGTRAP
+//! or set its action, and that read or set the CPU affinity. Pure.
 
 use crate::seccomp::{argument, begin, give, jump};
 use libc::{BPF_JEQ, BPF_JSET, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, sock_filter};
@@ -8,18 +8,18 @@ use libc::{BPF_JEQ, BPF_JSET, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, sock_filter}
 #[derive(Debug, Clone, Copy)]
 enum Test {
     Is(u32),
-    /// Any of these bits.
+    /// At least one of these bits is set.
     Has(u32),
-    /// Not at all.
+    /// Not compared.
     Any,
 }
 
-/// Code, by the protection of memory.
+/// Executable memory, by its protection.
 const CODE: Test = Test::Has(libc::PROT_EXEC as u32);
-/// A pointer that is given.
+/// A non-null pointer.
 const GIVEN: Test = Test::Has(u32::MAX);
 
-/// Calls that stop, and by which argument.
+/// Calls that stop, and the argument that decides.
 const STOPS: [(i64, u32, Test); 8] = [
     (libc::SYS_mmap, 2, CODE),
     (libc::SYS_mprotect, 2, CODE),
@@ -31,7 +31,7 @@ const STOPS: [(i64, u32, Test); 8] = [
     (libc::SYS_sched_getaffinity, 2, GIVEN),
 ];
 
-/// A stop at each of these calls.
+/// Builds a filter that stops at each call of [`STOPS`].
 pub(crate) fn filter() -> Vec<sock_filter> {
     let (allow, stop) = (give(SECCOMP_RET_ALLOW), give(SECCOMP_RET_TRACE));
     let mut filter = begin();

@@ -1,37 +1,37 @@
-//! The functions of one file: where each begins, what is there, and whether it has been called.
+//! The functions of one file: where each begins, its first bytes, and whether it has been called.
 
 use super::code_x86_64::{BREAK, may_break, own_bytes};
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Bytes of code that tell what a function is.
+/// Number of code bytes that identify a function.
 pub(super) const HEAD: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) path: PathBuf,
-    /// Offsets in the file, rising.
+    /// File offsets in rising order.
     starts: Vec<u64>,
-    /// The byte that is there; [`BREAK`] as long as it has not been read, and where it stays.
+    /// The original first byte. [`BREAK`] until it has been read, and for functions that get no breakpoint.
     bytes: Vec<u8>,
     called: Vec<bool>,
-    /// What follows that byte.
+    /// The bytes that follow.
     rest: Vec<Rest>,
-    /// How much of that is the function's own, as far as it is kept.
+    /// Number of bytes in `rest` that belong to the function itself.
     own: Vec<u8>,
 }
 
 /// The bytes after the first one, filled up with breakpoints at the end of the code.
 type Rest = [u8; HEAD - 1];
 
-/// Fewer bytes than these of a copy of a part, or of a whole function, do not tell it.
+/// Minimum number of matching bytes to recognise a copy, of part of a function or of a whole one.
 const LEAST_OF_PART: usize = 6;
 const LEAST_OF_WHOLE: usize = 2;
 
-/// A function of which some code could be a copy.
+/// A function that some code may be a copy of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Copied {
-    /// How many bytes say so.
+    /// Number of bytes that match.
     pub(super) bytes: usize,
     /// Its first byte.
     pub(super) first: u8,
@@ -47,32 +47,32 @@ impl Object {
         Self { path, starts, bytes, called, rest, own }
     }
 
-    /// How many functions.
+    /// Number of functions.
     pub(super) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// The functions that begin in this part of the file, by place.
+    /// Indexes of the functions that begin in this part of the file.
     pub(super) fn within(&self, part: Range<u64>) -> Range<usize> {
         let place = |offset: u64| self.starts.partition_point(|start| *start < offset);
         place(part.start)..place(part.end)
     }
 
-    /// Where a function begins.
+    /// File offset of the function with this index.
     pub(super) fn start(&self, place: usize) -> u64 {
         self.starts[place]
     }
 
-    /// The function that begins at `offset`, with the byte that belongs there.
+    /// The function that begins at `offset`, and its original first byte.
     pub(super) fn at(&self, offset: u64) -> Option<(usize, u8)> {
         let place = self.starts.binary_search(&offset).ok()?;
         let byte = self.bytes[place];
         (byte != BREAK).then_some((place, byte))
     }
 
-    /// Puts breakpoints into `code`, which is the file's from `offset` on, at the functions of `places`
-    /// that have not been called yet; whether there is any. A function whose copy could not be told from others has
-    /// none: a program may copy its code.
+    /// Writes breakpoints into `code`, which is the file's content from `offset` on, for the functions of
+    /// `places` that have not been called yet. Returns whether it set any. A function whose copy could not be
+    /// identified gets none, because a program may copy its code.
     pub(super) fn arm(&mut self, places: Range<usize>, offset: u64, code: &mut [u8]) -> bool {
         let mut is_armed = false;
         for place in places {
@@ -94,7 +94,7 @@ impl Object {
         is_armed
     }
 
-    /// The functions of which `code` could be a copy, taken with breakpoints.
+    /// The functions that `code` may be a copy of, breakpoints included.
     pub(super) fn copied(&self, code: &[u8; HEAD]) -> impl Iterator<Item = Copied> {
         (0..self.starts.len()).filter_map(|place| {
             let bytes = self.likeness(place, code)?;
@@ -102,7 +102,8 @@ impl Object {
         })
     }
 
-    /// How many bytes say that `code` is a copy of this function and what comes after, or of the function alone.
+    /// Number of bytes that match if `code` is a copy of this function and its successors, or of the function
+    /// alone.
     fn likeness(&self, place: usize, code: &[u8; HEAD]) -> Option<usize> {
         let (rest, copy) = (&self.rest[place], &code[1..]);
         let is_same = |len: usize| {
@@ -117,7 +118,7 @@ impl Object {
         (whole >= LEAST_OF_WHOLE && is_same(whole) && told(whole) == whole).then_some(whole)
     }
 
-    /// Notes a call; whether it is the first.
+    /// Records a call. Returns whether it is the first.
     pub(super) fn call(&mut self, place: usize) -> bool {
         !std::mem::replace(&mut self.called[place], true)
     }
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!((object.len(), object.within(0x11..0x20)), (5, 1..3));
         let mut code: [u8; 32] = std::array::from_fn(|at| 0x80 + at as u8);
         code[2] = BREAK;
-        // A return alone, and a whole function: `mov $1, %eax; ret`.
+        // A lone return, and a whole function: `mov $1, %eax; ret`.
         code[0x0a] = 0xc3;
         code[0x18..0x1e].copy_from_slice(b"\xb8\x01\0\0\0\xc3");
         assert_eq!(object.at(0x10), None);

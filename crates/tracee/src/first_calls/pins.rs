@@ -1,25 +1,25 @@
-//! The tree runs on the CPU of the thread that traces it.
+//! Pins the tree to the CPU of the thread that traces it.
 //!
-//! A stop hands over from one thread to another and back: on one CPU that is two switches of 1-2 us, on two
-//! it is two wake-ups of an idle CPU, of 20 us and more in virtual machines. A program that asks for its CPUs
-//! is answered with those that it would have, one that chooses its own keeps them. A process of several
-//! threads gets all CPUs back, since threads may wait for each other without sleeping.
+//! Each stop hands over from one thread to another and back. On one CPU that is two switches of 1-2 us. On
+//! two CPUs it is two wake-ups of an idle CPU, 20 us and more each in virtual machines. A program that asks
+//! for its CPUs gets the answer it would get without tracing. A program that chooses its CPUs keeps them. A
+//! process with several threads gets all CPUs back, since threads may wait for each other without sleeping.
 //!
-//! What shows through: `Cpus_allowed` in `/proc/PID/status`.
+//! Visible to the program: `Cpus_allowed` in `/proc/PID/status`.
 
 use crate::follow::Newborn;
 use crate::ptrace::{Regs, write_memory};
 use pagewise_kernel::affinity;
 use std::collections::HashMap;
 
-/// Whose choice of CPUs a thread runs on.
+/// Who chose the CPUs of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
-    /// Ours: one CPU.
+    /// The tracer: one CPU.
     Ours,
-    /// Those that the tree was started with.
+    /// The caller: the CPUs that the tree was started with.
     Given,
-    /// The program's.
+    /// The program itself.
     Own,
 }
 
@@ -27,7 +27,7 @@ enum Choice {
 pub(super) struct Pins {
     /// The CPUs that the tree was started with.
     given: Vec<u32>,
-    /// Of the thread that traces; `None` where there is no choice.
+    /// CPU of the tracing thread; `None` if there is only one CPU to choose from.
     one: Option<u32>,
     threads: HashMap<i32, Choice>,
 }
@@ -43,7 +43,7 @@ impl Pins {
         pins
     }
 
-    /// Has thread `tid` run here.
+    /// Pins thread `tid` to the tracer's CPU.
     fn hold(&mut self, tid: i32) {
         if let Some(cpu) = self.one
             && affinity::set(tid, &[cpu]).is_ok()
@@ -52,7 +52,7 @@ impl Pins {
         }
     }
 
-    /// Has thread `tid` run anywhere, if it is here by our choice.
+    /// Lets thread `tid` run on any of the given CPUs, if the tracer pinned it.
     fn release(&mut self, tid: i32) {
         if self.is_held(tid) && affinity::set(tid, &self.given).is_ok() {
             self.threads.insert(tid, Choice::Given);
@@ -90,12 +90,13 @@ impl Pins {
         self.threads.insert(tid, Choice::Own);
     }
 
-    /// Thread `asker` stands at the exit of a call that has written the CPUs of a thread that is held.
+    /// Corrects an affinity answer. Thread `asker` is stopped at the exit of a call that reported the CPU of a
+    /// pinned thread; it gets the CPUs that the tree was started with.
     pub(super) fn answer(&self, asker: i32, regs: &Regs) {
         let Some(mask) = affinity::to_mask(&self.given) else { return };
         let mut bytes: Vec<u8> = mask.iter().flat_map(|word| word.to_ne_bytes()).collect();
         bytes.resize(usize::try_from(regs.rax).unwrap_or(0), 0);
-        // What the kernel has just written can be written.
+        // The kernel has just written to this address, so it is writable.
         let _gone = write_memory(asker, regs.rdx, &bytes);
     }
 }

@@ -1,4 +1,4 @@
-//! The memory of one process, or of several that share it: where code of which file lies.
+//! The address space of one process, or of several that share it: which file's code is mapped where.
 
 use super::object::Object;
 use crate::ptrace::read_memory;
@@ -8,16 +8,16 @@ use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Most bytes that are written at once.
+/// Maximum number of bytes per write.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// A part of a file that lies in memory.
+/// A part of a file that is mapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Region {
     pub(super) memory: Range<u64>,
-    /// Where it begins in the file.
+    /// File offset of its start.
     pub(super) offset: u64,
-    /// Place among the files.
+    /// Index of the file.
     pub(super) object: usize,
 }
 
@@ -34,15 +34,15 @@ impl Region {
 #[derive(Debug)]
 pub(super) struct Space {
     pid: i32,
-    /// `/proc/PID/mem`, which stays that of this memory.
+    /// `/proc/PID/mem`; it keeps referring to this address space.
     memory: File,
     regions: Vec<Region>,
-    /// Of the first process, or of one that it has forked and that runs the same program.
+    /// Belongs to the first process, or to a fork of it that runs the same program.
     pub(super) is_first: bool,
 }
 
 impl Space {
-    /// The memory of process `pid`.
+    /// Opens the memory of process `pid`.
     pub(super) fn open(pid: i32, is_first: bool) -> Result<Self, SysError> {
         let path = format!("/proc/{pid}/mem");
         let memory = OpenOptions::new().read(true).write(true).open(&path);
@@ -50,23 +50,23 @@ impl Space {
         Ok(Self { pid, memory, regions: Vec::new(), is_first })
     }
 
-    /// The copy that a fork has made for process `pid`.
+    /// The copy of this memory that a fork made for process `pid`.
     pub(super) fn copy(&self, pid: i32) -> Result<Self, SysError> {
         Ok(Self { regions: self.regions.clone(), ..Self::open(pid, self.is_first)? })
     }
 
-    /// Breakpoints may be here from before.
+    /// Adds a region that may already contain breakpoints.
     pub(super) fn adopt(&mut self, region: Region) {
         self.regions.push(region);
     }
 
-    /// The file and the offset in it of what lies at `address`.
+    /// The file mapped at `address`, and the offset in it.
     pub(super) fn find(&self, address: u64) -> Option<(usize, u64)> {
         let region = self.regions.iter().find(|region| region.memory.contains(&address))?;
         Some((region.object, region.offset_of(address)))
     }
 
-    /// Whether this is known already.
+    /// Whether this region is known already.
     pub(super) fn covers(&self, wanted: &Region) -> bool {
         let Range { start, end } = wanted.memory;
         let inside = |region: &&Region| region.memory.start <= start && end <= region.memory.end;
@@ -76,7 +76,7 @@ impl Space {
         self.regions.iter().find(inside).is_some_and(same)
     }
 
-    /// Something else lies there now.
+    /// Drops regions within `memory`: another mapping is there now.
     pub(super) fn forget(&mut self, memory: &Range<u64>) {
         if memory.is_empty() {
             return;
@@ -94,7 +94,7 @@ impl Space {
         self.regions = std::mem::take(&mut self.regions).into_iter().flat_map(rest).collect();
     }
 
-    /// Sets breakpoints in what has just been mapped from `object`.
+    /// Sets breakpoints in a region that has just been mapped from `object`.
     pub(super) fn arm(&mut self, region: Region, object: &mut Object) -> Result<(), SysError> {
         self.forget(&region.memory);
         let file = region.offset..region.offset + (region.memory.end - region.memory.start);
@@ -109,7 +109,8 @@ impl Space {
         Ok(())
     }
 
-    /// The functions from `places.start` on that begin in one run of pages, each of which has some.
+    /// End of the run of functions from `places.start` on whose pages are contiguous, each page with at least
+    /// one.
     fn run_end(&self, object: &Object, places: Range<usize>) -> usize {
         let page = page_size::base().bytes();
         let first = object.start(places.start) / page;
@@ -136,7 +137,7 @@ impl Space {
         let end = end.min(region.offset + (region.memory.end - region.memory.start));
         let address = region.address_of(start.max(region.offset));
         let mut code = vec![0; (end - start.max(region.offset)) as usize];
-        // What lies beyond the end of the file cannot be read, and has no functions.
+        // Addresses beyond the end of the file cannot be read and have no functions.
         let read = read_memory(self.pid, address, &mut code)?;
         code.truncate(read);
         match object.arm(places, start.max(region.offset), &mut code) {
@@ -145,7 +146,7 @@ impl Space {
         }
     }
 
-    /// Writes code, whatever its protection.
+    /// Writes code, regardless of its protection.
     pub(super) fn write(&self, address: u64, code: &[u8]) -> Result<(), SysError> {
         self.memory.write_all_at(code, address).map_err(|source| SysError {
             call: "pwrite",

@@ -1,12 +1,13 @@
-//! What programs have made of SIGTRAP, which breakpoints would change.
+//! Preserves each program's own use of SIGTRAP, which breakpoints would change.
 //!
-//! `int3` forces its signal (kernel/signal.c, `force_sig_info_to_task`): where the thread blocks it, or the
-//! process ignores it, the kernel unblocks it and sets its action back to the default, before a tracer is
-//! asked: a stop at a breakpoint is too late to read them. So the mask is read from the kernel wherever it may have
-//! changed: at the beginning of a thread, at the exits of rt_sigprocmask(2) and rt_sigreturn(2), and at the beginning
-//! of each handler. The action is noted when it is set. After each breakpoint of ours both are put back: the mask
-//! by ptrace(2), the action by a call of the thread itself. A SIGTRAP that was pending, blocked, hides that of the
-//! breakpoint, is delivered in its place and goes back into its queue.
+//! `int3` forces its signal (kernel/signal.c, `force_sig_info_to_task`). If the thread blocks SIGTRAP or the
+//! process ignores it, the kernel unblocks it and resets its action to the default. It does so before it asks
+//! a tracer, so at a breakpoint stop both are lost already. Therefore the mask is read from the kernel
+//! wherever it may have changed: at the start of a thread, at the exits of rt_sigprocmask(2) and
+//! rt_sigreturn(2), and at the start of each handler. The action is recorded when it is set. After each
+//! tracer breakpoint both are restored: the mask by ptrace(2), the action by a call of the thread itself. A
+//! blocked, pending SIGTRAP hides that of the breakpoint: it is delivered instead, and goes back into its
+//! queue.
 //!
 //! Cost: two stops for each rt_sigprocmask(2) and rt_sigreturn(2), one for each handler.
 
@@ -18,18 +19,18 @@ use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::{maps, status};
 use std::collections::{HashMap, HashSet};
 
-/// SIGTRAP in a set of signals.
+/// Bit of SIGTRAP in a signal set.
 const TRAP: u64 = 1 << (libc::SIGTRAP - 1);
-/// `struct sigaction` as the kernel has it: handler, flags, restorer, mask.
+/// Size of the kernel's `struct sigaction`: handler, flags, restorer, mask.
 const ACTION_BYTES: usize = 32;
-/// Below the stack pointer, out of the way of what leaf functions keep there.
+/// Bytes to stay below the stack pointer, clear of the data of leaf functions.
 const BELOW_STACK: u64 = 256;
 
 pub(super) type Action = [u8; ACTION_BYTES];
 
 const DEFAULT: Action = [0; ACTION_BYTES];
 
-/// Ignore it.
+/// The action that ignores the signal.
 const fn ignore() -> Action {
     let mut action = DEFAULT;
     action[0] = 1;
@@ -38,16 +39,16 @@ const fn ignore() -> Action {
 
 #[derive(Debug, Default)]
 pub(super) struct Traps {
-    /// Actions other than the default, by process.
+    /// Actions other than the default, by process id.
     actions: HashMap<i32, Action>,
-    /// Threads that block it.
+    /// Threads that block SIGTRAP.
     blocked: HashSet<i32>,
-    /// Threads that stop at the beginning of a handler.
+    /// Threads that are to stop at the start of a handler.
     entering: HashSet<i32>,
 }
 
 impl Traps {
-    /// Ignored signals and the mask of a process stay over an exec.
+    /// Ignored signals and the signal mask survive an exec.
     pub(super) fn executed(&mut self, pid: i32) {
         self.actions.remove(&pid);
         self.look(pid);
@@ -59,7 +60,7 @@ impl Traps {
     pub(super) fn begin(&mut self, new: &Newborn) {
         self.look(new.tid);
         let action = new.birth.and_then(|birth| self.actions.get(&birth.maker).copied());
-        // One that is made with the default action of each signal (CLONE_CLEAR_SIGHAND) has none.
+        // A process made with default actions for all signals (CLONE_CLEAR_SIGHAND) has none.
         let keeps = || status::read(new.tid).is_ok_and(|s| (s.caught | s.ignored) & TRAP != 0);
         if let Some(action) = action.filter(|_| keeps()) {
             self.actions.insert(new.pid, action);
@@ -72,7 +73,7 @@ impl Traps {
         self.entering.remove(&tid);
     }
 
-    /// Reads the mask of thread `tid`, which stands still where no breakpoint has changed it.
+    /// Reads the mask of stopped thread `tid`, at a point where no breakpoint has changed it.
     pub(super) fn look(&mut self, tid: i32) {
         match request::get_sigmask(tid) {
             Ok(mask) if mask & TRAP != 0 => self.blocked.insert(tid),
@@ -84,14 +85,14 @@ impl Traps {
         self.blocked.contains(&tid)
     }
 
-    /// The action that rt_sigaction(2) of SIGTRAP is about to set; `None` where it sets nothing.
+    /// The action that rt_sigaction(2) is about to set for SIGTRAP; `None` if it sets none.
     pub(super) fn asked(pid: i32, regs: &Regs) -> Option<Action> {
         let mut action = DEFAULT;
         let read = (regs.rsi != 0).then(|| read_memory(pid, regs.rsi, &mut action).ok())?;
         (read == Some(ACTION_BYTES)).then_some(action)
     }
 
-    /// It has been set.
+    /// Records that the action has been set.
     pub(super) fn acted(&mut self, pid: i32, action: Action) {
         match action.first_chunk::<8>() {
             Some(handler) if u64::from_ne_bytes(*handler) != 0 => self.actions.insert(pid, action),
@@ -99,8 +100,8 @@ impl Traps {
         };
     }
 
-    /// Whether thread `tid` has a handler for `signal`, which is about to be delivered; then it is to stop where
-    /// that begins.
+    /// Whether thread `tid` has a handler for `signal`, which is about to be delivered. If so, the thread is
+    /// to stop where the handler begins.
     pub(super) fn enters(&mut self, tid: i32, signal: i32) -> bool {
         let has_handler = status::read(tid).is_ok_and(|s| s.caught & 1 << (signal - 1) != 0);
         if has_handler {
@@ -109,7 +110,7 @@ impl Traps {
         has_handler
     }
 
-    /// Whether a SIGTRAP with this code says that thread `tid` is at the beginning of a handler; takes note of
+    /// Whether a SIGTRAP with this code means that thread `tid` is at the start of a handler. If so, records
     /// its mask there.
     pub(super) fn entered(&mut self, tid: i32, code: i32) -> bool {
         let is_there = self.entering.remove(&tid) && code == libc::SIGTRAP;
@@ -119,7 +120,7 @@ impl Traps {
         is_there
     }
 
-    /// A signal of somebody else's is about to be delivered to process `pid`.
+    /// A signal from another source is about to be delivered to process `pid`.
     pub(super) fn delivered(&mut self, pid: i32) {
         const ONCE: u64 = libc::SA_RESETHAND as u32 as u64;
         let flags = self.actions.get(&pid).and_then(|action| action[8..].first_chunk::<8>());
@@ -128,9 +129,9 @@ impl Traps {
         }
     }
 
-    /// Puts back for thread `tid` of process `pid`, which has met a breakpoint and stands at these
-    /// registers, what the kernel has changed by that. `pending` is the signal that was delivered in place of the
-    /// breakpoint's, or 0. The signal that the thread is to go on with.
+    /// Restores what the kernel changed at a breakpoint for thread `tid` of process `pid`, which is stopped
+    /// with these registers. `pending` is the signal that was delivered in place of the breakpoint's, or 0.
+    /// Returns the signal that the thread resumes with.
     pub(super) fn put_back(
         &self,
         tid: i32,

@@ -1,4 +1,4 @@
-//! What is done to each program of a traced tree: breakpoints set, met and taken away.
+//! The work on each program of a traced tree: setting breakpoints, handling hits, removing breakpoints.
 
 use super::code_x86_64::{BREAK, at, met};
 use super::object::{HEAD, Object};
@@ -22,22 +22,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// `si_code` of what the processor reports, `int3` among it.
+/// `si_code` of signals that the processor causes, including `int3`.
 const FROM_KERNEL: i32 = 0x80;
 
-/// The memory of processes that share it.
+/// Memory shared by one or more processes.
 type Shared = Rc<RefCell<Space>>;
 
-/// A call whose exit is of interest.
+/// A call whose exit is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
-    /// Maps memory that can be executed.
+    /// Maps executable memory.
     Map,
     /// Makes memory executable.
     Protect,
     /// Chooses the CPUs of a thread.
     Choose { thread: i32 },
-    /// Asks for the CPUs of a thread that runs where we do.
+    /// Reads the CPUs of a thread that is pinned to the tracer's CPU.
     Ask,
     /// Sets the action of SIGTRAP.
     Act(Action),
@@ -59,12 +59,13 @@ pub(super) struct Recorder<'a, 'b> {
     root: i32,
     starts: &'a mut FindStarts<'b>,
     began: Option<Nanos>,
-    /// By process.
+    /// Address spaces by process id.
     spaces: HashMap<i32, Shared>,
     objects: Vec<Object>,
-    /// Place among the objects.
+    /// Index among the objects, by file.
     known: HashMap<Key, usize>,
-    /// Files that are not wanted, as executable of their process or not, in the first one or not.
+    /// Files that are not wanted, by file, whether it is the executable of its process, and whether the
+    /// process is the first.
     unwanted: HashSet<(Key, bool, bool)>,
     calls: Vec<FirstCall>,
     traps: Traps,
@@ -72,7 +73,7 @@ pub(super) struct Recorder<'a, 'b> {
 }
 
 impl<'a, 'b> Recorder<'a, 'b> {
-    /// For the tree of `root`, which has not run yet.
+    /// Starts for the tree of `root`, which has not run yet.
     pub(super) fn new(root: i32, starts: &'a mut FindStarts<'b>) -> Self {
         Self {
             root,
@@ -96,7 +97,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         FirstCalls { objects: self.objects.into_iter().map(object).collect(), calls: self.calls }
     }
 
-    /// Does `what` to all code that process `pid` has mapped from files within `memory`.
+    /// Calls `what` for all code that process `pid` has mapped from files within `memory`.
     fn each_code(
         &mut self,
         pid: i32,
@@ -125,7 +126,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         self.each_code(pid, memory, &mut |recorder, code| recorder.arm(&space, code));
     }
 
-    /// Process `pid` was forked, it is not known from which memory.
+    /// Process `pid` was forked, but from which memory is unknown.
     fn adopt(&mut self, pid: i32) {
         let Ok(space) = Space::open(pid, false) else { return };
         let space = Rc::new(RefCell::new(space));
@@ -143,7 +144,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         self.spaces.get(&pid).cloned()
     }
 
-    /// Sets breakpoints in code, where those of its file are wanted and not there yet.
+    /// Sets breakpoints in code if those of its file are wanted and not set yet.
     fn arm(&mut self, space: &Shared, code: Code<'_>) {
         let is_first = space.borrow().is_first;
         if let Some(object) = self.object(&code, is_first) {
@@ -152,12 +153,12 @@ impl<'a, 'b> Recorder<'a, 'b> {
             if space.borrow().covers(&region) {
                 return;
             }
-            // A process that was killed meanwhile has no memory.
+            // A process killed meanwhile has no memory left.
             ignore_gone(space.borrow_mut().arm(region, &mut self.objects[object]));
         }
     }
 
-    /// The place of a file among those whose functions are wanted.
+    /// Index of a file among those whose functions are wanted.
     fn object(&mut self, code: &Code<'_>, is_first: bool) -> Option<usize> {
         let key = elf::key(&code.file.metadata().ok()?);
         let asked = (key, code.is_executable, is_first);
@@ -174,7 +175,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         Some(self.objects.len() - 1)
     }
 
-    /// A file has been mapped as code, or other memory.
+    /// A mapping was made, of code from a file or of something else.
     fn mapped(&mut self, pid: i32, regs: &Regs) {
         let memory = regs.rax..regs.rax.saturating_add(regs.rsi);
         let Some(space) = self.space(pid) else { return };
@@ -192,7 +193,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         }
     }
 
-    /// Memory has been made executable: code of a file, or what the program has made there.
+    /// Memory was made executable: code of a file, or code that the program generated.
     fn protected(&mut self, pid: i32, regs: &Regs) {
         let memory = regs.rdi..regs.rdi.saturating_add(regs.rsi);
         let (Some(space), Ok(maps)) = (self.space(pid), maps::read(pid)) else { return };
@@ -202,8 +203,8 @@ impl<'a, 'b> Recorder<'a, 'b> {
         self.arm_all(pid, &memory);
     }
 
-    /// A thread has met a breakpoint: the signal that it is to go on with; `None` where it is none of ours.
-    /// `pending` is the signal that was delivered in place of the breakpoint's, or 0.
+    /// Handles a thread that hit a breakpoint. Returns the signal to resume it with; `None` if the breakpoint
+    /// is the program's own. `pending` is the signal that was delivered in place of the breakpoint's, or 0.
     fn meet(&mut self, tid: i32, pid: i32, pending: i32) -> Option<i32> {
         let regs = request::get_regs(tid).ok()?;
         let address = met(&regs);
@@ -220,7 +221,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
             Some((.., byte)) => byte,
             None => self.copied(pid, address)?,
         };
-        // Another thread may have met it at the same time: it comes back once more.
+        // Another thread may have hit it at the same time, so the byte is written again.
         space.borrow().write(address, &[byte]).ok()?;
         let regs = at(&regs, address);
         request::set_regs(tid, &regs).ok()?;
@@ -235,7 +236,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         Some(signal)
     }
 
-    /// The byte that belongs at `address`, where the program has copied code with a breakpoint of ours.
+    /// The original byte at `address`, in code that the program copied together with a breakpoint.
     fn copied(&self, pid: i32, address: u64) -> Option<u8> {
         let mut code = [BREAK; HEAD];
         read_memory(pid, address, &mut code).ok()?;
@@ -243,7 +244,7 @@ impl<'a, 'b> Recorder<'a, 'b> {
         let likest = all().map(|copied| copied.bytes).max()?;
         let mut bytes = all().filter(|copied| copied.bytes == likest).map(|copied| copied.first);
         let byte = bytes.next()?;
-        // Of functions that look the same but for this byte, none is told.
+        // Functions that differ only in this byte are ambiguous: no result.
         bytes.all(|other| other == byte).then_some(byte)
     }
 }
@@ -298,7 +299,7 @@ impl Work for Recorder<'_, '_> {
 
     fn left(&mut self, tid: i32, pid: i32, call: Call) {
         if call == Call::Mask {
-            // What rt_sigreturn(2) leaves in the registers is no result.
+            // After rt_sigreturn(2) the registers hold no result of a call.
             return self.traps.look(tid);
         }
         let Ok(regs) = request::get_regs(tid) else { return };
@@ -324,7 +325,7 @@ impl Work for Recorder<'_, '_> {
         if self.traps.entered(tid, code) {
             return 0;
         }
-        // One that a process sent and that was pending hides that of a breakpoint.
+        // A pending SIGTRAP sent by a process hides that of a breakpoint.
         let pending = match code {
             FROM_KERNEL => Some(0),
             ..=0 => Some(signal),
@@ -338,7 +339,7 @@ impl Work for Recorder<'_, '_> {
     }
 
     fn stops_in_handler(&mut self, tid: i32, signal: i32) -> bool {
-        // One that is blocked goes back into its queue.
+        // A blocked one goes back into its queue.
         let waits = signal == libc::SIGTRAP && self.traps.is_blocked(tid);
         !waits && self.traps.enters(tid, signal)
     }
@@ -350,15 +351,15 @@ impl Work for Recorder<'_, '_> {
     }
 }
 
-/// Whether a thread that has been sent a SIGTRAP has executed a breakpoint: it is in no call, and there is one
-/// before it.
+/// Whether a thread that received a SIGTRAP has executed a breakpoint: it is in no call, and the previous
+/// byte is a breakpoint.
 fn is_at_break(pid: i32, regs: &Regs) -> bool {
     let mut byte = [0];
     let is_in_call = regs.orig_rax as i64 >= 0;
     !is_in_call && read_memory(pid, met(regs), &mut byte).is_ok() && byte == [BREAK]
 }
 
-/// The thread that a call on CPUs means, by its first argument.
+/// The thread that the first argument of an affinity call refers to.
 fn meant(regs: &Regs, caller: i32) -> i32 {
     match regs.rdi as i32 {
         0 => caller,

@@ -1,4 +1,4 @@
-//! The injected call itself, on a thread that stands still: by a signal frame or by registers.
+//! The injected call itself, on a stopped thread: by a signal frame or by setting registers.
 
 use super::held::Held;
 use super::restart::{Harm, Sleep, harm_done, resume};
@@ -14,10 +14,10 @@ pub(crate) struct Call {
     pub(crate) args: [u64; 4],
 }
 
-/// Makes `call` by `method`, or by registers where the thread sleeps and a frame would make it late.
+/// Makes `call` by `method`. Uses registers instead if the thread sleeps and a frame would make it late.
 ///
 /// # Errors
-/// A refusal always comes before the commit: the thread is as it stopped.
+/// A refusal always comes before the commit: then the thread is unchanged.
 pub(super) fn make(
     owner: Owner,
     subject: &Subject,
@@ -41,7 +41,7 @@ pub(super) fn make(
     result.map(|result| (result, method))
 }
 
-/// The registers with which a thread with `regs` makes `call` at the call site, its stack at `sp`.
+/// The registers with which a thread makes `call` at `site`, with its stack at `sp`.
 pub(crate) fn call_regs(regs: &Regs, site: u64, sp: u64, call: Call) -> Regs {
     let mut next = *regs;
     next.rip = site;
@@ -49,7 +49,7 @@ pub(crate) fn call_regs(regs: &Regs, site: u64, sp: u64, call: Call) -> Regs {
     next.rax = call.number as u64;
     next.orig_rax = u64::MAX;
     [next.rdi, next.rsi, next.rdx, next.r10] = call.args;
-    // No single steps and no backward string operations while the call is made.
+    // Clears the trap and direction flags during the call.
     next.eflags &= !0x500;
     next
 }
@@ -78,10 +78,11 @@ fn by_frame(
     thread.set_regs(&call_regs(regs, subject.sites.call, frame.base, call))?;
     request::set_sigmask(tid, u64::MAX)?;
     let result = run_call(thread, subject.sites.call)?;
-    // On through the return and the restorer: when it is let go nothing of ours is in use.
+    // Runs on through the return and the restorer. When the thread is released, it uses nothing that was
+    // injected.
     pass_call(thread)?;
     if marked {
-        // What is not cleared is not used again: nothing to report.
+        // A place that was not cleared is not used again, so a failure needs no report.
         let _unused = write_memory(subject.pid(), frame.base, &vec![0; frame.bytes.len()]);
     }
     Ok(result)
@@ -105,14 +106,14 @@ fn by_registers(
     result
 }
 
-/// Runs a prepared thread over the call; its result.
+/// Runs a prepared thread through the call. Returns the result of the call.
 fn run_call(thread: &mut Held<'_>, site: u64) -> Result<i64, InjectError> {
     pass_call(thread)?;
     let regs = thread.regs()?;
     if regs.rip == site + 2 { Ok(regs.rax as i64) } else { Err(InjectError::Unseen) }
 }
 
-/// Runs a thread into a call and out of it.
+/// Runs a thread to the entry of a call and on to its exit.
 fn pass_call(thread: &mut Held<'_>) -> Result<(), InjectError> {
     for _ in 0..2 {
         match thread.run_to_syscall()? {

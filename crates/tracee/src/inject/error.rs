@@ -2,7 +2,7 @@
 
 use pagewise_kernel::error::SysError;
 
-/// Why a process is not one to inject into.
+/// Why a call cannot be injected into a process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A kernel thread or a process that has ended.
@@ -11,37 +11,37 @@ pub enum Refusal {
     /// Another tracer has it.
     #[error("process {0} traces it already")]
     Traced(i32),
-    /// A seccomp filter of its own might kill it.
+    /// It has a seccomp filter, which might kill it.
     #[error("it runs under a seccomp filter of its own")]
     Seccomp,
-    /// A shadow stack forbids the return into the restorer.
+    /// Its shadow stack forbids the return into the restorer.
     #[error("it runs with a shadow stack")]
     ShadowStack,
-    /// No `syscall; ret` in its code.
+    /// Its code contains no `syscall; ret`.
     #[error("no system call instruction was found in its code")]
     NoCallSite,
-    /// No restorer, and it was not started by pagewise.
+    /// Its code contains no restorer, and pagewise did not start it.
     #[error("no signal return code was found in it")]
     NoRestorer,
     /// No thread has a stack with room for a frame.
     #[error("no room for a signal frame on its stack")]
     NoStack,
-    /// A 32-bit task.
+    /// It runs 32-bit code.
     #[error("it runs 32-bit code")]
     ThirtyTwoBit,
-    /// It stops its own threads by ptrace to look for leaks, and would miss one that is held.
+    /// It contains a leak checker. That stops its threads by ptrace, and would miss a thread that is held.
     #[error("it has a leak checker, which must be its only tracer")]
     LeakChecker,
-    /// The extended register state is not in the format expected.
+    /// Its extended register state is not in the expected format.
     #[error("the format of its extended registers is not known")]
     ExtendedState,
     /// Every thread waited in a call that cannot be interrupted without being late or wrong.
     #[error("its threads wait in calls that must not be interrupted")]
     Waiting,
-    /// The code where the call was to be made is not what it was a moment ago.
+    /// The code at the call site has changed since it was found.
     #[error("its code changed meanwhile")]
     CodeChanged,
-    /// It was handling signals, stopping or in a restartable sequence in every attempt.
+    /// In every attempt it was handling signals, stopping, or in a restartable sequence.
     #[error("signals interrupted every attempt")]
     Busy,
 }
@@ -58,16 +58,16 @@ pub enum InjectError {
     /// The call was made and failed.
     #[error("{call} in process {pid}: {source}")]
     Call { call: &'static str, pid: i32, source: std::io::Error },
-    /// The call is committed, but its result could not be seen.
+    /// The call was committed, but its result could not be read.
     #[error("the result of the injected call was lost")]
     Unseen,
-    /// One of our own calls failed.
+    /// A system call of this process failed.
     #[error(transparent)]
     Sys(#[from] SysError),
 }
 
 impl Refusal {
-    /// True for what another attempt a moment later may not meet.
+    /// True if another attempt a moment later may succeed.
     #[must_use]
     pub const fn passes(&self) -> bool {
         matches!(self, Self::Busy | Self::Waiting | Self::CodeChanged | Self::Traced(_))
@@ -75,8 +75,8 @@ impl Refusal {
 }
 
 impl InjectError {
-    /// True for what another attempt a moment later may not meet: the process was busy, or the
-    /// mapping had changed since it was looked at.
+    /// True if another attempt a moment later may succeed: the process was busy, or the mapping had changed
+    /// since it was read.
     #[must_use]
     pub fn passes(&self) -> bool {
         match self {
@@ -89,7 +89,7 @@ impl InjectError {
         }
     }
 
-    /// True where the thread ended or the mapping was taken away in the meantime.
+    /// True if the thread ended or the mapping was removed meanwhile.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {

@@ -1,12 +1,12 @@
 //! The x86-64 signal frame from which `rt_sigreturn(2)` restores a thread, as laid out in
 //! `arch/x86/include/asm/sigframe.h` and `uapi/asm/sigcontext.h`. Pure: bytes from registers.
 //!
-//! From low to high addresses: the return address into a restorer, the `ucontext`, an unused
-//! `siginfo`, then, aligned to 64 bytes, the extended state with its two magic words. The frame
-//! names only those state components that are in use (and the protection keys, whose rest state is
-//! not the kernel's default); the kernel sets the others to their initial state, which they have.
-//! The alternate stack field carries a mode that `sigaltstack` refuses, which sigreturn ignores:
-//! the thread's own setting, which cannot be read from outside, stays.
+//! From low to high addresses it holds: the return address into a restorer, the `ucontext`, an unused
+//! `siginfo`, then, aligned to 64 bytes, the extended state with its two magic words. The frame names only
+//! the state components in use, plus the protection keys, whose initial state is not the kernel's default.
+//! The kernel resets the other components to their initial state, which they are in already. The alternate
+//! stack field carries a mode that `sigaltstack` refuses and sigreturn ignores. So the thread keeps its own
+//! setting, which cannot be read from outside.
 
 use crate::ptrace::Regs;
 
@@ -18,7 +18,7 @@ const UCONTEXT_BYTES: u64 = 304;
 
 /// `UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS`.
 const UCONTEXT_FLAGS: u64 = 0x7;
-/// Neither `SS_DISABLE` nor `SS_ONSTACK` nor 0: refused without any effect.
+/// Neither `SS_DISABLE` nor `SS_ONSTACK` nor 0: the kernel refuses it without any effect.
 const ALTSTACK_REFUSED: u32 = 4;
 
 const MAGIC1: u32 = 0x4650_5853;
@@ -30,10 +30,10 @@ const HEADER_END: usize = 576;
 const FEATURE_FP_SSE: u64 = 0x3;
 const FEATURE_PKRU: u64 = 1 << 9;
 
-/// A frame ready to be written into the stack of a thread.
+/// A frame to be written to the stack of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
-    /// Address of the first byte; the stack pointer at the moment of the call.
+    /// Address of the first byte, and stack pointer at the moment of the call.
     pub(super) base: u64,
     pub(super) bytes: Vec<u8>,
 }
@@ -66,7 +66,7 @@ pub(super) fn build(
     Some(Frame { base, bytes })
 }
 
-/// Bytes below the stack pointer that a frame takes at most, for a state of this size.
+/// Maximum number of bytes below the stack pointer that a frame takes, for a state of this size.
 #[must_use]
 pub(super) const fn room(xstate_bytes: usize) -> u64 {
     RED_ZONE + xstate_bytes as u64 + 4 + 64 + FRAME_BYTES + 16 + 8

@@ -1,23 +1,23 @@
-//! [`Held`]: one thread of another process, seized, and answered for until it is free or over.
+//! [`Held`]: one seized thread of another process, guarded until it is released or has ended.
 //!
-//! Whoever has seized a thread must wait for its end. Until then the thread stays a zombie, nobody
-//! can wait for its process, and an `execve` by another of its threads does not return. The thread
-//! may die at any moment by `exit_group`, an exec or SIGKILL, and then PTRACE_DETACH only says ESRCH.
-//! So nothing is seized but through a [`Tracer`], which is a thread of ours that
+//! A tracer that has seized a thread must wait for its end. Until then the thread stays a zombie, its process
+//! cannot be waited for, and an `execve` by another of its threads does not return. The thread may die at any
+//! moment by `exit_group`, an exec or SIGKILL, and then PTRACE_DETACH only returns ESRCH. So threads are
+//! seized only through a [`Tracer`], a dedicated thread of this process that
 //!
-//! - holds one thread at a time, which the borrow checker sees to;
-//! - has no children, so the next event of any tracee is one of the thread that it holds, under
-//!   whatever number: a thread that executes a program takes that of its process;
-//! - looks at the thread itself as well, because a wait for a child of ours by another thread takes
-//!   its stops too, whatever that asked for;
-//! - lets a thread go, or waits for its end, when the [`Held`] is dropped, however long that takes;
-//! - ends, and then the kernel lets go whatever is left (`exit_ptrace` in kernel/ptrace.c).
+//! - holds one thread at a time, which the borrow checker enforces;
+//! - has no children, so the next event of any tracee is one of the held thread, under whatever number:
+//!   a thread that executes a program takes the number of its process;
+//! - also checks the thread itself, because another thread of this process that waits for a child takes
+//!   the stops of that child too, whatever it asked for;
+//! - releases a thread, or waits for its end, when the [`Held`] is dropped, however long that takes;
+//! - ends, and then the kernel releases whatever is left (`exit_ptrace` in kernel/ptrace.c).
 //!
-//! The end of a child of our own process is seen and left to the one who started it. The end of
-//! any other process is handed on to its parent by the kernel once it has been waited for here.
+//! The end of a direct child of this process is only observed: the code that started it reaps it. The kernel
+//! passes the end of any other process to its parent once it has been waited for here.
 //!
-//! One thread at a time also rules out a deadlock: PTRACE_SEIZE waits while a thread of that process is
-//! in `execve`, which waits until each other thread has been waited for by its tracer.
+//! One thread at a time also rules out a deadlock: PTRACE_SEIZE waits while a thread of that process is in
+//! `execve`, and `execve` waits until the tracer of each other thread has waited for it.
 
 use super::reissue;
 use crate::ptrace::{Regs, Stop, request};
@@ -28,21 +28,21 @@ use std::marker::PhantomData;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A thread of ours that may seize one thread at a time.
+/// A thread of this process that may seize one thread at a time.
 #[derive(Debug)]
 pub struct Tracer {
-    /// The thread that it held has ended. Where that was a child of ours, whose end is left to its
-    /// parent, the kernel would report it again.
+    /// The held thread has ended. If it was a child of this process, which its parent reaps, the kernel would
+    /// report its end again.
     is_spent: bool,
-    /// Requests of other threads are refused by the kernel.
+    /// Not `Send`: the kernel refuses requests from other threads.
     _here: PhantomData<*const ()>,
 }
 
 impl Tracer {
-    /// Has a new thread of ours do `work`.
+    /// Runs `work` on a new thread.
     ///
     /// # Errors
-    /// When no thread can be made.
+    /// When no thread can be created.
     pub fn start<T: Send + 'static>(
         work: impl FnOnce(&mut Self) -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, SysError> {
@@ -71,45 +71,45 @@ impl Tracer {
     }
 }
 
-/// How an attempt to stop a thread came out.
+/// Outcome of an attempt to stop a thread.
 #[derive(Debug)]
 pub enum Halt<'t> {
-    /// It stopped for us alone.
+    /// It stopped because of the request alone.
     Stopped(Held<'t>),
-    /// It was stopping for something of its own (a signal, job control) and has been let go with it.
+    /// It was stopping for another reason (a signal, job control) and has been released with it.
     Busy,
     /// It ended meanwhile.
     Gone,
-    /// It does not stop for now (in `vfork`, in an uninterruptible wait) and will on its way out.
-    /// Dropping it waits for that.
+    /// It does not stop for now (in `vfork`, in an uninterruptible wait) and will stop when it leaves that.
+    /// Dropping the value waits for the stop.
     Owed(Held<'t>),
 }
 
-/// Stops at calls are told from signals.
+/// Makes stops at calls distinguishable from signals.
 const OPTIONS: c_int = libc::PTRACE_O_TRACESYSGOOD;
-/// How long a stop is waited for before it is owed.
+/// How long to wait for a stop before it counts as owed.
 const PATIENCE: Duration = Duration::from_millis(3);
 const LONGEST_PATIENCE: Duration = Duration::from_millis(300);
-/// A running thread stops within some microseconds, which no sleep of ours is short enough for.
+/// Polls without a sleep: a running thread stops within microseconds, less than any sleep takes.
 const SPINS: u32 = 50;
 const PAUSE: Duration = Duration::from_micros(50);
-/// One whose stop comes late stands still for so long at most until it is let go.
+/// Longest sleep between two polls. A thread that stops late stands still for this long at most.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// What the held thread does.
+/// State of the held thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// It runs or is about to end.
     Runs,
-    /// It stands still for us.
+    /// It is stopped at the tracer's request.
     Stands,
-    /// It stands still for a signal or job control; the signal is delivered when it is let go.
+    /// It is stopped for a signal or job control. The signal is delivered when it is released.
     Stopping(i32),
-    /// It is free, or has ended.
+    /// It is released, or has ended.
     Over,
 }
 
-/// One thread of another process, seized. Dropping it lets the thread go.
+/// A seized thread of another process. Dropping this releases the thread.
 #[derive(Debug)]
 pub struct Held<'t> {
     tid: i32,
@@ -124,7 +124,7 @@ impl<'t> Held<'t> {
         self.tid
     }
 
-    /// From here on our death kills the thread's process.
+    /// From here on, the end of this process kills the thread's process.
     ///
     /// # Errors
     /// When it has been killed.
@@ -148,8 +148,8 @@ impl<'t> Held<'t> {
         request::set_regs(self.tid, regs)
     }
 
-    /// Runs to the next entry to or exit from a system call, or whatever else comes first. A signal
-    /// that comes first is kept for when the thread is let go.
+    /// Runs to the next entry to or exit from a system call, or to whatever stop comes first. A signal that
+    /// comes first is kept until the thread is released.
     ///
     /// # Errors
     /// When it has been killed.
@@ -157,17 +157,17 @@ impl<'t> Held<'t> {
         loop {
             request::syscall(self.tid, 0)?;
             match self.wait()? {
-                // Job control has ended, say.
+                // For example, job control has ended.
                 Stop::Interrupted => {}
                 stop => return Ok(stop),
             }
         }
     }
 
-    /// Lets it go, with the signal that came meanwhile, or waits for its end.
+    /// Releases it with the signal that came meanwhile, or waits for its end.
     ///
     /// # Errors
-    /// When the kernel refuses; that it has been killed is none.
+    /// When the kernel refuses. A thread that has been killed is not an error.
     pub fn release(mut self) -> Result<(), SysError> {
         self.let_go()
     }
@@ -182,7 +182,7 @@ impl<'t> Held<'t> {
                     continue;
                 }
                 State::Stands => {
-                    // One that was killed meanwhile says so below.
+                    // If it was killed meanwhile, the detach below reports that.
                     let _gone = reissue(self.tid);
                     0
                 }
@@ -190,14 +190,15 @@ impl<'t> Held<'t> {
             };
             match request::detach(self.tid, signal) {
                 Ok(()) => self.state = State::Over,
-                // It was killed: it runs to its end, which has to be waited for.
+                // It was killed: it runs to its end, which must be waited for.
                 Err(error) if error.is_gone() => self.state = State::Runs,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Asks it to stop. One that has ended cannot, which is no failure: it is waited for all the same.
+    /// Requests a stop. A thread that has ended cannot stop, which is no error: its end is waited for
+    /// instead.
     fn interrupt(&self) -> Result<(), SysError> {
         match request::interrupt(self.tid) {
             Err(error) if !error.is_gone() => Err(error),
@@ -205,7 +206,7 @@ impl<'t> Held<'t> {
         }
     }
 
-    /// What becomes of it within [`PATIENCE`]; one that only waits for a CPU has longer.
+    /// Waits for the outcome within [`PATIENCE`]. A thread that only waits for a CPU gets longer.
     fn settle(mut self) -> Result<Halt<'t>, SysError> {
         let begin = Instant::now();
         while self.wait_until(Some(Instant::now() + PATIENCE))?.is_none() {
@@ -250,12 +251,11 @@ impl<'t> Held<'t> {
         Ok(None)
     }
 
-    /// How it has stopped or ended, if it has.
+    /// Returns its stop or end, if there is one. Does not wait.
     fn poll(&mut self) -> Result<Option<Stop>, SysError> {
         match request::poll_any_stop() {
             Ok(Some((tid, stop))) => Ok(Some(self.take(tid, stop))),
-            // Its parent, in our process, was the first to wait for its end, or another thread's exec has
-            // replaced it.
+            // Its parent, in this process, reaped it first, or the exec of another thread has replaced it.
             Err(error) if error.errno() == Some(libc::ECHILD) => {
                 Ok(Some(self.take(self.tid, Stop::Exited(0))))
             }
@@ -267,7 +267,7 @@ impl<'t> Held<'t> {
         }
     }
 
-    /// Notes what was reported.
+    /// Records what was reported.
     fn take(&mut self, tid: i32, stop: Stop) -> Stop {
         self.tid = tid;
         self.tracer.is_spent |= stop.is_end();
@@ -283,7 +283,7 @@ impl<'t> Held<'t> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // What the kernel refuses here it does by itself when this thread of ours ends.
+        // If the kernel refuses, it releases the thread by itself when this tracer thread ends.
         let _refused = self.let_go();
     }
 }

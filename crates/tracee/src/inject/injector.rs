@@ -1,4 +1,4 @@
-//! [`Injector`]: attempts over the threads of a process until the call is made.
+//! [`Injector`]: tries the threads of a process until the call is made.
 
 use super::call::{Call, make};
 use super::held::{Halt, Tracer};
@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 /// Rounds over all threads before giving up, and the pause between them.
 const ROUNDS: u32 = 20;
 const PAUSE: Duration = Duration::from_micros(300);
-/// How long an answer is waited for. Only a thread of ours waits longer: for a process that is in
-/// the middle of an exec, say.
+/// How long the caller waits for an answer. Only the tracer thread waits longer, for example for a process in
+/// the middle of an exec.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Injects calls into processes of one owner. Each injection is made by a thread of ours that lives
-/// until all that it has seized is free or over; the caller waits for the answer alone.
+/// Injects calls into processes of one owner. A separate thread makes each injection, and lives until all
+/// that it seized is released or has ended. The caller only waits for the answer.
 #[derive(Debug)]
 pub struct Injector {
     owner: Owner,
-    /// Threads of ours that have not answered in time, by the process that they are busy with.
+    /// Threads that have not answered in time, by the process that they work on.
     late: HashMap<i32, JoinHandle<()>>,
 }
 
@@ -36,7 +36,7 @@ impl Injector {
         Self { owner, late: HashMap::new() }
     }
 
-    /// Has `process` call `madvise(start, len, MADV_HUGEPAGE)`.
+    /// Makes `process` call `madvise(start, len, MADV_HUGEPAGE)`.
     ///
     /// # Errors
     /// See [`InjectError`]; the process goes on unharmed in every case.
@@ -50,7 +50,7 @@ impl Injector {
         let call = Call { name: "madvise", number: libc::SYS_madvise, args };
         let pid = process.pid;
         let (result, advised) = self.inject(process, call).map_err(|error| match error {
-            // What a process that is about to end answers depends on how far it has come.
+            // The error from an ending process depends on how far its exit has come.
             InjectError::Sys(_) | InjectError::Refused(_) if is_ending(pid) => InjectError::Gone,
             other => other,
         })?;
@@ -87,14 +87,14 @@ struct Errand {
     owner: Owner,
     process: Process,
     call: Call,
-    /// The first answer is heard.
+    /// Only the first answer is received.
     tell: SyncSender<Answer>,
 }
 
 impl Errand {
     fn run(&self, tracer: &mut Tracer) {
         let answer = self.inject(tracer);
-        // Nobody listens any more where the answer comes late.
+        // If the answer comes late, the receiver may be gone.
         let _unheard = self.tell.try_send(answer);
     }
 
@@ -142,7 +142,7 @@ impl Errand {
             return Err(Refusal::ThirtyTwoBit.into());
         }
         let now = status::read(tid)?;
-        // What is held keeps its number: from here on nobody else can get it.
+        // A held thread keeps its number: from here on it cannot be reused.
         if thread.tid() != tid || now.tgid != Some(subject.process.pid) || !self.process.is_there()
         {
             return Err(InjectError::Gone);
@@ -157,7 +157,7 @@ impl Errand {
     }
 }
 
-/// Another tracer was first, which may be one that the program has started.
+/// Another tracer was first, possibly one that the program has started.
 fn refused_by_tracer(tid: i32, error: SysError) -> InjectError {
     let tracer = || status::read(tid).ok()?.tracer_pid.filter(|&pid| pid != 0);
     match tracer().filter(|_| error.errno() == Some(libc::EPERM)) {
@@ -166,7 +166,7 @@ fn refused_by_tracer(tid: i32, error: SysError) -> InjectError {
     }
 }
 
-/// True for a process that is gone or has given up its memory; one of the kernel's has none either.
+/// True for a process that has ended or has released its memory, and for a kernel thread.
 fn is_ending(pid: i32) -> bool {
     status::read(pid).map_or_else(|error| error.is_gone(), |status| status.vm_size.is_none())
 }

@@ -1,9 +1,9 @@
-//! A stopped thread's last call: by which table it was made, and issuing it again where our stop
-//! alone has ended it.
+//! The last call of a stopped thread: finds by which table it was made, and issues it again if only the
+//! tracer's stop ended it.
 //!
-//! 64-bit code may make calls by the 32-bit table (`int 0x80`). The code segment does not tell; the
-//! kernel does (PTRACE_GET_SYSCALL_INFO, Linux 5.3). Such a call has other numbers, and the kernel
-//! goes on with it by another `restart_syscall`: a thread that is in one is let go as it is.
+//! 64-bit code may make calls by the 32-bit table (`int 0x80`). The code segment does not show this, but the
+//! kernel does (PTRACE_GET_SYSCALL_INFO, Linux 5.3). Such a call has other numbers, and the kernel continues
+//! it by another `restart_syscall`. A thread in such a call is released unchanged.
 
 use super::restart::{Sleep, is_plain_eintr, resume};
 use super::subject::has_pending_signal;
@@ -13,10 +13,10 @@ use pagewise_kernel::error::SysError;
 
 /// Code segment of 64-bit user code.
 const CODE_64: u64 = 0x33;
-/// Set in the numbers of the x32 table.
+/// Bit that is set in the call numbers of the x32 table.
 const X32: u64 = 0x4000_0000;
 
-/// True for a stopped thread that runs 64-bit code and is in no call of another table.
+/// True for a stopped thread that runs 64-bit code and is not in a call of another table.
 #[must_use]
 pub(super) fn is_native(tid: i32, regs: &Regs) -> bool {
     if regs.cs & 0xffff != CODE_64 {
@@ -29,8 +29,8 @@ pub(super) fn is_native(tid: i32, regs: &Regs) -> bool {
     request::call_architecture(tid).map_or(true, is_ours)
 }
 
-/// Has the stopped thread `tid` issue the call again that came back with EINTR because of our stop
-/// alone, if it is one that has done nothing then.
+/// Makes the stopped thread `tid` repeat a call that returned EINTR only because of the tracer's stop.
+/// Applies only to calls that have no effect when they return EINTR.
 ///
 /// # Errors
 /// When it has been killed.

@@ -1,12 +1,12 @@
-//! Mappings of the target as injection needs them, from `/proc/PID/maps` (proc(5)), and the two
-//! places in its code that a call runs through: a `syscall; ret`, in the vDSO where that has one and
-//! in the C library, the program or another file where not, and a signal restorer.
+//! Mappings of the target as injection needs them, from `/proc/PID/maps` (proc(5)). Also finds the two places
+//! in its code that a call runs through: a `syscall; ret` and a signal restorer. The `syscall; ret` is in the
+//! vDSO if possible, otherwise in the C library, the program or another file.
 //!
-//! A restorer is the two instructions `mov $15, %eax; syscall` (`rt_sigreturn`): glibc's and musl's
-//! `__restore_rt`, the Go runtime's `sigreturn`. Any place with these bytes serves. The search
-//! reads executable mappings while the target runs; its result is remembered per file, and the
-//! bytes are compared again before use: where they differ (another file of the same name and inode)
-//! the search is made again. Cost: about 1 ms per 10 MiB of code, once per file.
+//! A restorer is the two instructions `mov $15, %eax; syscall` (`rt_sigreturn`): `__restore_rt` in glibc and
+//! musl, `sigreturn` in the Go runtime. Any place with these bytes serves. The search reads executable
+//! mappings while the target runs. Its result is cached per file, and the bytes are compared again before
+//! use. If they differ (another file of the same name and inode), the search runs again. Cost: about 1 ms per
+//! 10 MiB of code, once per file.
 
 use crate::ptrace::read_memory;
 use pagewise_kernel::error::SysError;
@@ -15,18 +15,18 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// True for memory that may be read and written.
+/// True for memory that is readable and writable.
 pub(super) const fn is_writable(mapping: &Mapping) -> bool {
     mapping.perms.read && mapping.perms.write
 }
 
-/// True for a range that nobody may touch: a guard.
+/// True for a range without any access rights: a guard.
 pub(super) const fn is_guard(mapping: &Mapping) -> bool {
     let perms = mapping.perms;
     !perms.read && !perms.write && !perms.exec
 }
 
-/// True for the library of a leak checker, as GCC and Clang name it.
+/// True for the library of a leak checker, under its GCC or Clang name.
 pub(super) fn checks_leaks(mapping: &Mapping) -> bool {
     let name = name(mapping);
     let file = name.rsplit('/').next().unwrap_or_default();
@@ -39,7 +39,7 @@ const fn is_code(mapping: &Mapping) -> bool {
     mapping.perms.read && mapping.perms.exec
 }
 
-/// The path or the name in brackets, possibly empty.
+/// The path or the bracketed name; may be empty.
 pub(super) fn name(mapping: &Mapping) -> Cow<'_, str> {
     mapping.path.to_string_lossy()
 }
@@ -47,7 +47,7 @@ pub(super) fn name(mapping: &Mapping) -> Cow<'_, str> {
 /// Where a call can be made and returned from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sites {
-    /// A `syscall` instruction with a `ret` behind it.
+    /// A `syscall` instruction followed by `ret`.
     pub(super) call: u64,
     /// A signal restorer, if one was found.
     pub(super) restorer: Option<u64>,
@@ -57,7 +57,7 @@ const CALL: &[u8] = &[0x0f, 0x05, 0xc3];
 const RESTORERS: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05], &[0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05]];
 
-/// The places in process `pid`; `None` when there is no `syscall; ret` anywhere.
+/// The places in process `pid`; `None` if it has no `syscall; ret` anywhere.
 #[must_use]
 pub(super) fn sites(pid: i32, maps: &[Mapping]) -> Option<Sites> {
     let call = candidates(maps).into_iter().find_map(|m| find(pid, m, Wanted::Call))?;
@@ -68,7 +68,7 @@ pub(super) fn sites(pid: i32, maps: &[Mapping]) -> Option<Sites> {
     Some(Sites { call, restorer })
 }
 
-/// True when the bytes at both places still are what was found there.
+/// True if both places still hold the bytes that were found there.
 #[must_use]
 pub(super) fn still_there(pid: i32, sites: Sites) -> bool {
     let holds = |at: u64, wanted: Wanted| wanted.bytes().iter().any(|b| begins(pid, at, b));
@@ -80,7 +80,7 @@ fn begins(pid: i32, address: u64, want: &[u8]) -> bool {
     read_memory(pid, address, &mut bytes).is_ok_and(|n| n == want.len()) && bytes == want
 }
 
-/// Executable mappings in the order in which they are searched: vDSO, C library, program, others.
+/// Executable mappings in search order: vDSO, C library, program, others.
 fn candidates(maps: &[Mapping]) -> Vec<&Mapping> {
     let program = maps.first().map(name);
     let rank = |m: &Mapping| match name(m) {
@@ -110,10 +110,10 @@ impl Wanted {
     }
 }
 
-/// File, offset of the mapping, length, what was looked for.
+/// File, offset of the mapping, length, and what was searched for.
 type Key = (String, u64, u64, Wanted);
 
-/// Offsets from the start of a mapping, by what was searched; `None` where there is nothing.
+/// Offsets from the start of a mapping, by file and purpose; `None` if nothing was found.
 static FOUND: LazyLock<Mutex<HashMap<Key, Option<u64>>>> = LazyLock::new(Mutex::default);
 
 fn key(mapping: &Mapping, wanted: Wanted) -> Key {
@@ -132,7 +132,7 @@ fn find(pid: i32, mapping: &Mapping, wanted: Wanted) -> Option<u64> {
     let offset = match known.filter(holds) {
         Some(offset) => offset,
         None => {
-            // A read that failed says nothing about the file: not remembered.
+            // A failed read says nothing about the file, so it is not cached.
             let offset = search(pid, mapping, wanted).ok()?;
             FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(key, offset);
             offset

@@ -1,36 +1,35 @@
-//! One system call, made by another process on our behalf.
+//! Makes another process execute one system call.
 //!
-//! A thread of the target is stopped for the time of about 30 system calls of ours and the target's
-//! way to them: some tens of microseconds on an idle machine, and longer where the two wait for a
-//! CPU. What takes long (mappings, code) is read before. By the *frame* method a signal
-//! frame that restores the thread is written into unused stack, then one `PTRACE_SETREGS` makes the
-//! thread execute a `syscall; ret` of the code that it has mapped with that frame on top: it makes
-//! the call, returns into a restorer, and `rt_sigreturn` brings everything back. That single request
-//! is the commit: before it nothing has changed, after it the thread needs nobody. The tracer may be
-//! killed at any moment. Signals are blocked for the call only after the commit, as the frame brings
-//! the mask back.
+//! A thread of the target is stopped for the duration of about 30 system calls here, plus the target's way to
+//! them: some tens of microseconds on an idle machine, longer if the two wait for a CPU. Slow preparation
+//! (reading mappings and code) happens before. The *frame* method writes a signal frame that restores the
+//! thread to unused stack. Then one `PTRACE_SETREGS` points the thread at a `syscall; ret` in its own code,
+//! with that frame on top of the stack. The thread makes the call, returns into a restorer, and
+//! `rt_sigreturn` restores everything. That single request is the commit: before it nothing has changed,
+//! after it the thread needs no tracer. The tracer may be killed at any moment. Signals are blocked for the
+//! call only after the commit, because the frame restores the mask.
 //!
-//! Where no restorer or no stack is found, and for threads in a sleep that a frame would start
-//! anew, programs that pagewise itself started are served by setting registers, running the call,
-//! and restoring (*registers* method), under `PTRACE_O_EXITKILL`: our death kills the target rather
-//! than leaving it with foreign registers.
+//! The *registers* method is used if no restorer or stack is found, and for threads in a sleep that a frame
+//! would restart. It sets registers, runs the call, and restores the registers. It is used only for programs
+//! that pagewise started, under `PTRACE_O_EXITKILL`: if pagewise dies, the target is killed rather than left
+//! with foreign registers.
 //!
-//! Threads that take no harm are tried first. One in a call that would be late or wrong after a
-//! stop is never stopped, nor is one that may just be leaving such a call ([`running`]), unless it enters
-//! the call between the look and the stop: then it is late by that moment. A call that only our stop interrupted is issued again where that is safe
-//! ([`restart`]); a thread that has a signal waiting or is inside a restartable sequence is let go
-//! and tried again. A thread is only stopped by
-//! seize and interrupt, which stop on the way to user mode: never inside an `execve`, where the
-//! first injected call would be overwritten by the result of the exec.
+//! Threads that take no harm are tried first. A thread in a call that would be late or wrong after a stop is
+//! never stopped. Nor is one that may be just leaving such a call ([`running`]). If a thread enters such a
+//! call between the look and the stop, it is late by the duration of the stop. A call that only the tracer's
+//! stop interrupted is issued again if that is safe ([`restart`]). A thread that has a signal pending or is
+//! inside a restartable sequence is released and tried again. Threads are stopped only by seize and
+//! interrupt, which take effect on the way to user mode. They never stop a thread inside an `execve`, where
+//! the result of the exec would overwrite the first injected call.
 //!
-//! Whatever becomes of a thread that is held, it is let go or its end is waited for ([`held`]). A
-//! process is known by its number and the time of its start ([`Process`]), which are compared while a
-//! thread of it is held: a number that comes again is never taken for it.
+//! A held thread is always released, or its end is waited for ([`held`]). A process is identified by its
+//! number and its start time ([`Process`]). Both are compared while one of its threads is held, so a reused
+//! number is never mistaken for it.
 //!
-//! Not seen: a program that counts on a signal to interrupt a blocking call without a signal mask
-//! (`alarm` then `read`) may take that signal just before the call is issued again, as it may take
-//! it just before the first one. While a thread is held, PTRACE_ATTACH by the program itself fails
-//! with EPERM. A file system in user space (FUSE) may be told of the interruption of a call.
+//! Not seen: a program that relies on a signal to interrupt a blocking call without a signal mask (`alarm`
+//! then `read`) may take that signal just before the call is issued again, as it may take it just before the
+//! first one. While a thread is held, PTRACE_ATTACH by the program itself fails with EPERM. A file system in
+//! user space (FUSE) may see the interruption of a call.
 
 mod call;
 mod error;
@@ -55,7 +54,7 @@ use pagewise_kernel::error::SysError;
 use pagewise_kernel::proc::stat;
 use pagewise_model::Nanos;
 
-/// A process, whoever has its number later.
+/// A process; never mistaken for a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     pid: i32,
@@ -63,42 +62,42 @@ pub struct Process {
 }
 
 impl Process {
-    /// The one that has this number now.
+    /// The process that has this number now.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no process has it.
     pub fn find(pid: i32) -> Result<Self, SysError> {
         Ok(Self { pid, start_ticks: stat::read(pid)?.start_ticks })
     }
 
-    /// True while the number is its own.
+    /// True while the number still belongs to it.
     fn is_there(self) -> bool {
         Self::find(self.pid).is_ok_and(|now| now == self)
     }
 }
 
-/// Whose process it is: what our death may do to it.
+/// Who owns the process: decides what the end of this process may do to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// Started by pagewise: it may be killed with us.
+    /// Started by pagewise: may be killed together with it.
     Ours,
-    /// Anyone else's: must survive us in any case.
+    /// Started by others: must survive the end of pagewise in any case.
     Other,
 }
 
-/// By which way the call was made.
+/// How the call was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
-    /// By a signal frame: safe against our death.
+    /// By a signal frame: safe even if the tracer dies.
     Frame,
-    /// By setting and restoring registers, the target killed if we die.
+    /// By setting and restoring registers: the target is killed if the tracer dies.
     Registers,
 }
 
-/// A huge-page advice that was taken.
+/// A huge-page advice that the kernel accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advised {
-    /// From the stop of the thread to its release.
+    /// Time from the stop of the thread to its release.
     pub stop_ns: Nanos,
     pub method: Method,
 }

@@ -1,15 +1,14 @@
-//! What a thread's registers must be so that it goes on as if nobody had stopped it.
+//! Computes the registers with which a stopped thread continues as if it had never been stopped.
 //!
-//! A system call that a stop interrupts comes back with one of the kernel's private error numbers
-//! (`include/linux/errno.h`), which the signal code of `arch/x86/kernel/signal.c` would turn into a
-//! restart on the way out. Who changes the registers in that stop must do the same by hand. Calls
-//! with a relative timeout (`nanosleep`, `poll`, `futex`) leave it to the kernel to continue with what
-//! remains, which works as long as no signal frame comes in between. Some calls (`epoll_wait`,
-//! `sigtimedwait`, `recv` with a timeout) return a plain EINTR instead; where no signal is pending
-//! only our interrupt can have caused it, and those on a list are issued again. Their timeout, if
-//! they have one, then starts anew, so a thread that is seen to wait in one is not stopped. Others that
-//! return EINTR are left with it, because it may be the end of the call (`close` has closed,
-//! `connect` goes on by itself). All numbers here are those of the 64-bit table. Pure.
+//! A system call that a stop interrupts returns one of the kernel's private error numbers
+//! (`include/linux/errno.h`). The signal code of `arch/x86/kernel/signal.c` would turn it into a restart on
+//! the way out. A tracer that changes the registers in that stop must do the same by hand. For calls with a
+//! relative timeout (`nanosleep`, `poll`, `futex`), the kernel continues with the remaining time. That works
+//! as long as no signal frame comes in between. Some calls (`epoll_wait`, `sigtimedwait`, `recv` with a
+//! timeout) return a plain EINTR instead. If no signal is pending, only the tracer's interrupt can have
+//! caused it, and the calls on a list are issued again. Their timeout, if any, then starts anew, so a thread
+//! that is seen to wait in one is not stopped. Other calls keep their EINTR, because it may be their real end
+//! (`close` has closed, `connect` continues by itself). All numbers here are those of the 64-bit table. Pure.
 
 use crate::ptrace::Regs;
 
@@ -19,16 +18,16 @@ const ERESTARTNOINTR: i64 = -513;
 const ERESTARTNOHAND: i64 = -514;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 
-/// Number of `restart_syscall(2)`: a sleep that was interrupted before and goes on.
+/// Number of `restart_syscall(2)`: continues a sleep that was interrupted.
 const RESTART_SYSCALL: i64 = libc::SYS_restart_syscall;
 /// Number of `io_pgetevents(2)` on x86-64.
 const IO_PGETEVENTS: i64 = 333;
 /// Length of the `syscall` instruction.
 const SYSCALL_BYTES: u64 = 2;
-/// `IORING_ENTER_EXT_ARG`: a timeout may be among the arguments of `io_uring_enter(2)`.
+/// `IORING_ENTER_EXT_ARG`: the arguments of `io_uring_enter(2)` may include a timeout.
 const EXTENDED_ARGUMENTS: u64 = 8;
 
-/// What to do about a call that continues by its kernel-side restart block.
+/// What to do with a call that continues by the kernel's restart block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sleep {
     /// Issue the call from its start: the restart block does not survive a signal frame.
@@ -37,7 +36,7 @@ pub(super) enum Sleep {
     Continue,
 }
 
-/// The registers with which the thread goes on: unchanged unless it is in an interrupted call.
+/// The registers to continue with; unchanged unless the thread is in an interrupted call.
 #[must_use]
 pub(super) fn resume(regs: &Regs, sleep: Sleep) -> Regs {
     let mut next = *regs;
@@ -59,29 +58,29 @@ pub(super) fn resume(regs: &Regs, sleep: Sleep) -> Regs {
     next
 }
 
-/// True when the thread stands at the end of a call that came back with a plain EINTR and may be
-/// issued again: it is on the list of those that have done nothing then.
+/// True if the thread is at the end of a call that returned a plain EINTR and may be issued again: the call
+/// is on the list of those without effect in that case.
 #[must_use]
 pub(super) fn is_plain_eintr(regs: &Regs) -> bool {
     (regs.orig_rax as i64) >= 0 && regs.rax as i64 == EINTR && is_repeatable(regs.orig_rax as i64)
 }
 
-/// What an interruption does to a call that waits.
+/// Effect of an interruption on a waiting call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Harm {
-    /// None: it is issued again and waits on.
+    /// No effect: it is issued again and continues to wait.
     None,
-    /// None while the kernel goes on with its timeout; issued anew it would be late.
+    /// No effect while the kernel continues its timeout; late if it is issued anew.
     LateAnew,
-    /// It is late, fails or has its effect twice.
+    /// It is late, fails, or takes effect twice.
     Wrong,
 }
 
-/// What an interruption does to the call `number` with these arguments. A timeout of a socket is not
-/// among them: see [`descriptors`].
+/// Effect of an interruption on call `number` with these arguments. Does not consider socket timeouts: see
+/// [`descriptors`].
 #[must_use]
 pub(super) fn harm(number: i64, args: [u64; 6]) -> Harm {
-    // Of a timeout that is a pointer, null means for ever.
+    // A null pointer as a timeout means to wait for ever.
     let if_timed = |timed: bool, harm| if timed { harm } else { Harm::None };
     match number {
         libc::SYS_nanosleep | RESTART_SYSCALL => Harm::LateAnew,
@@ -99,7 +98,7 @@ pub(super) fn harm(number: i64, args: [u64; 6]) -> Harm {
         libc::SYS_io_getevents | IO_PGETEVENTS => if_timed(args[4] != 0, Harm::Wrong),
         libc::SYS_recvmmsg => if_timed(args[4] != 0, Harm::Wrong),
         libc::SYS_io_uring_enter => if_timed(args[3] & EXTENDED_ARGUMENTS != 0, Harm::Wrong),
-        // These write down what remains of their timeout: the time of the stop comes on top.
+        // These write the remaining time to their timeout: the time of the stop would be added.
         libc::SYS_select | libc::SYS_pselect6 => if_timed(args[4] != 0, Harm::Wrong),
         libc::SYS_ppoll => if_timed(args[2] != 0, Harm::Wrong),
         libc::SYS_close | libc::SYS_connect | libc::SYS_ioctl => Harm::Wrong,
@@ -107,14 +106,14 @@ pub(super) fn harm(number: i64, args: [u64; 6]) -> Harm {
     }
 }
 
-/// What the interruption did to the call that a stopped thread was in, where that can be mended:
-/// [`Harm::LateAnew`] by letting the kernel go on with it, anything else by issuing it again.
+/// Harm that the interruption did to the current call of a stopped thread, as far as it can be repaired.
+/// [`Harm::LateAnew`] is repaired by letting the kernel continue the call, anything else by issuing it again.
 #[must_use]
 pub(super) fn harm_done(regs: &Regs) -> Harm {
     let args = [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9];
     match regs.rax as i64 {
-        // On its way back into a sleep that was interrupted before (or it has such a number by
-        // chance): a signal frame would end the sleep with EINTR.
+        // The thread is returning to a sleep that was interrupted before, or has this number by chance. A
+        // signal frame would end the sleep with EINTR.
         RESTART_SYSCALL => Harm::LateAnew,
         _ if (regs.orig_rax as i64) < 0 => Harm::None,
         ERESTART_RESTARTBLOCK => harm(regs.orig_rax as i64, args),
@@ -122,8 +121,8 @@ pub(super) fn harm_done(regs: &Regs) -> Harm {
     }
 }
 
-/// The descriptors on which the call `number` waits: where one is a socket with a timeout
-/// (`SO_RCVTIMEO`, `SO_SNDTIMEO`), the call returns a plain EINTR and its timeout starts anew.
+/// The descriptors that call `number` waits on. If one is a socket with a timeout (`SO_RCVTIMEO`,
+/// `SO_SNDTIMEO`), the call returns a plain EINTR and its timeout starts anew.
 #[must_use]
 pub(super) fn descriptors(number: i64, args: [u64; 6]) -> Vec<i32> {
     let at = |indices: &[usize]| indices.iter().map(|&index| args[index] as i32).collect();
@@ -146,7 +145,7 @@ pub(super) fn descriptors(number: i64, args: [u64; 6]) -> Vec<i32> {
     }
 }
 
-/// Calls that have done nothing when they return a plain EINTR.
+/// Calls that have had no effect when they return a plain EINTR.
 const fn is_repeatable(number: i64) -> bool {
     matches!(
         number,

@@ -1,14 +1,14 @@
-//! Does a runnable thread run code of its own, or has it only just been woken from a call?
+//! Distinguishes a runnable thread that runs its own code from one that was just woken from a call.
 //!
-//! A thread whose timeout is over is runnable before it has left its call. A stop at that moment
-//! ends the call with EINTR and not with what the timeout gives, and issued again it would wait the
-//! whole time once more. `/proc` calls such a thread running. The kernel's counts tell it from others:
-//! each time that a thread gets a CPU is counted in `/proc/TID/schedstat`, and each time that it gives one
-//! up in `/proc/TID/status`, by its own will (it waits) or not (it was preempted). So one that
+//! A thread whose timeout has expired becomes runnable before it leaves its call. A stop at that moment ends
+//! the call with EINTR instead of its timeout result, and issued again it would wait the whole time once
+//! more. `/proc` calls such a thread running. The kernel's counters distinguish it. `/proc/TID/schedstat`
+//! counts each time that a thread gets a CPU. `/proc/TID/status` counts each time that it gives one up,
+//! voluntarily (it waits) or not (it was preempted). So a thread that
 //! - has got a CPU once more than it has given one up is on a CPU now, and long out of its call;
-//! - has only been preempted since the last look goes on where it was when it was preempted.
+//! - has only been preempted since the last look continues where it was when it was preempted.
 //!
-//! Kernels that do not count this (no CONFIG_SCHED_INFO) leave no choice but to believe `/proc`.
+//! On kernels without these counters (no CONFIG_SCHED_INFO), `/proc` is believed.
 
 use pagewise_kernel::proc::{schedstat, status};
 use std::collections::HashMap;
@@ -20,15 +20,15 @@ struct Switches {
     involuntary: u64,
 }
 
-/// What was seen of runnable threads at earlier looks.
+/// What earlier looks saw of runnable threads.
 #[derive(Debug, Default)]
 pub(super) struct Looks(HashMap<i32, Switches>);
 
 impl Looks {
-    /// True where thread `tid`, which is runnable, runs code of its own; false where that is not
-    /// known yet, and another look a moment later may tell.
+    /// True if runnable thread `tid` runs its own code. False if that is not known yet; another look a moment
+    /// later may show it.
     pub(super) fn runs_its_own_code(&mut self, tid: i32) -> bool {
-        // In this order: what is read later can only be more.
+        // In this order: the counter that is read later can only be too high.
         let arrivals = arrivals(tid);
         let Some((arrivals, now)) = arrivals.zip(switches(tid)) else { return true };
         let before = self.0.insert(tid, now);
@@ -44,7 +44,7 @@ const fn was_preempted(before: Switches, now: Switches) -> bool {
     now.voluntary == before.voluntary && now.involuntary > before.involuntary
 }
 
-/// How often the thread has got a CPU; `None` where that is not counted.
+/// How often the thread has got a CPU; `None` if the kernel does not count it.
 fn arrivals(tid: i32) -> Option<u64> {
     schedstat::read(tid).map(|stat| stat.turns).filter(|&count| count > 0)
 }

@@ -1,10 +1,10 @@
-//! May a call be injected into this process, and where is room for the frame?
+//! Decides whether a call may be injected into a process, and where a frame has room.
 //!
-//! Room is below the thread's own stack pointer where that is a stack: `[stack]` for the main
-//! thread, a mapping with a guard right below it for others. A main thread on another stack (a
-//! goroutine, a coroutine) has its frame at the lowest, never touched pages of `[stack]`: such
-//! small stacks have no room for a signal frame, and their programs take signals elsewhere.
-//! Threads of Go programs other than the main one are left alone for the same reason.
+//! A frame goes below the thread's stack pointer if that points to a stack: `[stack]` for the main thread, a
+//! mapping with a guard right below it for others. If the main thread runs on another stack (a goroutine, a
+//! coroutine), its frame goes to the lowest, never touched pages of `[stack]`. Such small stacks have no room
+//! for a signal frame, and their programs handle signals on another stack. For the same reason, Go threads
+//! other than the main one are left alone.
 
 use super::layout::{self, Sites};
 use super::{InjectError, Process, Refusal};
@@ -17,18 +17,18 @@ use pagewise_model::look::Allocator;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-/// First words of a frame's page where the frame is not below the stack pointer.
+/// First bytes of a frame's page if the frame is not below the stack pointer.
 pub(super) const MARK: [u8; 16] = *b"pagewise frame\0\0";
 
 /// A process that calls can be injected into.
 #[derive(Debug)]
 pub(super) struct Subject {
     pub(super) process: Process,
-    /// Where to call and return.
+    /// Where to call and where to return.
     pub(super) sites: Sites,
-    /// Its mappings, as they were before the stop.
+    /// Its mappings as they were before the stop.
     pub(super) maps: Vec<Mapping>,
-    /// It is a Go program: only its main thread has a stack that takes a frame.
+    /// A Go program: only its main thread has a stack with room for a frame.
     pub(super) is_go: bool,
 }
 
@@ -57,13 +57,13 @@ impl Subject {
         Ok(Self { process, sites, maps, is_go })
     }
 
-    /// True when the thread may have a place for a frame.
+    /// True if the thread may have room for a frame.
     pub(super) fn takes_frame(&self, tid: i32) -> bool {
         self.sites.restorer.is_some() && (tid == self.pid() || !self.is_go)
     }
 
-    /// The address below which a frame of `room` bytes may be put for a thread whose stack pointer
-    /// is `sp`; whether it must be marked.
+    /// The address below which a frame of `room` bytes may be put, for a thread with stack pointer `sp`; and
+    /// whether the place must be marked.
     ///
     /// # Errors
     /// [`Refusal::NoStack`] when there is no such place.
@@ -104,7 +104,7 @@ impl Subject {
         if free { Ok((top, true)) } else { Err(Refusal::NoStack.into()) }
     }
 
-    /// Our mark with nothing behind it: a frame's place that was used and cleared, and that the
+    /// True if the mark is followed by zeros only: a frame's place that was used and cleared, and that the
     /// stack itself has not reached since.
     fn is_cleared_frame(&self, start: u64, top: u64) -> bool {
         let mut bytes = vec![0; (top - start) as usize];
@@ -113,7 +113,7 @@ impl Subject {
     }
 }
 
-/// Whole pages that take the mark and a frame of `room` bytes.
+/// Bytes of whole pages that hold the mark and a frame of `room` bytes.
 fn marked_room(room: u64) -> u64 {
     (room + MARK.len() as u64).next_multiple_of(rustix::param::page_size() as u64)
 }
@@ -124,7 +124,7 @@ pub(super) fn mark_place(top: u64, room: u64) -> u64 {
     top - marked_room(room)
 }
 
-/// True when no page of the range exists, in memory or swapped out (`pagemap`, bits 63 and 62).
+/// True if no page of the range exists, in memory or in swap (`pagemap`, bits 63 and 62).
 fn untouched(pid: i32, start: u64, end: u64, page: u64) -> bool {
     let Ok(pagemap) = fs::File::open(format!("/proc/{pid}/pagemap")) else { return false };
     let mut entries = vec![0; ((end - start) / page * 8) as usize];
@@ -132,8 +132,8 @@ fn untouched(pid: i32, start: u64, end: u64, page: u64) -> bool {
         && entries.chunks_exact(8).all(|entry| entry[7] & 0xc0 == 0)
 }
 
-/// `own_filters` is the number of filters that we run under ourselves (a container's): a target
-/// with the same number has none of its own.
+/// `own_filters` is the number of filters that this process runs under (a container's). A target with the
+/// same number has no filter of its own.
 fn refuse_by_status(status: &Status, own_filters: Option<u32>) -> Result<(), InjectError> {
     if status.vm_size.is_none() {
         return Err(Refusal::NoMemory.into());
@@ -157,19 +157,19 @@ fn own_filters() -> Option<u32> {
     status::read(pagewise_kernel::proc::own_pid()).ok()?.seccomp_filters
 }
 
-/// True when a signal waits that thread `tid` would take as soon as it runs.
+/// True if a signal is pending that thread `tid` would take as soon as it runs.
 pub(super) fn has_pending_signal(tid: i32) -> Result<bool, SysError> {
     status::read(tid).map(|status| has_pending(&status))
 }
 
-/// The same, by the status of the thread.
+/// Like [`has_pending_signal`], from the status of the thread.
 pub(super) const fn has_pending(status: &Status) -> bool {
     (status.thread_pending | status.process_pending) & !status.blocked != 0
 }
 
-/// True when `ip` lies in a restartable sequence (rseq(2)): the kernel would abort it if it saw the
-/// thread elsewhere. Kernels without the request have the area registered by no C library that
-/// uses such sequences at its own will, so an unknown area counts as none.
+/// True if `ip` is in a restartable sequence (rseq(2)), which the kernel would abort if it saw the thread
+/// elsewhere. Kernels before 5.13 do not report the area, and it counts as absent: a C library that registers
+/// it there does not use such sequences by itself.
 #[must_use]
 pub(super) fn in_restartable_sequence(pid: i32, tid: i32, ip: u64) -> bool {
     let Ok(Some(area)) = request::rseq_area(tid) else { return false };
@@ -212,7 +212,7 @@ mod tests {
     fn untouched_pages_are_told_from_touched() {
         let pid = std::process::id() as i32;
         let page = rustix::param::page_size();
-        // More than any malloc serves from memory it has had before.
+        // Larger than anything that malloc serves from memory it already has.
         let mut block = vec![0_u8; 40 << 20];
         let first = (block.as_ptr() as usize).next_multiple_of(page);
         let offset = first - block.as_ptr() as usize;

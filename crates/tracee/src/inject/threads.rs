@@ -1,7 +1,7 @@
-//! Which thread makes the call, and how: the one that takes the least harm from a stop.
+//! Chooses which thread makes the call, and how: the one that a stop harms least.
 //!
-//! What a waiting thread waits in is read from `/proc/PID/task/TID/syscall` (proc(5)) while it
-//! waits; where that file is missing or refused, the wait counts as harmless.
+//! The call that a waiting thread is in is read from `/proc/PID/task/TID/syscall` (proc(5)) while it waits.
+//! If that file is missing or unreadable, the wait counts as harmless.
 
 use super::restart::{Harm, descriptors, harm};
 use super::running::Looks;
@@ -11,19 +11,19 @@ use pagewise_kernel::pidfd;
 use pagewise_kernel::proc::{self, stat};
 use rustix::net::sockopt::{Timeout, socket_timeout};
 
-/// A thread as it was seen.
+/// A thread at the time of the look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     tid: i32,
     is_running: bool,
-    /// What a stop does to the call it waits in.
+    /// Effect of a stop on the call it waits in.
     harm: Harm,
 }
 
-/// Threads and methods to try, the best first; none where another look may find some.
+/// Threads and methods to try, best first. Empty if another look may find some.
 ///
 /// # Errors
-/// When there is none.
+/// When no thread can make the call, and another look would not find one.
 pub(super) fn plan(
     subject: &Subject,
     owner: Owner,
@@ -47,11 +47,11 @@ pub(super) fn plan(
     Ok(ranked.into_iter().map(|(_, _, tid, method)| (tid, method)).collect())
 }
 
-/// Harm of the attempt, then how good the thread is for it.
+/// Harm of the attempt, how well the thread suits (lower is better), thread, method.
 type Ranked = (u8, u8, i32, Method);
 
 fn ranked(subject: &Subject, owner: Owner, one: &Seen) -> Vec<Ranked> {
-    // The main thread's stack is the surest place for a frame.
+    // The main thread's stack is the safest place for a frame.
     let rank = if one.tid == subject.pid() { 0 } else { 2 - u8::from(one.is_running) };
     let frame = subject.takes_frame(one.tid).then_some(Method::Frame);
     let registers = (owner == Owner::Ours).then_some(Method::Registers);
@@ -90,13 +90,13 @@ fn harm_of(pid: i32, number: i64, args: [u64; 6]) -> Harm {
     }
 }
 
-/// True for a socket of process `pid` that has a timeout, or may have one.
+/// True for a socket of process `pid` that has, or may have, a timeout.
 fn may_time_out(pid: i32, fd: i32) -> bool {
     let link = std::fs::read_link(format!("/proc/{pid}/fd/{fd}"));
     if !link.is_ok_and(|target| target.to_string_lossy().starts_with("socket:")) {
         return false;
     }
-    // A copy for the time of two calls. Where none can be had nobody knows.
+    // Copies the descriptor for the time of two calls. If that fails, a timeout is possible.
     let Ok(socket) = pidfd::open(pid).and_then(|process| pidfd::get_fd(process, fd)) else {
         return true;
     };
@@ -105,7 +105,7 @@ fn may_time_out(pid: i32, fd: i32) -> bool {
         .any(|which| socket_timeout(&socket, which) != Ok(None))
 }
 
-/// Number and arguments in a `/proc/PID/syscall`; none for a thread that runs or waits elsewhere.
+/// Call number and arguments in a `/proc/PID/syscall`; `None` for a thread that runs or waits elsewhere.
 fn parse_call(text: &str) -> Option<(i64, [u64; 6])> {
     let mut words = text.split_ascii_whitespace();
     let number = words.next()?.parse().ok().filter(|number| *number >= 0)?;

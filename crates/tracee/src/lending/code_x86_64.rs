@@ -1,41 +1,41 @@
-//! System calls by number in x86-64 code.
+//! Finds system calls by number in x86-64 code.
 //!
-//! The number of vmsplice is loaded as a constant, and soon afterwards comes the instruction, or a
-//! call of something that makes system calls of numbers that it is given: the C library's
-//! `syscall`, by the slot of its address, or a function that has the instruction near its beginning.
-//! Go hands numbers through several functions: there any call counts. What follows the constant is
-//! searched by bytes, not disassembled, so that now and then an ordinary number passes for it.
+//! The number of vmsplice is loaded as a constant. Soon after it comes a `syscall` instruction, or a call of
+//! code that makes system calls by number: the C library's `syscall`, through its address slot, or a function
+//! with the instruction near its beginning. Go passes numbers through several functions, so in Go code any
+//! call counts. The bytes after the constant are searched, not disassembled, so an ordinary number is
+//! occasionally mistaken for it.
 //!
-//! Whether bytes are a constant of an instruction depends on where instructions begin. Disassembly
-//! from a wrong place soon meets the right ones, so it is begun at many places before the bytes, and
-//! where a quarter of them say yes, it is one.
+//! Whether bytes are the constant of an instruction depends on where instructions begin. Disassembly from a
+//! wrong start soon falls in step with the real instructions. So it is started at many places before the
+//! bytes, and if a quarter of them agree, the bytes are a constant.
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 use memchr::memmem;
 use object::elf::{EM_X86_64, Machine};
 
-/// The architecture whose code is understood.
+/// The architecture whose code this module understands.
 pub(super) const MACHINE: Machine = EM_X86_64;
-/// So much of a called function is looked at.
+/// Number of bytes of a called function that are examined.
 pub(super) const BODY: usize = 128;
 
-/// Code that follows a constant for so long may use it.
+/// Number of bytes after a constant in which it may be used.
 const NEAR: usize = 96;
-/// In Go, whose calls load it last.
+/// The same distance in Go code, whose calls load the number last.
 const NEAR_IN_GO: usize = 64;
-/// Disassembly begins between so many bytes before a constant
+/// Largest distance before a constant, in bytes, at which disassembly is started.
 const FURTHEST: usize = 48;
-/// and so many.
+/// Smallest distance before a constant, in bytes, at which disassembly is started.
 const NEAREST: usize = 24;
-/// `syscall`.
+/// Encoding of `syscall`.
 const INSTRUCTION: &[u8] = &[0x0f, 0x05];
-/// `endbr64`, with which a function may begin.
+/// Encoding of `endbr64`, with which a function may begin.
 const LANDING: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 
-/// `mov esi, CONSTANT`: the second argument.
+/// Opcode of `mov esi, CONSTANT`, which loads the second argument.
 const MODE_LOAD: u8 = 0xbe;
 
-/// glibc's; other C libraries lack it.
+/// glibc's value; other C libraries lack it.
 const RTLD_DEEPBIND: i32 = 8;
 
 /// The modes of dlopen(3) with `RTLD_DEEPBIND` that a program may give as a constant.
@@ -45,18 +45,18 @@ fn deep_modes() -> impl Iterator<Item = i32> {
     when.into_iter().flat_map(move |when| more.map(|more| RTLD_DEEPBIND | when | more))
 }
 
-/// Where calls lead.
+/// Resolves where calls in the code lead.
 pub(super) struct Calls<'a> {
     /// The first [`BODY`] bytes of the code at an address.
     pub(super) body: &'a dyn Fn(u64) -> Vec<u8>,
-    /// Where the address of the imported function is kept.
+    /// Addresses of the slots that hold the imported function's address.
     pub(super) slots: &'a [u64],
-    /// Code of Go.
+    /// The code is Go's.
     pub(super) is_go: bool,
 }
 
 impl Calls<'_> {
-    /// Whether `code`, which is at `address`, calls vmsplice by its number.
+    /// Whether `code`, located at `address`, calls vmsplice by its number.
     pub(super) fn vmsplice(&self, code: &[u8], address: u64) -> bool {
         let number = (libc::SYS_vmsplice as u32).to_le_bytes();
         memmem::find_iter(code, &number).any(|at| {
@@ -68,7 +68,7 @@ impl Calls<'_> {
         })
     }
 
-    /// Whether `code`, which is at `address`, asks for the capacity of a pipe or sets it.
+    /// Whether `code`, located at `address`, gets or sets the capacity of a pipe.
     pub(super) fn capacity(&self, code: &[u8], address: u64) -> bool {
         [libc::F_GETPIPE_SZ, libc::F_SETPIPE_SZ].into_iter().any(|command| {
             memmem::find_iter(code, &command.to_le_bytes()).any(|at| {
@@ -78,7 +78,7 @@ impl Calls<'_> {
         })
     }
 
-    /// Whether `code`, which is at `address`, opens libraries that look functions up in themselves first.
+    /// Whether `code`, located at `address`, opens libraries with `RTLD_DEEPBIND`.
     pub(super) fn opens_deep(&self, code: &[u8], address: u64) -> bool {
         deep_modes().any(|mode| {
             let load = [&[MODE_LOAD][..], &mode.to_le_bytes()].concat();
@@ -89,13 +89,13 @@ impl Calls<'_> {
         })
     }
 
-    /// What is called makes system calls of any number.
+    /// Whether the called code makes system calls of any number.
     fn makes_calls(&self, target: Target) -> bool {
         self.is_import(target)
             || matches!(target, Target::Code(at) if memmem::find(&(self.body)(at), INSTRUCTION).is_some())
     }
 
-    /// What is called is the imported function, by its slot or by a stub that jumps there.
+    /// Whether the called code is the imported function, through its slot or a stub that jumps there.
     fn is_import(&self, target: Target) -> bool {
         let slot = match target {
             Target::Slot(slot) => Some(slot),
@@ -103,7 +103,7 @@ impl Calls<'_> {
             Target::Code(address) => {
                 let body = (self.body)(address);
                 let skipped = if body.starts_with(LANDING) { LANDING.len() } else { 0 };
-                // A `bnd` prefix may stand before the jump.
+                // The jump may have a `bnd` prefix.
                 let skipped = skipped + usize::from(body.get(skipped) == Some(&0xf2));
                 match target_at(&body, skipped, address) {
                     Some(Target::Slot(slot)) => Some(slot),
@@ -115,22 +115,22 @@ impl Calls<'_> {
     }
 }
 
-/// Where a call or a jump leads.
+/// Target of a call or a jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
-    /// To this address.
+    /// The code at this address.
     Code(u64),
-    /// To the address that is kept here.
+    /// The address that is stored here.
     Slot(u64),
 }
 
-/// What is called or jumped to soon after `end`.
+/// Targets of calls and jumps soon after `end`.
 fn targets(code: &[u8], end: usize, address: u64) -> impl Iterator<Item = Target> {
     let last = code.len().min(end + NEAR);
     (end..last).filter_map(move |at| target_at(code, at, address))
 }
 
-/// Where the instruction at `at` leads, if it is a call or a jump.
+/// Target of the instruction at `at`, if it is a call or a jump.
 fn target_at(code: &[u8], at: usize, address: u64) -> Option<Target> {
     let distance = |from: usize| -> Option<u64> {
         let bytes = code.get(from..from + 4)?.try_into().ok()?;
@@ -152,22 +152,22 @@ fn has_call(code: &[u8], end: usize) -> bool {
     code[end..code.len().min(end + NEAR_IN_GO)].contains(&0xe8)
 }
 
-/// Where a constant is put.
+/// Where an instruction stores its constant.
 enum To {
-    /// Into this register, named by all of its 64 bits.
+    /// In this register, given by its 64-bit name.
     Register(Register),
-    /// On the stack, so far above its end.
+    /// On the stack, this many bytes above the stack pointer.
     Stack(u64),
-    /// Elsewhere.
+    /// In other memory.
     Memory,
 }
 
-/// It becomes the first argument of a function of Go, in a register or, before Go 1.17, on the stack.
+/// Whether it becomes the first argument of a Go function, in a register or, before Go 1.17, on the stack.
 fn is_first_of_go(to: &To) -> bool {
     matches!(to, To::Register(Register::RAX) | To::Stack(0))
 }
 
-/// Whether the four bytes at `at` are the constant of an instruction that puts it where `wanted` says.
+/// Whether the four bytes at `at` are the constant of an instruction that stores it as `wanted` requires.
 fn is_loaded(code: &[u8], at: usize, wanted: &dyn Fn(&To) -> bool) -> bool {
     let first = at.saturating_sub(FURTHEST);
     let last = at.saturating_sub(NEAREST).max(first);
@@ -177,7 +177,7 @@ fn is_loaded(code: &[u8], at: usize, wanted: &dyn Fn(&To) -> bool) -> bool {
     agree.count() * 4 >= starts
 }
 
-/// Where the constant at `at` is put, when instructions are taken to begin at `start`.
+/// Where the constant at `at` is stored, if disassembly starts at `start`.
 fn loaded_from(code: &[u8], start: usize, at: usize) -> Option<To> {
     let mut decoder = Decoder::new(64, &code[start..code.len().min(at + 16)], DecoderOptions::NONE);
     while decoder.can_decode() && start + decoder.position() < at {
@@ -209,7 +209,7 @@ fn loaded_from(code: &[u8], start: usize, at: usize) -> Option<To> {
 mod tests {
     use super::*;
 
-    /// `code` at 0x1000, where what is called has the body `called`.
+    /// Result for `code` at 0x1000, if the called code has the body `called`.
     fn lends(code: &[u8], called: &[u8], slots: &[u64], is_go: bool) -> bool {
         let body = |_| called.to_vec();
         Calls { body: &body, slots, is_go }.vmsplice(code, 0x1000)
@@ -226,10 +226,10 @@ mod tests {
         for load in [&[0xb8][..], &[0x41, 0xb8], &[0x48, 0xc7, 0xc0], &[0x68]] {
             assert!(lends(&with(load, &[0x90, 0x0f, 0x05]), &[], &[], false), "{load:x?}");
         }
-        // What stands before may look like the beginning of another instruction.
+        // The bytes before may look like the start of another instruction.
         let before = [&[0x90; 60][..], &[0x05, 1, 2, 3, 0x80, 0xb8]].concat();
         assert!(lends(&with(&before, &[0x0f, 0x05]), &[], &[], false));
-        // A jump by that distance, a place in a structure, a number for something else, and one far away.
+        // A jump distance, a structure offset, a number for another purpose, and one far away.
         assert!(!lends(&with(&[0x80, 0xb8], &[0, 0x0f, 0x05]), &[], &[], false));
         assert!(!lends(&with(&[0x8b, 0xb8], &[0x0f, 0x05]), &[], &[], false));
         assert!(!lends(&with(&[0xe9], &[0x0f, 0x05]), &[], &[], false));
@@ -247,7 +247,7 @@ mod tests {
         let call = with(&[0xbf], &[0xe8, 0x10, 0, 0, 0]);
         assert!(lends(&call, &[0x48, 0x89, 0xf8, 0x0f, 0x05, 0xc3], &[], false));
         assert!(!lends(&call, &[0x48, 0x89, 0xf8, 0xc3], &[], false));
-        // The stub is at 0x101a; its slot 6 bytes and 0x100 further.
+        // The stub is at 0x101a; its slot is 6 + 0x100 bytes further on.
         let stub = [0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0, 1, 0, 0];
         assert!(lends(&call, &stub, &[0x101a + 10 + 0x100], false));
         assert!(!lends(&call, &stub, &[0x2000], false));

@@ -1,9 +1,8 @@
-//! What one ELF file can do: the names in it, and the calls that its code makes.
+//! What one ELF file can do, by the names in it and the calls in its code.
 //!
-//! Every file is searched for the name `vmsplice`. That finds imports, what is looked up at run time
-//! (dlsym), and `unix.Vmsplice` of Go. Code that makes the call by its number is recognized by
-//! `code_ARCHITECTURE`. A library that *defines* vmsplice is the C library, which lends nothing of
-//! its own accord: whoever calls it has the name.
+//! Every file is searched for the name `vmsplice`. That finds imports, lookups at run time (dlsym), and
+//! `unix.Vmsplice` in Go. `code_ARCHITECTURE` recognises code that makes the call by number. A library that
+//! *defines* vmsplice is the C library, which never lends pages by itself: its callers contain the name.
 
 use super::{Why, code};
 use memchr::memmem;
@@ -14,10 +13,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What a file is.
+/// Result of examining a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// Why it may lend pages, if it may.
+    /// Why it may lend pages; `None` if it cannot.
     pub(super) why: Option<Why>,
     /// It is a program that needs a loader.
     pub(super) has_interpreter: bool,
@@ -25,9 +24,9 @@ pub(super) struct Seen {
 
 /// Larger files are not examined.
 const LIMIT: u64 = 512 << 20;
-/// A file is read in pieces of this size,
+/// Files are read in pieces of this size.
 const PIECE: usize = 1 << 20;
-/// which overlap by this much: more than belongs together anywhere.
+/// Overlap of two pieces: longer than any sequence that is searched for.
 const OVERLAP: usize = 256;
 /// The end of `vmsplice` and of Go's `Vmsplice`.
 const NAME: &[u8] = b"msplice";
@@ -40,7 +39,7 @@ struct Segment {
     length: u64,
 }
 
-/// What the tables of an ELF file say.
+/// Contents of the tables of an ELF file.
 #[derive(Debug, Default)]
 struct Tables {
     segments: Vec<Segment>,
@@ -50,12 +49,12 @@ struct Tables {
     is_c_library: bool,
     /// It defines `ffi_call`.
     calls_anything: bool,
-    /// It imports a call that moves pages of files into pipes.
+    /// It imports a call that moves file pages into pipes.
     splices: bool,
-    /// Where the addresses of imported functions are kept: of `syscall`, of `fcntl`.
+    /// Slots that hold the address of the imported `syscall`; below it, those of `fcntl`.
     syscall_slots: Vec<u64>,
     fcntl_slots: Vec<u64>,
-    /// The same of `dlopen`.
+    /// Slots that hold the address of the imported `dlopen`.
     dlopen_slots: Vec<u64>,
 }
 
@@ -73,7 +72,7 @@ pub(super) fn look(file: &File) -> io::Result<Seen> {
     Ok(Seen { why, has_interpreter: tables.has_interpreter })
 }
 
-/// Whether a file opens libraries that look functions up in themselves before all others.
+/// Whether a file opens libraries with `RTLD_DEEPBIND`.
 pub(super) fn opens_deep(file: &File) -> io::Result<bool> {
     let is_short = file.metadata()?.len() <= LIMIT;
     let cache = ReadCache::new(file.try_clone()?);
@@ -123,7 +122,7 @@ fn why(file: &File, length: u64, tables: &Tables) -> io::Result<Option<Why>> {
     Ok(None)
 }
 
-/// Whether `test` holds for one of the pieces of a part of `file`; it is given their offset too.
+/// Whether `test` holds for any piece of a part of `file`. It also gets the offset of the piece.
 fn any_piece(
     file: &File,
     offset: u64,
@@ -150,7 +149,7 @@ fn any_piece(
     Ok(false)
 }
 
-/// The first bytes of the code at `address`; empty where there is none.
+/// The first bytes of the code at `address`; empty if there is no code.
 fn body(file: &File, tables: &Tables, address: u64) -> Vec<u8> {
     let within = |s: &&Segment| address >= s.address && address - s.address < s.length;
     let Some(segment) = tables.segments.iter().find(within) else { return Vec::new() };
@@ -178,7 +177,7 @@ fn tables<'data, R: ReadRef<'data>>(data: R) -> Option<Tables> {
         }
     }
     let sections = header.sections(endian, data).ok()?;
-    // What imports functions without a table of sections would go unseen.
+    // Without a section table, the imports of a dynamic program could not be seen.
     if tables.has_interpreter && sections.is_empty() {
         return None;
     }

@@ -1,19 +1,19 @@
-//! Whether a process could lend pages to a pipe and use them again by the pipe's capacity.
+//! Whether a process may lend pages to a pipe and reuse them according to the pipe's capacity.
 //!
-//! vmsplice(2) puts a reference to a page into a pipe, not a copy. Nothing tells the writer when the
-//! reader has the page, so such writers count on the capacity: once a pipeful has followed, the page
-//! must be out. When somebody else enlarges the pipe, that is no longer true, and the reader gets
-//! bytes of later pages. splice(2) does the same with pages of files.
+//! vmsplice(2) puts a reference to a page into a pipe, not a copy. The writer is not notified when the reader
+//! has the page, so such writers rely on the capacity: once a pipeful has followed, the page must have been
+//! read. If another process enlarges the pipe, that no longer holds, and the reader gets bytes of later
+//! pages. splice(2) does the same with pages of files.
 //!
-//! The answer comes from the files that a process executes code from: its program and every library
-//! that is mapped when it is asked ([`file`]). A file is read once, 1 to 2 ms for each MB, and
-//! remembered for the run by device, inode, size and change time; asking again takes 50 to 100 us.
+//! The answer comes from the files that a process executes code from: its program and every library that is
+//! mapped at the time ([`file`]). A file is read once, at 1 to 2 ms per MB, and cached for the run by device,
+//! inode, size and change time. Asking again takes 50 to 100 us.
 //!
-//! The same search of code finds who opens libraries with `RTLD_DEEPBIND`, on which preloaded allocators fail;
-//! there a mode that is computed is not seen.
+//! The same search of code finds programs that open libraries with `RTLD_DEEPBIND`, which breaks preloaded
+//! allocators. A mode that is computed at run time is not seen.
 //!
-//! Not seen: a number of a call that is data (an interpreter's script, `syscall` of Perl), code made
-//! at run time by a dynamic program, and a library that is loaded later.
+//! Not seen: a call number that is data (an interpreter's script, `syscall` of Perl); code generated at run
+//! time by a dynamic program; a library that is loaded later.
 
 #[cfg(target_arch = "x86_64")]
 mod code_x86_64;
@@ -34,18 +34,18 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// Why a file's code may lend pages by the capacity of a pipe.
+/// Why the code of a file may lend pages by the capacity of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// It imports vmsplice or has its name.
+    /// It imports vmsplice or contains its name.
     Names,
     /// It makes the system call by its number.
     Calls,
-    /// It splices files and asks for or sets the capacity of pipes.
+    /// It splices files and gets or sets the capacity of pipes.
     SplicesByCapacity,
-    /// It lets a script call any function.
+    /// It lets a script call any C function.
     CallsAnything,
-    /// It is a static program with code that it made itself.
+    /// A static program that has generated code.
     MadeCode,
     /// It is for another architecture.
     Foreign,
@@ -67,12 +67,12 @@ impl fmt::Display for Why {
     }
 }
 
-/// What a process turned out to be.
+/// Result for a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The first of its files that may lend pages, and why.
     pub lender: Option<(PathBuf, Why)>,
-    /// The answer may be old by now, since a file had to be read for it, or is none yet.
+    /// A file had to be read, so the answer may be out of date; or the process has no code yet.
     pub took_long: bool,
 }
 
@@ -90,14 +90,14 @@ impl Files {
     pub fn of_process(&mut self, pid: i32) -> Result<Answer, SysError> {
         let mappings = maps::read(pid)?;
         let code = code_files(&mappings);
-        // In the middle of an exec a process has no code yet.
+        // In the middle of an exec, a process has no code yet.
         let mut answer = Answer { lender: None, took_long: code.is_empty() };
         let mut is_static = !code.is_empty();
         for (id, mapping) in code {
             let path = Path::new(&mapping.path);
             let file = mapped_file::open(pid, mapping).ok();
             let Some(seen) = file.and_then(|file| self.look(&file, &mut answer.took_long)) else {
-                // Unless it called exec meanwhile, and is another program.
+                // Unless the process has executed another program meanwhile.
                 if code_files(&maps::read(pid)?).contains_key(&id) {
                     answer.lender = Some((path.to_owned(), Why::Unreadable));
                 }
@@ -116,7 +116,7 @@ impl Files {
         Ok(answer)
     }
 
-    /// What `file` is, from memory or by reading it.
+    /// Result for `file`, from the cache or by reading it.
     fn look(&mut self, file: &File, took_long: &mut bool) -> Option<Seen> {
         let key = elf::key(&file.metadata().ok()?);
         if let Some(seen) = self.seen.get(&key) {
@@ -129,9 +129,9 @@ impl Files {
     }
 }
 
-/// The first file of process `pid` that opens libraries with `RTLD_DEEPBIND` (dlopen(3)), by the code that is
-/// mapped into it now. Such a library looks a function up in the libraries that it needs before all others, so it
-/// finds the C library's `free` where the rest of the process has that of a preloaded allocator.
+/// The first file of process `pid` that opens libraries with `RTLD_DEEPBIND` (dlopen(3)), among the code
+/// mapped now. Such a library looks functions up in its own dependencies first. So it finds the C library's
+/// `free`, where the rest of the process uses that of a preloaded allocator.
 #[must_use]
 pub fn deep_opener_of(pid: i32) -> Option<PathBuf> {
     let mappings = maps::read(pid).ok()?;
@@ -142,13 +142,13 @@ pub fn deep_opener_of(pid: i32) -> Option<PathBuf> {
     opener.map(|(_, mapping)| PathBuf::from(&mapping.path))
 }
 
-/// Whether this file opens libraries so.
+/// Whether this file opens libraries with `RTLD_DEEPBIND`.
 #[must_use]
 pub fn file_opens_deep(path: &Path) -> bool {
     open_regular(path).is_ok_and(|(file, _)| opens_deep(&file))
 }
 
-/// The files that were asked about, and what they do.
+/// Cache of results, by file.
 static DEEP: LazyLock<Mutex<HashMap<elf::Key, bool>>> = LazyLock::new(Mutex::default);
 
 fn opens_deep(file: &File) -> bool {
@@ -167,7 +167,7 @@ fn code_files(mappings: &[Mapping]) -> BTreeMap<FileId, &Mapping> {
     executed.map(|m| (mapped_file::id_of(m), m)).collect()
 }
 
-/// Code that no file has.
+/// Whether it is executable memory without a file.
 fn is_made(mapping: &Mapping) -> bool {
     mapping.perms.exec && mapping.is_anonymous()
 }

@@ -9,11 +9,11 @@ fn why(path: &Path) -> Option<Why> {
     file::look(&File::open(path).unwrap()).unwrap().why
 }
 
-/// A program of `tests/programs`, built; `None` where that cannot be.
+/// A program of `tests/programs`, built; `None` if it cannot be built.
 fn built(dir: &Path, compiler: &str, args: &[&str], source: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
     let to = dir.join("program");
-    // Beside the build, for all tests: with an empty cache go builds its library first.
+    // One cache beside the build, shared by all tests: with an empty cache, Go builds its library first.
     let own = std::env::current_exe().unwrap();
     let cache = own.ancestors().nth(3).unwrap().join("tmp/go");
     let mut command = Command::new(compiler);
@@ -78,7 +78,7 @@ fn a_process_is_examined_with_its_libraries() {
     let piped = std::process::Stdio::piped;
     let mut child = Command::new("cat").stdin(piped()).stdout(piped()).spawn().unwrap();
     let pid = child.id() as i32;
-    // What it writes has gone through its C library, which is mapped by then.
+    // Its output has passed through its C library, so that library is mapped by now.
     let (input, output) = (child.stdin.as_mut().unwrap(), child.stdout.as_mut().unwrap());
     std::io::Write::write_all(input, b"x").unwrap();
     std::io::Read::read_exact(output, &mut [0]).unwrap();

@@ -1,14 +1,15 @@
-//! Whose code made a call: the file of the instruction, or where that is the C library or the loader, of the first
-//! return address above it that is another's. A word of the stack counts as one where it follows a call instruction.
+//! Finds whose code made a call: the file of the instruction. If that is the C library or the loader, it is
+//! the file of the first return address above it that belongs to another. A stack word counts as a return
+//! address if it follows a call instruction.
 
 use crate::ptrace::{Regs, read_memory};
 use pagewise_kernel::proc::maps::{self, Mapping};
 use pagewise_model::library;
 use std::sync::Arc;
 
-/// Words of the stack that are looked at.
+/// Number of stack words that are examined.
 const WORDS: usize = 64;
-/// The longest call instruction.
+/// Length of the longest call instruction.
 const LONGEST_CALL: usize = 7;
 
 /// The code of a process.
@@ -22,12 +23,12 @@ struct Code {
     start: u64,
     end: u64,
     object: Arc<str>,
-    /// It calls for others.
+    /// The C library or the loader, which calls on behalf of others.
     is_library_of_c: bool,
 }
 
 impl Callers {
-    /// The file whose code makes the call in which a thread of process `pid` stands.
+    /// The file whose code makes the current call of a thread of process `pid`.
     pub(super) fn of(&mut self, pid: i32, regs: &Regs) -> Option<Arc<str>> {
         let direct = self.at(pid, regs.rip)?;
         if !direct.is_library_of_c {
@@ -51,7 +52,7 @@ impl Callers {
         self.code.get(at).filter(|code| code.start <= address)
     }
 
-    /// The code at `address`, which is there: where it is not known, all is read again.
+    /// The code at `address`. If it is unknown, all mappings are read again.
     fn at(&mut self, pid: i32, address: u64) -> Option<Code> {
         if self.known(address).is_none() {
             let maps = maps::read(pid).ok()?;
@@ -81,7 +82,7 @@ fn ends_in_a_call(code: [u8; LONGEST_CALL]) -> bool {
     const INDIRECT: u8 = 0xff;
     let is_indirect = |length: &usize| {
         let at = LONGEST_CALL - length;
-        // The middle bits of the second byte tell a call from a jump.
+        // The middle bits of the second byte distinguish a call from a jump.
         code[at] == INDIRECT && code[at + 1] >> 3 & 7 == 2
     };
     code[2] == DIRECT || (2..=LONGEST_CALL).any(|length| is_indirect(&length))

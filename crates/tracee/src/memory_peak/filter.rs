@@ -1,16 +1,17 @@
-//! The seccomp filter that stops a tree where memory of no file is mapped, and before much of it is given back. Pure.
+//! The seccomp filter that stops a tree where it maps anonymous memory, and before it releases much memory.
+//! Pure.
 
 use crate::seccomp::{argument, begin, give, jump};
 use libc::{BPF_JEQ, BPF_JGE, BPF_JSET, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, sock_filter};
 use pagewise_model::Bytes;
 
-/// Which argument holds the length of munmap(2) and madvise(2), and the flags of mmap(2).
+/// Index of the length argument of munmap(2) and madvise(2); below, of the flags of mmap(2).
 const LENGTH: u32 = 1;
 const FLAGS: u32 = 3;
-/// Releases below this are not stopped at.
+/// Smaller releases do not cause a stop.
 pub(super) const LEAST: Bytes = Bytes::kib(64);
 
-/// A stop at mmap(2) of anonymous memory, at mremap(2) and brk(2), and at munmap(2) and madvise(2) of much.
+/// Stops at mmap(2) of anonymous memory, at mremap(2) and brk(2), and at large munmap(2) and madvise(2).
 pub(crate) fn filter() -> Vec<sock_filter> {
     let (allow, stop) = (give(SECCOMP_RET_ALLOW), give(SECCOMP_RET_TRACE));
     let upper_half = {
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
     use crate::seccomp::ARCHITECTURE;
 
-    /// What the filter says to a call: runs it as the kernel would.
+    /// Runs the filter for a call as the kernel would. Returns its verdict.
     fn verdict(number: i64, arguments: [u64; 6]) -> u32 {
         let mut data = vec![0; 16];
         data[..4].copy_from_slice(&(number as u32).to_ne_bytes());

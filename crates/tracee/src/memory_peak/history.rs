@@ -1,9 +1,9 @@
-//! Which code mapped which addresses: each call takes the addresses of earlier ones.
+//! Records which code mapped which addresses. Each call takes over addresses of earlier calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Addresses that one call mapped, as far as no later one did.
+/// Addresses that one call mapped and no later call has taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MappedBy {
     pub start: u64,
@@ -25,13 +25,13 @@ impl History {
         self.0.insert(start, (end, object));
     }
 
-    /// Whose `address` is.
+    /// The file whose code mapped `address`.
     pub(super) fn object(&self, address: u64) -> Option<Arc<str>> {
         let (_, (end, object)) = self.0.range(..=address).next_back()?;
         (address < *end).then(|| object.clone())
     }
 
-    /// By address.
+    /// All ranges in the order of their addresses.
     pub(super) fn all(&self) -> Vec<MappedBy> {
         let one = |(start, (end, object)): (&u64, &(u64, Arc<str>))| MappedBy {
             start: *start,
@@ -41,7 +41,7 @@ impl History {
         self.0.iter().map(one).collect()
     }
 
-    /// Nobody has these addresses any more.
+    /// Removes these addresses from all calls.
     fn cut(&mut self, start: u64, end: u64) {
         let before = self.0.range(..start).next_back().map(|(at, _)| *at);
         let inside = self.0.range(start..end).map(|(at, _)| *at);

@@ -1,21 +1,24 @@
-//! When a tree of programs holds most, and which code mapped its memory.
+//! Finds when a tree of programs holds the most memory, and which code mapped it.
 //!
-//! Memory shrinks when it is unmapped or given back, at the end of a heap, and when a process ends. So the tree is
-//! traced, and before each of these (of 64 KiB and more) all resident sets are added up. Where the sum is the largest so
-//! far, an account is taken while the thread that would give back stands still. Between two such moments memory only
-//! grows, so no peak is missed but by small steps back.
+//! Memory shrinks when it is unmapped or released, at the end of a heap, and when a process ends. So the tree
+//! is traced, and before each of these events (of 64 KiB and more) all resident sets are added up. If the sum
+//! is the largest so far, an account is taken while the releasing thread is stopped. Between two such moments
+//! memory only grows, so only peaks between small releases are missed.
 //!
-//! An account costs more than a look. After the first it is taken where the sum has grown by a tenth, or where
-//! all accounts so far took less than half of the time; at the end of a process it is always taken. Pages that
-//! processes share count in each of them here: the taker goes by proportional sizes and keeps the largest account.
+//! An account costs more than a look. After the first one, an account is taken only if the sum has grown by a
+//! tenth, or if all accounts so far took less than half of the time. At the end of a process it is always
+//! taken. Shared pages count once per process here; the code that takes the account uses proportional sizes
+//! and keeps the largest account.
 //!
-//! A stop at each mmap(2) of no file shows which code mapped it: the first caller outside the C library.
+//! A stop at each anonymous mmap(2) shows which code mapped it: the first caller outside the C library.
 //!
-//! Cost: 10-20 us for each such call, 30 us a process for a look; where first touches are recorded, 4-9 us and 40 bytes
-//! for each page, and a stack of 4 KiB for one in seven. Times of such a run mean nothing. Not seen: memory
-//! that reclaim takes back, that exec(2) drops, or that `MAP_FIXED` replaces; the end of a process whose first
-//! thread ends before the others; programs of 32 bits. Programs that trace others cannot be traced. Without rights
-//! the filter needs `no_new_privs`: a set-user-id program in the tree runs without its rights.
+//! Cost: 10-20 us per such call, 30 us per process for a look. With recorded first touches, each page takes
+//! 4-9 us and 40 bytes, plus a stack of 4 KiB for one in seven. Times of such a run mean nothing.
+//!
+//! Not seen: memory that reclaim takes back, that exec(2) drops, or that `MAP_FIXED` replaces; the end of a
+//! process whose first thread ends before the others; 32-bit programs. Programs that trace others cannot be
+//! traced. Without privileges the filter needs `no_new_privs`: a set-user-id program in the tree runs without
+//! its rights.
 
 mod callers;
 mod filter;
@@ -37,18 +40,19 @@ use work::Watching;
 #[derive(Debug, Clone, Copy)]
 pub struct Held<'a> {
     pub pid: i32,
-    /// What its code mapped, by address.
+    /// Mappings made by its code, by address.
     pub history: &'a [MappedBy],
 }
 
-/// Takes an account of these processes, which stand where the moment says; gives their resident pages where they are
-/// to be told apart by who touched them, in place of those given before.
+/// Takes an account of these processes, which are stopped as the moment says. Returns their resident pages if
+/// they are to be attributed to the code that touched them; they replace those of the previous account.
 pub type Take<'a> = dyn FnMut(&Moment, &[Held<'_>]) -> Option<Vec<ResidentPages>> + Send + 'a;
 
-/// Traces the tree of our child `root`, which carries [`filter`] and whose faults `recording` takes down, as [`follow::follow`] says.
+/// Traces the tree of the child `root`, which carries [`filter`] and whose faults `recording` records. Works
+/// as [`follow::follow`].
 ///
 /// # Errors
-/// As there.
+/// Those of [`follow::follow`].
 pub(crate) fn serve(
     root: i32,
     seized: &Sender<Result<(), SysError>>,

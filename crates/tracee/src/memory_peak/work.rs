@@ -1,4 +1,4 @@
-//! What is done at the stops of the tree: calls are written down, resident sets added up.
+//! Work at the stops of the tree: records calls and adds up resident sets.
 
 use super::callers::Callers;
 use super::filter::LEAST;
@@ -15,16 +15,16 @@ use pagewise_model::{Bytes, Nanos};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Advice that gives memory back.
+/// madvise(2) advice that releases memory.
 const RELEASING: [i32; 4] =
     [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE, libc::MADV_PAGEOUT];
-/// Accounts take one in so many of the time that has passed, beside those of much more memory.
+/// Accounts may use 1/`BUDGET` of the time that has passed. Accounts of much more memory come on top.
 const BUDGET: u64 = 2;
-/// An account of so many tenths of the last one's memory is always taken: all together then cost eleven times
-/// the last one at most.
+/// An account is always taken if memory has reached this many tenths of the last account's. All such accounts
+/// together cost at most eleven times the last one.
 const MUCH_MORE: u64 = 11;
 
-/// A call whose exit is of interest.
+/// A call whose exit is needed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Call {
     Map,
@@ -36,14 +36,14 @@ pub(super) enum Call {
 struct Space {
     history: History,
     callers: Callers,
-    /// The end of its heap, once it was asked for.
+    /// End of its heap; 0 until it was asked for.
     heap_end: u64,
 }
 
 pub(super) struct Watching<'a, 'b> {
     recording: &'a mut Recording,
     take: &'a mut Take<'b>,
-    /// Of processes with memory of their own.
+    /// By process id, for processes that do not share their memory.
     spaces: BTreeMap<i32, Space>,
     began: Nanos,
     /// The sum of resident sets at the last account.
@@ -71,7 +71,7 @@ impl<'a, 'b> Watching<'a, 'b> {
         Nanos(clock::now().0.saturating_sub(self.began.0))
     }
 
-    /// Adds all resident sets up, and takes an account where they are the largest so far.
+    /// Adds up all resident sets. Takes an account if they are the largest so far.
     fn look(&mut self, moment: &Moment) {
         let resident = |pid: &i32| status::read(*pid).ok().and_then(|status| status.rss);
         let rss = self.spaces.keys().filter_map(resident).fold(Bytes(0), |sum, rss| sum + rss);
@@ -104,7 +104,7 @@ impl<'a, 'b> Watching<'a, 'b> {
         self.look(&Moment::Release { pid, since_start_ns });
     }
 
-    /// The end of a heap moves; tells whether it comes back by much.
+    /// Records the new end of a heap. Returns whether the heap shrinks by much.
     fn heap_shrinks(&mut self, pid: i32, end: u64) -> bool {
         let Some(space) = self.spaces.get_mut(&pid).filter(|_| end > 0) else { return false };
         let before = std::mem::replace(&mut space.heap_end, end);
@@ -187,7 +187,7 @@ impl Work for Watching<'_, '_> {
     }
 }
 
-/// A call that failed returns a number just below zero.
+/// Whether the call failed: it then returns a number just below zero.
 fn is_error(regs: &Regs) -> bool {
     const LARGEST: i64 = 4095;
     (-LARGEST..0).contains(&(regs.rax as i64))

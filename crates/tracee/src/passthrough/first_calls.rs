@@ -1,4 +1,4 @@
-//! A program in our place, the first call of each of its functions recorded.
+//! Runs a program as `passthrough` does, and records the first call of each of its functions.
 
 use super::attend;
 use super::traced::{self, Purpose, Traced};
@@ -20,8 +20,8 @@ pub struct Recorded {
     pub calls: FirstCalls,
 }
 
-/// Runs the program as `passthrough` does, in our place in the process group, and records the first calls of
-/// the functions that `starts` finds.
+/// Runs the program as `passthrough` does, in this process group, and records the first calls of the
+/// functions that `starts` finds.
 ///
 /// # Errors
 /// [`RecordError`] when the program has not run.

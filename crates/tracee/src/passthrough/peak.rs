@@ -1,4 +1,5 @@
-//! A program whose memory is accounted for where it is largest: in our place, or as a run of an experiment.
+//! Runs a program and accounts for its memory at its peak: in this process group, or as a run of an
+//! experiment.
 
 use super::attend;
 use super::traced::{self, Purpose, Traced};
@@ -22,12 +23,12 @@ const PURPOSE: Purpose = Purpose { what: "the account of its peak", without: ", 
 pub struct AtPeak {
     pub usage: Usage,
     pub watched: Watched,
-    /// Who touched the pages that were given last, where `launch.recorder` says how to find out.
+    /// The code that touched the pages of the last account, if `launch.recorder` names a recorder.
     pub sites: Fact<MemorySites>,
 }
 
-/// Runs the program as `passthrough` does, in our place in the process group, and has `take` take accounts of its
-/// memory at its peaks; `made_maps` where interpreters were asked for maps of their code.
+/// Runs the program as `passthrough` does, in this process group. `take` takes accounts of its memory at its
+/// peaks. `made_maps`: interpreters were asked for maps of their code.
 ///
 /// # Errors
 /// [`RecordError`] when the program has not run.
@@ -45,7 +46,8 @@ pub fn peak_through(
     peak(launch, made_maps, before, stay, take)
 }
 
-/// The same of a run of an experiment: nobody sends signals to it, and its limits are the supervisor's.
+/// Like [`peak_through`], for a run of an experiment: it gets no signals, and the supervisor keeps its
+/// limits.
 ///
 /// # Errors
 /// [`RecordError`] when the program has not run.
@@ -73,7 +75,7 @@ fn peak(
     Ok(AtPeak { usage, watched, sites: recording.memory_sites() })
 }
 
-/// Waits for the end of the program itself.
+/// Waits for the program itself to end; returns its wall time.
 fn until_end(running: &Running) -> Nanos {
     let mut fds = [PollFd::from_borrowed_fd(running.pidfd(), PollFlags::IN)];
     while fds.iter().all(|fd| fd.revents().is_empty()) {

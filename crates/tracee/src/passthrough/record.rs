@@ -1,6 +1,6 @@
-//! A program in our place, every page fault of it recorded.
+//! Runs a program as `passthrough` does, and records all its page faults.
 //!
-//! With `exact` it stops where it maps files, and each page is made a fault of its own (`touch`).
+//! With `exact`, the program stops where it maps files, and each page is made a separate fault (`touch`).
 
 use super::attend;
 use super::traced::{self, Purpose, Traced};
@@ -23,17 +23,17 @@ use pagewise_model::usage::{Ended, Usage};
 pub struct Recorded {
     /// How the program ended.
     pub ended: Ended,
-    /// This process was asked to end meanwhile (SIGINT, SIGTERM, SIGHUP).
+    /// This process received SIGINT, SIGTERM or SIGHUP meanwhile.
     pub interrupted: bool,
-    /// What its faults came to, or why that is not known.
+    /// Summary of its faults, or why there is none.
     pub report: Result<FaultReport, RecordError>,
-    /// What it read of files, by path, where that was asked for.
+    /// Parts of files that it read, by path, if requested.
     pub reads: Vec<(String, Vec<WorkingRange>)>,
 }
 
-/// Runs the program as `passthrough` does, in our place in the process group, with `recorder`
-/// beside it. Each part of the list of faults, where one is wanted, goes to `take`. With `reads` and an exact
-/// recording, what the program reads of files is recorded too.
+/// Runs the program as `passthrough` does, in this process group, with `recorder` beside it. Each part of the
+/// fault list, if requested, goes to `take`. With `reads` and an exact recording, reads of files are recorded
+/// too.
 ///
 /// # Errors
 /// [`RecordError`] when the program has not run.
@@ -57,7 +57,7 @@ pub fn record_through(
         false => live(child, &mut caught, wanted)?,
     };
     let interrupted = caught.asked_to_end();
-    // From here on a signal is for us: what follows may take as long as the list is.
+    // From here on signals end this process: the rest may take long if the list is long.
     drop(caught);
     let Lived { usage, followed, exact, reads } = lived;
     let ended = usage.ended;
@@ -67,16 +67,16 @@ pub fn record_through(
     Ok(Recorded { ended, interrupted, report, reads })
 }
 
-/// What is known of a program that has lived.
+/// Data about a program that has ended.
 struct Lived {
     usage: Usage,
     followed: Followed,
-    /// How exactly its touches could be seen, where that was asked for.
+    /// How exactly its touches could be seen; `None` unless requested.
     exact: Option<ExactTouch>,
     reads: Vec<(String, Vec<WorkingRange>)>,
 }
 
-/// Lets `child` go and stays beside it until it has ended.
+/// Releases `child` and waits beside it until it has ended.
 fn live(child: Suspended, caught: &mut Caught, wanted: Wanted) -> Result<Lived, RecordError> {
     let (running, released) = release(child, wanted)?;
     let wall = attend(&running, caught, &mut []);
@@ -84,7 +84,7 @@ fn live(child: Suspended, caught: &mut Caught, wanted: Wanted) -> Result<Lived, 
     Ok(Lived { usage, followed: released.finish(), exact: None, reads: Vec::new() })
 }
 
-/// A program that was let go, with what was read on the way or is still being read.
+/// A released program, with counts read on the way or still being read.
 enum Released {
     AtExec(Fact<ExecCounts>),
     Following(Following),
@@ -110,8 +110,8 @@ impl Released {
 
 const EXACT: Purpose = Purpose { what: "--exact", without: ", or leave out --exact" };
 
-/// Forks a child that stops where it maps files, with `reads` also where it reads, and gets no huge pages: those of a file would be
-/// mapped as a whole.
+/// Forks a child that stops where it maps files, and with `reads` also where it reads. It gets no huge pages:
+/// those of a file would be mapped as a whole.
 ///
 /// # Errors
 /// When the program cannot be started.
@@ -121,16 +121,16 @@ fn spawn(launch: &Launch, signals: SignalState, reads: bool) -> Result<Suspended
     traced::spawn(&launch, touch::filter(reads), signals, EXACT)
 }
 
-/// Lets `child` go under the eyes of the tracing thread and stays until its whole tree has ended.
+/// Releases `child` under the tracing thread and waits until its whole tree has ended.
 ///
 /// # Errors
-/// When it could not be traced or started, or cannot be seen page by page: it has not run then.
+/// When it could not be traced or started, or cannot be observed page by page. Then it has not run.
 fn live_traced(child: Suspended, caught: &mut Caught) -> Result<Lived, RecordError> {
     let pid = child.pid();
     let stay = |running: &_| attend(running, caught, &mut []);
     let Traced { usage, found } =
         traced::live(child, stay, EXACT, |seized, reaped| touch::serve(pid, seized, reaped))?;
-    // The reason why it was not let begin comes before the way in which it ended by that.
+    // The reason for the refusal takes precedence over the way in which the program then ended.
     match found {
         Some(Touched { refusal: Some(refusal), .. }) => Err(refusal.into()),
         Some(Touched { exact, exec, reads, .. }) => {

@@ -1,5 +1,5 @@
-//! A program in our place whose whole tree a thread of ours traces. Only the tracing thread may serve its
-//! stops; both wait for the whole tree.
+//! Runs a program as `passthrough` does, while a thread of this process traces its whole tree. Only the
+//! tracing thread may serve its stops; both threads wait for the whole tree.
 
 use crate::child::SignalState;
 use crate::launch::{self, Launch, LaunchError, PreExec, Running, Suspended};
@@ -14,10 +14,10 @@ use pagewise_model::usage::Usage;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, ScopedJoinHandle};
 
-/// What a program was traced for.
+/// Purpose of the tracing, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Purpose {
-    /// What cannot be had without.
+    /// The feature that needs tracing.
     pub(super) what: &'static str,
     /// How to do without it: the end of a sentence, or nothing.
     pub(super) without: &'static str,
@@ -26,9 +26,9 @@ pub(super) struct Purpose {
 /// A program that has ended.
 #[derive(Debug)]
 pub(super) struct Traced<T> {
-    /// What it used, or why it was not started.
+    /// Its resource usage, or why it was not started.
     pub(super) usage: Result<Usage, RecordError>,
-    /// What the tracing thread brings back.
+    /// Result of the tracing thread.
     pub(super) found: Option<T>,
 }
 
@@ -46,8 +46,8 @@ pub(super) fn spawn(
         .map_err(|error| explain(error, purpose))
 }
 
-/// Lets `child` go under the eyes of a thread that runs `trace`, has `stay` wait for its end, and returns when its
-/// whole tree has ended.
+/// Releases `child` while another thread runs `trace`. `stay` waits for the end of the child. Returns when
+/// its whole tree has ended.
 ///
 /// # Errors
 /// When the tracing thread failed.
@@ -69,7 +69,7 @@ pub(super) fn live<T: Send>(
     })
 }
 
-/// Stays beside the program itself and removes it when it has ended.
+/// Waits for the program itself and reaps it.
 fn attend_traced(
     child: Suspended,
     stay: impl FnOnce(&Running) -> Nanos,
@@ -97,7 +97,7 @@ fn join<T>(
     ended.map_err(|error| RecordError::Died(std::io::Error::other(error.to_string())))
 }
 
-/// The tracing thread is gone without a word.
+/// The tracing thread has ended without a result.
 pub(super) fn ended_early() -> std::io::Error {
     std::io::Error::other("the tracing thread has ended")
 }
@@ -112,7 +112,7 @@ fn untraceable(error: &SysError, purpose: Purpose) -> Refusal {
     }
 }
 
-/// What a refused seccomp filter means; any other failure is itself.
+/// Explains a refused seccomp filter; returns any other failure unchanged.
 fn explain(error: LaunchError, purpose: Purpose) -> RecordError {
     match error {
         LaunchError::Call { ref call, .. } if call == "seccomp" => Refusal {

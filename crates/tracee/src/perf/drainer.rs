@@ -1,6 +1,6 @@
-//! A thread that empties the rings of samples while a program runs, and what names kernel code.
+//! A thread that empties the sample rings while a program runs, and the symbols that name kernel code.
 //!
-//! Symbols are read at the start: without them samples of the kernel say nothing, and are not taken.
+//! Symbols are read at the start. Without them, kernel samples are useless and are not taken.
 
 use pagewise_kernel::kallsyms::KernelSymbols;
 use pagewise_model::Fact;
@@ -10,20 +10,20 @@ use std::time::Duration;
 
 /// How often the rings are emptied.
 pub(super) const DRAIN_EVERY: Duration = Duration::from_millis(100);
-/// The same where they fill soon, and what made code does is read from the program while it lives.
+/// The interval if rings fill soon, or if generated code must be read from the program while it lives.
 pub(super) const DRAIN_SOON: Duration = Duration::from_millis(10);
 
-/// What empties rings and keeps what was in them.
+/// Empties rings and keeps their content.
 pub(super) trait Collect: Send + 'static {
-    /// How often it is to do so.
+    /// Interval between two rounds.
     fn pause(&self) -> Duration {
         DRAIN_EVERY
     }
-    /// Empties them; nothing is added after the `last` time.
+    /// Empties the rings. Nothing is added after the call with `last`.
     fn collect(&mut self, last: bool);
 }
 
-/// The thread.
+/// The draining thread.
 #[derive(Debug)]
 pub(super) struct Drainer<C> {
     symbols: KernelSymbols,
@@ -32,7 +32,7 @@ pub(super) struct Drainer<C> {
 }
 
 impl<C: Collect> Drainer<C> {
-    /// Has `collector` collect from now on, or says why not.
+    /// Runs `collector` on a new thread from now on, or says why not.
     pub(super) fn start(collector: C) -> Fact<Self> {
         let symbols = match KernelSymbols::read() {
             Ok(symbols) => symbols,
@@ -48,7 +48,7 @@ impl<C: Collect> Drainer<C> {
         }
     }
 
-    /// Stops, and gives what was collected with the kernel's symbols to `resolve`.
+    /// Stops the thread. Passes what was collected, and the kernel's symbols, to `resolve`.
     pub(super) fn finish<T>(self, resolve: impl FnOnce(&C, &KernelSymbols) -> T) -> Fact<T> {
         drop(self.stop);
         match self.thread.join() {

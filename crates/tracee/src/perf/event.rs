@@ -1,8 +1,8 @@
-//! What all events attached to a program have in common, and what their refusals mean.
+//! What all events attached to a program have in common, and what refusals mean.
 //!
-//! `EACCES` and `EPERM` mean that the account may not have this event (with kernel frames:
-//! `kernel.perf_event_paranoid` above 1 without CAP_PERFMON); `ENOENT`, `ENODEV` and `EOPNOTSUPP`
-//! that the machine has no such event; `EINVAL` that it does not know the encoding.
+//! `EACCES` and `EPERM`: the account may not use this event (with kernel frames: `kernel.perf_event_paranoid`
+//! above 1 without CAP_PERFMON). `ENOENT`, `ENODEV` and `EOPNOTSUPP`: the machine has no such event.
+//! `EINVAL`: it does not know the encoding.
 
 use pagewise_kernel::perf::{self, attr, bindings, perf_event_attr};
 use pagewise_kernel::proc::status::parse_list;
@@ -16,7 +16,7 @@ pub(super) fn attributes(kind: u32, config: u64) -> perf_event_attr {
     attr
 }
 
-/// The same whose records can be told apart and put in order; on from exec on, or from now on.
+/// Like [`attributes`], with records that can be identified and ordered by time. Enabled at exec, or at once.
 pub(super) fn followed(kind: u32, config: u64, on_exec: bool) -> perf_event_attr {
     let mut attr = attributes(kind, config);
     if !on_exec {
@@ -29,7 +29,7 @@ pub(super) fn followed(kind: u32, config: u64, on_exec: bool) -> perf_event_attr
     attr
 }
 
-/// Has `attr` tell of mappings of code, names, execs, forks and exits too.
+/// Makes `attr` also report code mappings, names, execs, forks and exits.
 pub(super) fn tell_of_processes(attr: &mut perf_event_attr) {
     attr.set_mmap(1);
     attr.set_mmap2(1);
@@ -41,8 +41,8 @@ pub(super) fn tell_of_processes(attr: &mut perf_event_attr) {
 /// RBX, RBP, RSP and RIP, in the order of a sample (arch/x86/include/uapi/asm/perf_regs.h).
 const REGISTERS: u64 = 1 << 1 | 1 << 6 | 1 << 7 | 1 << 8;
 
-/// Has the samples of `attr` end with the registers by which a stack is walked and with its innermost
-/// `bytes`. x86-64 only.
+/// Makes the samples of `attr` end with the registers that a stack walk needs, and with the innermost `bytes`
+/// of the stack. x86-64 only.
 pub(super) fn copy_stacks(attr: &mut perf_event_attr, bytes: u32) {
     attr.sample_type |=
         u64::from(bindings::PERF_SAMPLE_REGS_USER | bindings::PERF_SAMPLE_STACK_USER);
@@ -50,14 +50,14 @@ pub(super) fn copy_stacks(attr: &mut perf_event_attr, bytes: u32) {
     attr.sample_stack_user = bytes;
 }
 
-/// Numbers of the online CPUs (`/sys/devices/system/cpu/online`); CPU 0 where that is unreadable.
+/// Numbers of the online CPUs (`/sys/devices/system/cpu/online`); CPU 0 if that cannot be read.
 pub(super) fn online_cpus() -> Vec<u32> {
     let cpus = parse_list(&std::fs::read("/sys/devices/system/cpu/online").unwrap_or_default());
     if cpus.is_empty() { vec![0] } else { cpus }
 }
 
-/// An event of this very process that never counts: others write into its ring, whatever becomes of
-/// their threads. Readable when a quarter of `least_bytes`, its least size, is full.
+/// An event of this process that never counts. Other events write into its ring, so the ring survives their
+/// threads. Readable when a quarter of `least_bytes`, its minimum size, is full.
 pub(super) fn ring(least_bytes: usize) -> perf_event_attr {
     let mut attr = perf::software(bindings::PERF_COUNT_SW_DUMMY);
     attr.set_use_clockid(1);
@@ -67,10 +67,10 @@ pub(super) fn ring(least_bytes: usize) -> perf_event_attr {
     attr
 }
 
-/// Takes as many descriptors as this process may have: each thread needs some for each CPU.
+/// Raises the descriptor limit to its maximum: each thread needs several descriptors per CPU.
 pub(super) fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let most = Rlimit { current: limit.maximum, ..limit };
-    // Without them the events that do not fit are refused by the kernel, and told.
+    // If that fails, the kernel refuses the events that do not fit, and that is reported.
     let _kept = setrlimit(Resource::Nofile, most);
 }

@@ -1,8 +1,8 @@
-//! Events of many rings in the order of their time.
+//! Merges the events of many rings in the order of their time.
 //!
-//! Each ring is in order by itself, so the next event of all is the oldest of those that are first in
-//! theirs. An event may be published some time after its own time, so what is younger than the start
-//! of the round before stays until the next round.
+//! Each ring is in order by itself, so the next event is the oldest of the first events of all rings. An
+//! event may be published some time after its own time. So events younger than the start of the previous
+//! round wait for the next round.
 
 use pagewise_model::Nanos;
 use std::cmp::Reverse;
@@ -11,17 +11,17 @@ use std::collections::binary_heap::{BinaryHeap, PeekMut};
 
 /// Something with a time.
 pub(super) trait Timed {
-    /// When it happened, by the clock of the rings.
+    /// Time of the event, by the clock of the rings.
     fn at_ns(&self) -> Nanos;
 }
 
-/// Events that wait for older ones, by their ring.
+/// Events that wait for older ones, by ring.
 #[derive(Debug)]
 pub(super) struct Merge<E> {
     rings: Vec<VecDeque<E>>,
-    /// When the newest round began.
+    /// Start of the newest round.
     round: Nanos,
-    /// When the round before began: all older events have been added.
+    /// Start of the previous round: all older events have been added.
     complete_until: Nanos,
 }
 
@@ -47,23 +47,23 @@ impl<E: Timed> Merge<E> {
         }
     }
 
-    /// How many wait.
+    /// Number of waiting events.
     pub(super) fn waiting(&self) -> usize {
         self.rings.iter().map(VecDeque::len).sum()
     }
 
-    /// A round begins: what was published before it is added in it.
+    /// Begins a round, which adds everything that was published before it.
     pub(super) fn begin_round(&mut self, at: Nanos) {
         self.complete_until = std::mem::replace(&mut self.round, at);
     }
 
-    /// Nothing will be added any more.
+    /// Marks the end: nothing will be added any more.
     pub(super) fn end(&mut self) {
         self.complete_until = Nanos(u64::MAX);
     }
 
-    /// Moves the next events that no older one can follow any more to `into`, up to `most` there.
-    /// Those of one ring with the same time keep their order.
+    /// Moves the events that cannot be preceded by an older one any more to `into`, until it holds `most`.
+    /// Events of one ring with the same time keep their order.
     pub(super) fn release(&mut self, into: &mut Vec<E>, most: usize) {
         let first =
             |(number, ring): (usize, &VecDeque<E>)| Some(Reverse((ring.front()?.at_ns(), number)));

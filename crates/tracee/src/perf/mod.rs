@@ -1,19 +1,21 @@
-//! Observes a program from birth through perf events: CPU samples with kernel stacks, hardware
-//! counts of page walks, and every page fault.
+//! Observes a program from its start through perf events: CPU samples with kernel stacks, hardware counts of
+//! page walks, and every page fault.
 //!
-//! The child is blocked before its exec. Events are attached to it with `inherit` (children and
-//! threads count too) and `enable_on_exec` (the launcher's own work does not), and read when the
-//! tree has ended. See perf_event_open(2), kernel/events/core.c.
+//! The child is blocked before its exec. Events are attached to it with `inherit` (children and threads count
+//! too) and `enable_on_exec` (the launcher's own work does not count). They are read when the tree has ended.
+//! See perf_event_open(2), kernel/events/core.c.
 //!
 //! - [`Sampling`]: a CPU clock tick every [`sampling::PERIOD_NS`] ns of CPU time, no PMU needed.
-//! - [`Profiling`]: the same with the callers in the program; also of processes that run already, and of
-//!   user mode only, which `kernel.perf_event_paranoid` 2 allows everybody.
-//! - [`WalkCounters`]: cycles and page walk cycles in user mode, where the processor has them.
+//! - [`Profiling`]: the same with the callers in the program; also of running processes, and of user mode
+//!   only, which a `kernel.perf_event_paranoid` of 2 permits for every account.
+//! - [`WalkCounters`]: cycles and page walk cycles in user mode, if the processor has them.
 //! - [`faults::FaultRings`]: beginning and end of each page fault, drained by the recorder process.
 //!
-//! What cannot be had is `Fact::Missing` with what would unlock it; nothing here ever fails the run.
-//! Not seen: processes that outlive the tree's root by the time of [`Observers::finish`], and work
-//! of kernel threads. Overhead: each module's text.
+//! What is not available becomes `Fact::Missing`, with what would make it available; nothing here ever fails
+//! the run.
+//!
+//! Not seen: processes that outlive the tree's root by the time of [`Observers::finish`]; work of kernel
+//! threads. Overhead: see each module.
 
 mod drainer;
 mod event;
@@ -45,7 +47,7 @@ use pagewise_model::profile::StackSamples;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What is attached to one program.
+/// Observers attached to one program.
 #[derive(Debug)]
 pub struct Observers {
     files: MappedFiles,
@@ -55,7 +57,7 @@ pub struct Observers {
     walks: Fact<WalkCounters>,
 }
 
-/// What was seen of one program.
+/// Observations of one program.
 #[derive(Debug)]
 pub struct Observed {
     /// Kernel samples, when they were asked for.
@@ -69,8 +71,8 @@ pub struct Observed {
 }
 
 impl Observers {
-    /// Attaches what `observe` asks for to `pid`, which must not have executed its program yet; a profile has the
-    /// stacks that `walker` walks, and its code is opened in `files`.
+    /// Attaches what `observe` requests to `pid`, which must not have executed its program yet. `walker`
+    /// walks the stacks of a profile, and its code is opened in `files`.
     #[must_use]
     pub fn attach(
         pid: i32,
@@ -89,7 +91,7 @@ impl Observers {
         }
     }
 
-    /// Reads everything; to be called when the tree has ended.
+    /// Reads the results. Call it when the tree has ended.
     #[must_use]
     pub fn finish(self) -> Observed {
         Observed {
@@ -101,7 +103,7 @@ impl Observers {
     }
 }
 
-/// How many of these samples are in user mode, and how many of them hit the code of glibc's allocator in one of
+/// Counts how many of these samples are in user mode, and how many of those hit glibc's allocator in one of
 /// `files`.
 #[must_use]
 pub fn user_samples(all: &StackSamples, files: &MappedFiles) -> UserSamples {

@@ -1,7 +1,7 @@
-//! The records of a perf ring buffer, as pure functions on bytes.
+//! Decodes the records of a perf ring buffer: pure functions on bytes.
 //!
-//! Ours ([`super::words`]) are samples with IP, TID, TIME, CALLCHAIN in that order, and losses.
-//! Unknown types are passed over.
+//! The records ([`super::words`]) are samples with IP, TID, TIME, CALLCHAIN in that order, and losses.
+//! Unknown types are skipped.
 
 use super::words;
 use super::words::{for_each_record, is_in_kernel};
@@ -21,7 +21,7 @@ pub(super) enum Record {
     Lost(u64),
 }
 
-/// The records in `bytes` and how many bytes they fill.
+/// The records in `bytes`, and the number of bytes they take.
 pub(super) fn parse(bytes: &[u8]) -> (Vec<Record>, usize) {
     let mut records = Vec::new();
     let used = for_each_record(bytes, |kind, misc, body| {
@@ -49,7 +49,7 @@ fn kernel_sample(body: &[u8]) -> Option<Record> {
     Some(Record::Kernel(if stack.is_empty() { vec![ip] } else { stack }))
 }
 
-/// The entries after the mark "kernel" up to the next mark.
+/// The entries from the mark "kernel" to the next mark.
 fn kernel_part(chain: impl Iterator<Item = u64>) -> Vec<u64> {
     let is_mark = |entry: &u64| *entry >= PERF_CONTEXT_MAX;
     chain

@@ -1,10 +1,10 @@
-//! The ring buffer that the kernel shares with us for one event.
+//! The ring buffer of one event, shared with the kernel.
 //!
-//! One control page, then 2^n data pages (kernel/events/ring_buffer.c). The kernel writes records
-//! and then moves `data_head`; we read `data_head` (acquire), copy what lies before it, and move
-//! `data_tail` (release), which gives the room back. Both only grow; a position is taken modulo
-//! the size, so a record may wrap around the end. A full ring loses records and says so in a LOST
-//! record. Bytes are copied out before anybody looks at them: the kernel owns the memory.
+//! It has one control page, then 2^n data pages (kernel/events/ring_buffer.c). The kernel writes records and
+//! then moves `data_head`. This side reads `data_head` (acquire), copies the bytes before it, and moves
+//! `data_tail` (release), which frees the room. Both values only grow. A position is their value modulo the
+//! size, so a record may wrap around the end. A full ring loses records and reports that in a LOST record.
+//! Bytes are copied out before they are examined: the kernel owns the memory.
 
 use pagewise_kernel::SysError;
 use pagewise_kernel::perf::bindings::perf_event_mmap_page;
@@ -21,7 +21,7 @@ pub(super) struct Ring {
     map_bytes: usize,
     data_bytes: usize,
     page_bytes: usize,
-    /// What was moved out last; as large as the most that ever was.
+    /// The bytes moved out last. Keeps its largest size.
     moved: Vec<u8>,
     /// Keeps the ring alive; unmapped before it closes.
     event: OwnedFd,
@@ -32,8 +32,8 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Opens `attr` for `pid` on `cpu` and maps its ring of `wanted_bytes`, a power of two. Without
-    /// rights, `kernel.perf_event_mlock_kb` (516 KiB per CPU) and what RLIMIT_MEMLOCK adds bound
-    /// the size; the ring is halved until the kernel agrees.
+    /// privileges the size is limited by `kernel.perf_event_mlock_kb` (516 KiB per CPU) plus RLIMIT_MEMLOCK.
+    /// The size is halved until the kernel agrees.
     pub(super) fn open(
         attr: &perf_event_attr,
         pid: i32,
@@ -57,7 +57,7 @@ impl Ring {
         }
     }
 
-    /// One on each of `cpus`; what has gone offline meanwhile is left out.
+    /// Opens one ring on each of `cpus`; skips a CPU that has gone offline.
     pub(super) fn open_each(
         attr: &perf_event_attr,
         pid: i32,
@@ -71,8 +71,8 @@ impl Ring {
         cpus.iter().filter_map(open).collect()
     }
 
-    /// Opens `attr` for thread `tid`, or for all (-1), on the CPU of this ring, into which it writes; gives the number by
-    /// which its records name it.
+    /// Opens `attr` for thread `tid`, or for all threads (-1), on the CPU of this ring, with this ring as its
+    /// output. Returns the number by which records name the event.
     pub(super) fn open_event(
         &self,
         attr: &perf_event_attr,
@@ -83,7 +83,7 @@ impl Ring {
         Ok((perf::id(event.as_fd())?, event))
     }
 
-    /// How much it holds.
+    /// Size of the data area.
     pub(super) const fn data_bytes(&self) -> usize {
         self.data_bytes
     }
@@ -116,9 +116,9 @@ impl Ring {
         debug_assert!(offset + into.len() <= self.data_bytes);
         // SAFETY: `page_bytes + offset` lies within the mapping, as `offset < data_bytes`.
         let from = unsafe { self.base.as_ptr().add(self.page_bytes + offset) };
-        // SAFETY: `offset + into.len() <= data_bytes` (`drain` splits at the end of the ring), so the
-        // source lies within the mapping; the kernel leaves bytes between tail and head alone; the
-        // target is our own vector.
+        // SAFETY: `offset + into.len() <= data_bytes` (`drain` splits at the end of the ring), so the source
+        // lies within the mapping. The kernel does not write between tail and head. The target is a vector
+        // owned by this value.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
     }
 
@@ -133,8 +133,8 @@ impl Ring {
     fn position(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: `offset` is that of a field of the control page, which the mapping begins with.
         let field = unsafe { self.base.as_ptr().add(offset) };
-        // SAFETY: the field is an aligned u64 in memory that stays mapped as long as `self`, and both
-        // sides access it atomically only.
+        // SAFETY: the field is an aligned u64 in memory that stays mapped as long as `self`. Both sides
+        // access it only atomically.
         unsafe { AtomicU64::from_ptr(field.cast()) }
     }
 }
@@ -148,7 +148,7 @@ impl Drop for Ring {
 
 fn map(event: &OwnedFd, bytes: usize) -> Result<NonNull<u8>, SysError> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new shared mapping at an address of the kernel's choice touches no memory of ours.
+    // SAFETY: a new shared mapping at an address chosen by the kernel touches no existing memory.
     let base = unsafe {
         libc::mmap(null_mut(), bytes, protection, libc::MAP_SHARED, event.as_raw_fd(), 0)
     };

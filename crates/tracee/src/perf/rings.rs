@@ -1,9 +1,9 @@
-//! One ring for each CPU, and the events of threads that write into them.
+//! One ring per CPU, and the thread events that write into them.
 //!
-//! An inherited event can have a ring only when it is bound to a CPU, so a thread has its events on
-//! every CPU, and all of one CPU write into the same ring. It belongs to an event of this process that
-//! never counts ([`event::ring`]), so that it stays whatever becomes of the threads. How large a ring is, is up to
-//! who opens it (`faults`, `profile`).
+//! An inherited event can have a ring only if it is bound to a CPU. So a thread has its events on every CPU,
+//! and all events of one CPU write into the same ring. The ring belongs to an event of this process that
+//! never counts ([`event::ring`]), so it survives the threads. The users of this module choose its size
+//! (`faults`, `profile`).
 
 use super::event;
 use super::ring::Ring;
@@ -12,18 +12,18 @@ use pagewise_kernel::SysError;
 use pagewise_kernel::perf::perf_event_attr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// The rings; `K` says what an event tells of.
+/// The rings; `K` is the kind of an event.
 #[derive(Debug)]
 pub(super) struct Rings<K> {
     rings: Vec<Ring>,
-    /// The events, all of which write into a ring.
+    /// The events, each of which writes into one of the rings.
     events: Vec<OwnedFd>,
     streams: Streams<K>,
 }
 
 impl<K: Copy> Rings<K> {
-    /// Rings of `wanted_bytes`, and not below `least_bytes`, on each of `cpus`; without events yet, which
-    /// will be of one thread or of `many`.
+    /// Opens rings of `wanted_bytes`, and not less than `least_bytes`, on each of `cpus`. They have no events
+    /// yet; those will belong to one thread or to `many`.
     pub(super) fn open(
         cpus: &[u32],
         wanted_bytes: usize,
@@ -34,7 +34,7 @@ impl<K: Copy> Rings<K> {
         Ok(Self { rings, events: Vec::new(), streams: Streams::new(many) })
     }
 
-    /// Opens `attr`, which tells of `kind`, on every CPU, for thread `tid` or for `streams::EVERYBODY`.
+    /// Opens `attr`, of kind `kind`, on every CPU, for thread `tid` or for `streams::EVERYBODY`.
     pub(super) fn add_event(
         &mut self,
         kind: K,
@@ -54,12 +54,12 @@ impl<K: Copy> Rings<K> {
         Ok(())
     }
 
-    /// Whether thread `tid` has events of its own.
+    /// Whether events were opened for thread `tid` itself.
     pub(super) fn owns(&self, tid: i32) -> bool {
         self.streams.owns(tid)
     }
 
-    /// How many rings there are.
+    /// Number of rings.
     pub(super) fn count(&self) -> usize {
         self.rings.len()
     }
@@ -74,7 +74,7 @@ impl<K: Copy> Rings<K> {
         self.rings.iter().map(Ring::event)
     }
 
-    /// Empties the rings: gives the number of each and what was in it.
+    /// Empties the rings. Passes the number and the content of each to `take`.
     pub(super) fn drain(&mut self, mut take: impl FnMut(usize, &[u8], &mut Streams<K>)) {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             take(number, ring.drain(), &mut self.streams);

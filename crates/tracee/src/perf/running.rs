@@ -1,11 +1,11 @@
-//! Following a process that is running already, without stopping it.
+//! Follows a running process without stopping it.
 //!
-//! Every thread gets its own events. Threads that are made meanwhile inherit them from a thread
-//! that has some, or are found by listing again, until a listing holds nothing new; one that was
-//! found and has inherited as well is counted once (`streams`).
+//! Every thread gets its own events. Threads made meanwhile inherit them from a thread that has some, or are
+//! found by listing again, until a listing shows nothing new. A thread that was found and has also inherited
+//! is counted once (`streams`).
 //!
-//! The process is not stopped, traced or written to. perf_event_open(2) asks for the right to read
-//! it (`PTRACE_MODE_READ_REALCREDS`), which `ptrace_scope` does not narrow. Cost to it: some 5 us of
+//! The process is not stopped, traced or written to. perf_event_open(2) requires the right to read it
+//! (`PTRACE_MODE_READ_REALCREDS`), which `ptrace_scope` does not restrict. Cost to the process: some 5 us of
 //! interrupts per thread, event and CPU, once.
 
 use crate::mapped_file::id_of;
@@ -14,13 +14,13 @@ use pagewise_kernel::proc::{maps, tree};
 use pagewise_model::Bytes;
 use pagewise_model::fault::event::Map;
 
-/// Listings after which the newest threads are taken to have inherited.
+/// After this many listings, the newest threads are assumed to have inherited their events.
 const MOST_LISTINGS: u32 = 20;
 
-/// Has `add` open the events in `rings` of every thread of process `pid` that `owns` says has none.
+/// Makes `add` open events in `rings` for every thread of process `pid` that `owns` reports as uncovered.
 ///
 /// # Errors
-/// What `add` says of a thread that lives; ESRCH where there is none.
+/// The error of `add` for a live thread; ESRCH if there is no thread.
 pub(super) fn add_threads<R>(
     rings: &mut R,
     pid: i32,
@@ -35,7 +35,7 @@ pub(super) fn add_threads<R>(
         for tid in new {
             match add(rings, tid) {
                 Ok(()) => added = true,
-                // It has ended since it was listed, or is ending.
+                // It has ended since the listing, or is just ending.
                 Err(error) if error.is_gone() => {}
                 Err(error) => return Err(error),
             }
@@ -52,7 +52,7 @@ pub(super) fn add_threads<R>(
     Err(SysError::new("perf_event_open", subject, rustix::io::Errno::SRCH))
 }
 
-/// What process `pid` has mapped; nothing where it has ended.
+/// The mappings of process `pid`; empty if it has ended.
 pub(super) fn mapped(pid: i32) -> impl Iterator<Item = Map> {
     maps::read(pid).unwrap_or_default().into_iter().map(move |mapping| Map {
         pid,

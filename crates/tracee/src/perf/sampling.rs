@@ -1,17 +1,18 @@
 //! Samples of the CPU clock over a tree, with kernel stacks.
 //!
-//! A high-resolution timer per CPU (PERF_COUNT_SW_CPU_CLOCK) fires each [`PERIOD_NS`] of CPU time of
-//! the tree and notes where it was. The period is no divisor of the scheduler's tick, so the two do
-//! not run in step; 0.2 s of CPU time gives 400 samples. An inherited event can have a ring only
-//! when it is bound to a CPU, so there is one per CPU, emptied by a thread (`drainer`).
-//! A ring of full size (`ring`) holds a quarter of a second of the deepest kernel stacks and more
-//! than one of usual ones; one that had to be smaller holds less, and what did not fit is counted.
+//! A high-resolution timer per CPU (PERF_COUNT_SW_CPU_CLOCK) fires after each [`PERIOD_NS`] of CPU time of
+//! the tree and records where it was. The period does not divide the scheduler's tick, so the two do not run
+//! in step; 0.2 s of CPU time gives 400 samples. An inherited event can have a ring only if it is bound to a
+//! CPU, so there is one per CPU, which a thread empties (`drainer`). A ring of full size (`ring`) holds a
+//! quarter of a second of the deepest kernel stacks, and more than a second of usual ones. A smaller ring
+//! holds less, and lost samples are counted.
 //!
-//! Kernel frames need `kernel.perf_event_paranoid` at 1 or below, or CAP_PERFMON, and readable
-//! symbols. User samples alone would say nothing that getrusage does not, so without those rights
-//! there is no sampling at all. Not seen: code with interrupts off (billed to where they come on
-//! again); the first period of each process and thread, so that those of a shorter life are not hit.
-//! Overhead: about 2-4 us a sample, 0.5-1% of CPU time.
+//! Kernel frames need `kernel.perf_event_paranoid` at 1 or below, or CAP_PERFMON, and readable symbols. User
+//! samples alone would say no more than getrusage, so without those rights there is no sampling at all.
+//!
+//! Not seen: code with interrupts off (charged to the place where they are enabled again); the first period
+//! of each process and thread, so shorter-lived ones are not sampled. Overhead: about 2-4 us per sample,
+//! 0.5-1% of CPU time.
 
 use super::drainer::{Collect, Drainer};
 use super::ring::Ring;
@@ -28,9 +29,9 @@ use pagewise_model::{Fact, Nanos};
 
 /// CPU time between samples: a prime near half a millisecond.
 pub(super) const PERIOD_NS: u64 = 499_979;
-/// Wanted size of a ring: as much as `kernel.perf_event_mlock_kb` gives anybody.
+/// Wanted size of a ring: as much as `kernel.perf_event_mlock_kb` gives any account.
 pub(super) const RING_BYTES: usize = 512 << 10;
-/// Sampling under way.
+/// Sampling in progress.
 #[derive(Debug)]
 pub struct Sampling(Drainer<Sampled>);
 
@@ -43,13 +44,13 @@ impl Sampling {
         }
     }
 
-    /// Stops and sorts what was seen.
+    /// Stops sampling and sorts the samples.
     pub fn finish(self) -> Fact<Samples> {
         self.0.finish(|sampled, symbols| sampled.stacks.resolve(symbols, Nanos(PERIOD_NS)))
     }
 }
 
-/// The rings, one for each CPU, and what was in them.
+/// The rings, one for each CPU, and the samples read from them.
 #[derive(Debug)]
 struct Sampled {
     rings: Vec<Ring>,

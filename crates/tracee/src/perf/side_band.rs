@@ -1,7 +1,7 @@
-//! What rings tell beside samples: mappings, names, forks, exits and losses; pure functions on bytes.
+//! Decodes records other than samples: mappings, names, forks, exits and losses. Pure functions on bytes.
 //!
 //! Each of these records ends with a trailer of thread, time and event number (perf_event_open(2),
-//! `sample_id_all`), and those of a thread's second event are passed over (`streams`).
+//! `sample_id_all`). Records of a thread's second event are skipped (`streams`).
 
 use super::streams::Streams;
 use super::words::{halves, word};
@@ -9,14 +9,14 @@ use pagewise_kernel::perf::bindings as b;
 use pagewise_model::fault::event::{FileId, Map};
 use pagewise_model::{Bytes, Nanos};
 
-/// Thread, time, number of the event.
+/// Size of the trailer: thread, time, number of the event.
 const TRAILER_BYTES: usize = 24;
 
-/// What is told.
+/// Content of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SideBand {
     Map(Map),
-    /// A thread has a name; its process is another program if it has executed one.
+    /// A thread has this name. With `is_exec`, its process has executed another program.
     Name {
         pid: i32,
         tid: i32,
@@ -31,11 +31,11 @@ pub(super) enum SideBand {
         pid: i32,
         tid: i32,
     },
-    /// The kernel has left out so many records.
+    /// The kernel has dropped this many records.
     Lost(u64),
 }
 
-/// What a record of type `record` tells, and when it was so; nothing of types that are not known.
+/// Content and time of a record of type `record`; `None` for unknown types.
 pub(super) fn read<K: Copy>(
     record: u32,
     misc: u16,
@@ -68,7 +68,7 @@ pub(super) fn read<K: Copy>(
         }
         b::PERF_RECORD_LOST => SideBand::Lost(word(body, 8)?),
         b::PERF_RECORD_LOST_SAMPLES => SideBand::Lost(word(body, 0)?),
-        // How many it leaves out is not told: at least one.
+        // The number of dropped records is not reported: at least one.
         b::PERF_RECORD_THROTTLE => SideBand::Lost(1),
         _ => return None,
     };
@@ -93,7 +93,7 @@ pub fn mapping(body: &[u8]) -> Option<Map> {
     })
 }
 
-/// The text from byte `at` to the next 0.
+/// The text from byte `at` up to the next zero byte.
 #[must_use]
 pub fn name(body: &[u8], at: usize) -> Option<String> {
     let text = body.get(at..)?.split(|byte| *byte == 0).next()?;

@@ -1,24 +1,24 @@
-//! Which code a process has mapped where, and what it is called.
+//! Which code is mapped where in each process, and the names of processes.
 //!
-//! The kernel tells of each executable mapping that is made, not of what is unmapped: a new one
-//! replaces what it begins in. A forked process has its parent's.
+//! The kernel reports each new executable mapping, but not what is unmapped. A new mapping replaces the ones
+//! that begin inside it. A forked process starts with its parent's mappings.
 
 use super::texts::Texts;
 use pagewise_model::fault::event::Map;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Name of a process of which none was told.
+/// Name of a process whose name was not reported.
 const NAMELESS: &str = "?";
 
-/// Code of a file.
+/// A place in mapped code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Code {
     /// Number of its path.
     pub path: u32,
-    /// Where in the file; the address where there is none.
+    /// Offset in the file; the address if there is no file.
     pub offset: u64,
-    /// Process that made it as it ran; 0 for the code of a file.
+    /// Process that generated the code at run time; 0 for code of a file.
     pub maker: i32,
 }
 
@@ -41,11 +41,11 @@ struct Process {
 pub struct Spaces {
     processes: HashMap<i32, Process>,
     texts: Texts,
-    /// Of all processes, those that a child has in common with its parent once.
+    /// Mappings of all processes. Those that a child shares with its parent count once.
     ranges: u64,
 }
 
-/// What a mapping takes in a tree that is half full, and a process in the map while it grows.
+/// Bytes per mapping in a half-full tree; below, per process in the map while it grows.
 const RANGE_BYTES: u64 = 96;
 const PROCESS_BYTES: u64 = 128;
 
@@ -57,19 +57,20 @@ impl Spaces {
             .or_insert_with(|| Process { name: texts.number(NAMELESS), code: Arc::default() })
     }
 
-    /// Bytes of memory that all this takes, at most.
+    /// Upper bound for the bytes of memory that this takes.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         let processes = self.processes.len() as u64 * PROCESS_BYTES;
         processes + self.ranges * RANGE_BYTES + self.texts.kept_bytes()
     }
 
-    /// Code that nobody has any more is no longer counted.
+    /// Subtracts code that no process has any more.
     fn uncount(&mut self, code: Arc<BTreeMap<u64, Range>>) {
         self.ranges -= Arc::into_inner(code).map_or(0, |code| code.len() as u64);
     }
 
-    /// Process `pid` has this name; it is another program if it has executed one.
+    /// Sets the name of process `pid`. With `is_exec` it has executed another program, and its code is
+    /// dropped.
     pub fn name(&mut self, pid: i32, name: &str, is_exec: bool) {
         let number = self.texts.number(name);
         let process = self.process(pid);
@@ -80,12 +81,12 @@ impl Spaces {
         }
     }
 
-    /// A mapping was made; only what may be executed counts.
+    /// Adds a mapping if it is executable.
     pub fn map(&mut self, map: &Map) {
         if !map.is_executable {
             return;
         }
-        // Code that a compiler made at run time has no file, and its address is all there is.
+        // Code that a compiler generated at run time has no file, only an address.
         let is_file = map.path.starts_with('/') && !map.path.starts_with("//");
         let is_named = is_file || map.path.starts_with('[');
         let path = self.texts.number(if is_named { &map.path } else { "" });
@@ -99,7 +100,7 @@ impl Spaces {
         self.ranges += copied + u64::from(is_new);
     }
 
-    /// Process `parent_pid` has made process `pid`, or a thread of its own.
+    /// Process `parent_pid` has made process `pid`, or a thread of itself.
     pub fn fork(&mut self, pid: i32, parent_pid: i32) {
         if pid != parent_pid {
             let parent = self.process(parent_pid).clone();
@@ -109,12 +110,12 @@ impl Spaces {
         }
     }
 
-    /// The number of the name of process `pid`.
+    /// Number of the name of process `pid`.
     pub fn name_of(&mut self, pid: i32) -> u32 {
         self.process(pid).name
     }
 
-    /// The code at `address` of process `pid`; `None` where there is none.
+    /// The code at `address` of process `pid`; `None` if there is no code.
     #[must_use]
     pub fn code(&self, pid: i32, address: u64) -> Option<Code> {
         let (start, range) = self.processes.get(&pid)?.code.range(..=address).next_back()?;
@@ -131,7 +132,7 @@ impl Spaces {
         self.code(pid, address).map(|code| (self.texts.text(code.path), code.offset))
     }
 
-    /// All of which something was told.
+    /// All processes of which anything was reported.
     #[must_use]
     pub fn processes(&self) -> Vec<i32> {
         let mut all: Vec<i32> = self.processes.keys().copied().collect();
@@ -139,7 +140,7 @@ impl Spaces {
         all
     }
 
-    /// The text of a number.
+    /// The text with this number.
     #[must_use]
     pub fn text(&self, number: u32) -> Arc<str> {
         self.texts.get(number)

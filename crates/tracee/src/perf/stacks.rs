@@ -6,7 +6,7 @@ use pagewise_model::Nanos;
 use pagewise_model::look::{Samples, UNKNOWN_SYMBOL};
 use std::collections::HashMap;
 
-/// Samples by stack, without names yet.
+/// Samples by stack; function names are not resolved yet.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     user: u64,
@@ -26,7 +26,7 @@ impl Stacks {
         }
     }
 
-    /// Names the stacks; those that differ only in places within the same functions become one.
+    /// Resolves names. Stacks that differ only in addresses within the same functions are merged.
     pub(super) fn resolve(&self, symbols: &KernelSymbols, period_ns: Nanos) -> Samples {
         let mut named: HashMap<Vec<&str>, u64> = HashMap::new();
         for (stack, count) in &self.kernel {
@@ -40,7 +40,8 @@ impl Stacks {
     }
 }
 
-/// Above the leaf an entry is a return address: it may lie just past a function that never returns.
+/// Name of the function at `ip`. Above the leaf an entry is a return address, which may be just past a
+/// function that never returns.
 pub(super) fn name(symbols: &KernelSymbols, depth: usize, ip: u64) -> &str {
     let address = if depth == 0 { ip } else { ip.saturating_sub(1) };
     symbols.resolve(address).unwrap_or(UNKNOWN_SYMBOL)

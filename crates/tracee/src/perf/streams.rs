@@ -1,37 +1,36 @@
-//! Which records count: those of one event a thread.
+//! Decides which records count: those of one event per thread.
 //!
-//! A thread that is attached to while its process makes others may be recorded twice: by the event
-//! opened for it, and by the copy it has inherited from the thread that made it. Of such a thread
-//! only the records of one event are taken: of its own where it has one, else of the first seen. An event
-//! of a whole CPU, for whatever runs there, has no copies and is never doubted. It tells of all forks, and the
-//! kernel tells of them to events that tell of names and mappings too (kernel/events/core.c,
-//! `perf_event_task_match`): where there are events of CPUs, theirs alone are taken.
+//! If a thread is attached to while its process makes others, it may be recorded twice: by the event opened
+//! for it, and by the copy it inherited from its maker. For such a thread only the records of one event
+//! count: its own if it has one, otherwise the first seen. An event of a whole CPU has no copies and always
+//! counts. It reports all forks. The kernel also reports forks to events that report names and mappings
+//! (kernel/events/core.c, `perf_event_task_match`). So if there are CPU events, only their forks count.
 
 use rustc_hash::FxHashMap;
 
-/// In place of a thread: whatever runs on a CPU (perf_event_open(2)).
+/// Stands for a thread: whatever runs on a CPU (perf_event_open(2)).
 pub(super) const EVERYBODY: i32 = -1;
 
-/// The events behind the rings, by their numbers; `K` says what one tells of.
+/// The events behind the rings, by number; `K` is the kind of an event.
 #[derive(Debug)]
 pub(super) struct Streams<K> {
     by_id: FxHashMap<u64, Stream<K>>,
-    /// For which thread the event was opened that a thread's records are taken from; absent where
-    /// events are opened for one thread only, so that nothing can come twice.
+    /// For each thread, the owner of the event whose records of it count. `None` if events are opened for one
+    /// thread only, so that nothing can be recorded twice.
     owners: Option<FxHashMap<i32, i32>>,
-    /// Events of whole CPUs are among them.
+    /// Whether any event covers a whole CPU.
     has_cpus: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Stream<K> {
     kind: K,
-    /// The thread it was opened for.
+    /// The thread that the event was opened for.
     owner: i32,
 }
 
 impl<K: Copy> Streams<K> {
-    /// Of events that are opened for one thread only, or for `many`.
+    /// For events that are opened for one thread only, or for `many`.
     pub(super) fn new(many: bool) -> Self {
         let owners = many.then(FxHashMap::default);
         Self { by_id: FxHashMap::default(), owners, has_cpus: false }
@@ -47,7 +46,7 @@ impl<K: Copy> Streams<K> {
         }
     }
 
-    /// What event `id` tells of.
+    /// Kind of event `id`.
     pub(super) fn kind(&self, id: u64) -> Option<K> {
         self.by_id.get(&id).map(|stream| stream.kind)
     }
@@ -62,18 +61,18 @@ impl<K: Copy> Streams<K> {
         *owners.entry(tid).or_insert(stream.owner) == stream.owner
     }
 
-    /// Whether a fork counts that event `id` tells of.
+    /// Whether forks reported by event `id` count.
     pub(super) fn tells_forks(&self, id: u64) -> bool {
         let is_of_cpu = |stream: &Stream<K>| stream.owner == EVERYBODY;
         !self.has_cpus || self.by_id.get(&id).is_some_and(is_of_cpu)
     }
 
-    /// Whether an event was opened for thread `tid`, which has not ended since.
+    /// Whether an event was opened for thread `tid` and the thread has not ended since.
     pub(super) fn owns(&self, tid: i32) -> bool {
         self.owners.as_ref().is_some_and(|owners| owners.get(&tid) == Some(&tid))
     }
 
-    /// Thread `tid` has ended; its number may come again.
+    /// Thread `tid` has ended; its number may be reused.
     pub(super) fn forget(&mut self, tid: i32) {
         if let Some(owners) = &mut self.owners {
             owners.remove(&tid);
@@ -91,11 +90,11 @@ mod tests {
         streams.add(1, 'b', 100);
         streams.add(2, 'b', 101);
         assert!(streams.owns(101) && !streams.owns(102));
-        // 101 has inherited event 1 and has one of its own.
+        // 101 has inherited event 1 and has its own event.
         assert!(!streams.accepts(1, 101) && streams.accepts(2, 101));
-        // A child of it has inherited both.
+        // Its child has inherited both.
         assert!(streams.accepts(1, 102) && !streams.accepts(2, 102) && streams.accepts(1, 102));
-        // Its number comes again, made by a thread that has event 2 alone.
+        // Its number is reused by a child of a thread that has only event 2.
         streams.forget(102);
         assert!(streams.accepts(2, 102));
         assert_eq!((streams.kind(2), streams.kind(3)), (Some('b'), None));

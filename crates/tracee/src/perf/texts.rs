@@ -1,9 +1,9 @@
-//! Texts, each kept once, with a number each.
+//! Stores each text once, under a number.
 
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Texts by their numbers.
+/// Texts by number.
 #[derive(Debug, Default)]
 pub struct Texts {
     all: Vec<Arc<str>>,
@@ -11,11 +11,11 @@ pub struct Texts {
     length: u64,
 }
 
-/// What a text takes beside its bytes: its counts, its places in the list and in the map while they grow.
+/// Bytes per text besides its content: reference counts, and entries in the list and the map while they grow.
 const BESIDE: u64 = 144;
 
 impl Texts {
-    /// The number of `text`, which it gets now if it has none.
+    /// The number of `text`; assigns one if it has none.
     pub fn number(&mut self, text: &str) -> u32 {
         if let Some(number) = self.numbers.get(text) {
             return *number;
@@ -28,25 +28,25 @@ impl Texts {
         number
     }
 
-    /// The text of a number.
+    /// The text with this number.
     #[must_use]
     pub fn text(&self, number: u32) -> &str {
         self.all.get(number as usize).map_or("", AsRef::as_ref)
     }
 
-    /// The one copy of the text of a number.
+    /// The shared copy of the text with this number.
     #[must_use]
     pub fn get(&self, number: u32) -> Arc<str> {
         self.all.get(number as usize).cloned().unwrap_or_default()
     }
 
-    /// Bytes of memory that they take, at most.
+    /// Upper bound for the bytes of memory that the texts take.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         self.all.len() as u64 * BESIDE + self.length
     }
 
-    /// The one copy of `text`.
+    /// The shared copy of `text`.
     pub fn shared(&mut self, text: &str) -> Arc<str> {
         let number = self.number(text);
         self.get(number)

@@ -1,13 +1,12 @@
 //! Hardware counts of page walks: cycles in user mode, and cycles with a walk active for data and
 //! for instructions.
 //!
-//! Intel counts "walk active" cycles since Haswell, under an event number that moved with Golden
-//! Cove. AMD Zen counts walks (ls_tablewalker) but no cycles, so it gives no share of time, and
-//! that is said. Which encoding serves is found by trying; one that the machine refuses is "no".
-//! User mode only, so `kernel.perf_event_paranoid` of 2 suffices. The kernel may share counters
-//! among events: counts are scaled by time enabled over time running (perf_event_open(2), "Reading
-//! results"). Loads and stores may walk at once, so the sum of both is bounded by the cycles.
-//! Overhead: none that can be measured.
+//! Intel has counted "walk active" cycles since Haswell, under an event number that changed with Golden Cove.
+//! AMD Zen counts walks (ls_tablewalker) but no cycles, so it gives no share of time, and the result says so.
+//! The encoding is found by trying; if the machine refuses one, it does not have it. User mode only, so a
+//! `kernel.perf_event_paranoid` of 2 suffices. The kernel may multiplex counters: counts are scaled by time
+//! enabled over time running (perf_event_open(2), "Reading results"). Loads and stores may walk at the same
+//! time, so the sum of both is limited to the cycles. No measurable overhead.
 
 use super::event;
 use pagewise_kernel::SysError;
@@ -46,7 +45,7 @@ const INTEL_OLD_MODELS: [u32; 27] = [
 const INTEL_NEW_MODELS: [u32; 15] =
     [143, 207, 151, 154, 183, 186, 191, 170, 172, 173, 174, 189, 197, 198, 181];
 
-/// Counters under way.
+/// Counters in progress.
 #[derive(Debug)]
 pub struct WalkCounters {
     cycles: Counter,
@@ -56,7 +55,7 @@ pub struct WalkCounters {
 }
 
 impl WalkCounters {
-    /// Starts counting for `pid` and all it starts from its exec on, or says why not.
+    /// Starts counting for `pid` and its descendants from its exec on, or says why not.
     pub fn attach(pid: i32) -> Fact<Self> {
         let cycles = match open(PERF_TYPE_HARDWARE, u64::from(PERF_COUNT_HW_CPU_CYCLES), pid) {
             Ok(cycles) => cycles,
@@ -116,7 +115,7 @@ fn open(kind: u32, config: u64, pid: i32) -> Result<Counter, SysError> {
     Counter::open(&event::attributes(kind, config), pid, -1)
 }
 
-/// The count, extended to all the time it was wanted; `None` when it never ran.
+/// The count, scaled to the whole enabled time; `None` if it never ran.
 fn read_scaled(counter: &Counter) -> Option<u64> {
     let count = counter.read().ok()?.scaled()?;
     Some(count.round() as u64)

@@ -1,9 +1,8 @@
-//! From the bytes of a ring to its records and their words, whatever they hold: pure functions on bytes.
+//! Splits the bytes of a ring into records and words: pure functions on bytes.
 //!
-//! A record is a header of 8 bytes (type u32, misc u16, size u16) and a body (perf_event_open(2),
-//! "MMAP layout"). All numbers are in the machine's own byte order. A size that cannot be true ends
-//! the buffer, what is too short gives nothing, and nothing is trusted: any bytes give some answer, without a
-//! panic.
+//! A record is a header of 8 bytes (type u32, misc u16, size u16) and a body (perf_event_open(2), "MMAP
+//! layout"). All numbers are in the machine's byte order. An impossible size ends the buffer, and a body that
+//! is too short gives nothing. No input is trusted: any bytes give some result, without a panic.
 
 use pagewise_kernel::perf::bindings as b;
 use pagewise_model::fault::event::FrameRegisters;
@@ -19,7 +18,7 @@ pub fn is_in_kernel(misc: u16) -> bool {
     misc & MODE_MASK == MODE_KERNEL
 }
 
-/// Gives type, misc and body of each record to `take`; returns how many bytes they fill.
+/// Passes type, misc and body of each record to `take`; returns how many bytes they take.
 pub(super) fn for_each_record(bytes: &[u8], mut take: impl FnMut(u32, u16, &[u8])) -> usize {
     let mut at = 0;
     while let Some(header) = bytes.get(at..at + HEADER_BYTES) {
@@ -33,7 +32,7 @@ pub(super) fn for_each_record(bytes: &[u8], mut take: impl FnMut(u32, u16, &[u8]
     at
 }
 
-/// The words of a body that are left.
+/// The remaining words of a body.
 #[derive(Debug)]
 pub struct Words<'a>(pub &'a [u8]);
 
@@ -48,8 +47,8 @@ impl Iterator for Words<'_> {
 }
 
 impl<'a> Words<'a> {
-    /// How many entries a call chain has, then the entries: those of the kernel, then those of user
-    /// mode, each kind after a mark.
+    /// Number of entries of a call chain, then the entries: those of the kernel, then those of user mode,
+    /// each group after a mark.
     pub fn call_chain(&mut self) -> Option<(Vec<u64>, Vec<u64>)> {
         let entries = self.next()?;
         let (mut kernel, mut user) = (Vec::new(), Vec::new());
@@ -65,8 +64,7 @@ impl<'a> Words<'a> {
         Some((kernel, user))
     }
 
-    /// How many bytes there are, then the bytes, then how many of them are true; nothing follows a
-    /// number of 0.
+    /// Number of bytes, then the bytes, then the number of valid ones. After a number of 0 nothing follows.
     pub(super) fn sized_bytes(&mut self) -> Option<&'a [u8]> {
         let size = usize::try_from(self.next()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(size)?;
@@ -76,7 +74,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Registers by which a stack is walked, and its innermost part.
+/// Registers for a stack walk, and the innermost part of the stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CopiedStack {
     pub(super) registers: FrameRegisters,
@@ -84,7 +82,7 @@ pub(super) struct CopiedStack {
 }
 
 impl Words<'_> {
-    /// What `event::copy_stacks` asks for; none of a thread that has no user mode.
+    /// The data requested by `event::copy_stacks`; `None` for a thread without user mode.
     pub(super) fn copied_stack(&mut self) -> Option<CopiedStack> {
         if self.next()? == 0 {
             return None;

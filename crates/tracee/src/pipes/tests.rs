@@ -62,8 +62,8 @@ fn refusals_are_told_apart() {
     assert_eq!(ledger.refusals().len(), 1, "the limit is told by itself");
 }
 
-/// What becomes of a pipe with `content` that a program which lends nothing holds, by its ends as
-/// `ends` changes them; and its capacity then.
+/// Outcome for a pipe with `content`, held by a program that lends nothing, whose ends `ends` modifies. Also
+/// returns its capacity afterwards.
 fn considered(content: u64, ends: impl Fn(End, End) -> Vec<End>) -> (Growth, Bytes) {
     let (reader, writer) = pipe::pipe().unwrap();
     let inode = rustix::fs::fstat(&reader).unwrap().st_ino;
@@ -80,7 +80,7 @@ fn considered(content: u64, ends: impl Fn(End, End) -> Vec<End>) -> (Growth, Byt
     let ends = ends(of(0, false), of(1, true));
     let tree = Tree::below(pid);
     let mut growth = grow(&ends, &tree, &mut ledger);
-    // Its files have to be read first, and children of other tests hold our descriptors for moments.
+    // Its files must be read first, and children of other tests briefly hold descriptors of this process.
     for _ in 0..50 {
         if matches!(growth, Growth::Later | Growth::Again) {
             std::thread::sleep(std::time::Duration::from_millis(1));

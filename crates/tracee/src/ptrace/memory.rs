@@ -1,6 +1,6 @@
-//! Reading and writing the memory of another process, by `process_vm_readv(2)` and
-//! `process_vm_writev(2)`: they honour page protections, unlike `/proc/PID/mem`, so that a write
-//! that the process itself could not make fails here too. Not atomic; about 1 us per call.
+//! Reads and writes the memory of another process, by `process_vm_readv(2)` and `process_vm_writev(2)`.
+//! Unlike `/proc/PID/mem` they respect page protections, so a write that the process itself could not make
+//! fails here too. Not atomic; about 1 us per call.
 #![allow(unsafe_code, reason = "the system calls of this file have no safe form")]
 
 use pagewise_kernel::error::SysError;
@@ -9,7 +9,7 @@ use std::io;
 /// Reads up to `buffer.len()` bytes at `address` of process `pid`; returns how many were readable.
 ///
 /// # Errors
-/// When not even the first byte can be read, or the right to do so is missing.
+/// When not even the first byte can be read, or permission is missing.
 pub fn read_memory(pid: i32, address: u64, buffer: &mut [u8]) -> Result<usize, SysError> {
     if buffer.is_empty() {
         return Ok(0);
@@ -41,8 +41,8 @@ pub fn read_u64(pid: i32, address: u64) -> Result<u64, SysError> {
 pub fn write_memory(pid: i32, address: u64, bytes: &[u8]) -> Result<(), SysError> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
-    // SAFETY: `local` covers exactly `bytes`, which the kernel only reads for a write to the other
-    // process; `remote` is an address over there, which the kernel checks.
+    // SAFETY: `local` covers exactly `bytes`, which the kernel only reads. `remote` is an address in the
+    // other process, which the kernel checks.
     let written =
         unsafe { libc::process_vm_writev(pid, &raw const local, 1, &raw const remote, 1, 0) };
     match usize::try_from(written) {

@@ -1,14 +1,14 @@
 //! The thin safe layer over `ptrace(2)`: requests on one thread, decoded stops, and the memory of
 //! another process.
 //!
-//! Whoever has seized a thread must wait for its end: a zombie that nobody waits for holds up its
-//! whole program. Two ways see to it. One thread of a program is held through `inject::Held` alone.
-//! A tree that is traced from its first exec on is served by a thread of ours until nothing is left
-//! to wait for ([`request::wait_stops`]), and that thread ends.
+//! A tracer that has seized a thread must wait for its end: an unreaped zombie blocks its whole program. Two
+//! rules ensure that. A single thread of a program is held only through `inject::Held`. A tree that is traced
+//! from its first exec is served by a dedicated thread until nothing is left to wait for
+//! ([`request::wait_stops`]); then that thread ends.
 //!
-//! Only `PTRACE_SEIZE` is used, never `PTRACE_ATTACH`: it sends no SIGSTOP, so that nothing is
-//! left behind when the tracer dies. All requests must come from the thread that seized. A stop
-//! costs 5 to 20 us, most of it the switch between two processes.
+//! Only `PTRACE_SEIZE` is used, never `PTRACE_ATTACH`: it sends no SIGSTOP, so nothing is left behind when
+//! the tracer dies. All requests must come from the thread that seized. A stop costs 5 to 20 us, most of it
+//! for the switch between two processes.
 
 mod memory;
 #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,7 @@
 //! One function per `ptrace(2)` request and per way to wait, on a thread id.
 //!
-//! These are safe in Rust's sense: the kernel checks the relation of tracer and thread, and every
-//! pointer handed over is a local buffer. What they do to the other program is the caller's matter.
+//! These are safe in Rust's sense: the kernel checks the relation of tracer and thread, and every pointer
+//! passed is a local buffer. The caller is responsible for their effect on the other program.
 #![allow(unsafe_code, reason = "the system calls of this file have no safe form")]
 
 use super::stop::Stop;
@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 /// The register set of the extended state of x86, from `<elf.h>`.
 const NT_X86_XSTATE: usize = 0x202;
 
-/// No processor has more: beyond it a full buffer is taken as it is.
+/// No processor has a larger state. Beyond this size a full buffer is accepted.
 const MOST_XSTATE: usize = 1 << 20;
 
 /// The type of a request in the header of the C library.
@@ -44,8 +44,8 @@ fn ptrace(
     address: usize,
     data: *mut c_void,
 ) -> Result<i64, SysError> {
-    // SAFETY: `data` is either an integer for requests that take one, or points to a live local
-    // buffer of the size that the request writes or reads; the callers below see to it.
+    // SAFETY: `data` is an integer for requests that take one, or points to a live local buffer of the size
+    // that the request writes or reads. The callers below ensure that.
     let result = unsafe { libc::ptrace(request, tid, address as *mut c_void, data) };
     if result < 0 {
         let source = io::Error::last_os_error();
@@ -61,7 +61,7 @@ fn number(name: &'static str, request: Request, tid: i32, data: usize) -> Result
 /// Attaches without stopping the thread (`PTRACE_SEIZE`), with `PTRACE_O_*` options.
 ///
 /// # Errors
-/// EPERM without the right, or when it is traced already; ESRCH when it is gone.
+/// EPERM without permission, or if it is traced already; ESRCH if it has ended.
 pub fn seize(tid: i32, options: c_int) -> Result<(), SysError> {
     number("PTRACE_SEIZE", libc::PTRACE_SEIZE, tid, options as usize)
 }
@@ -106,7 +106,7 @@ pub fn singlestep(tid: i32, signal: i32) -> Result<(), SysError> {
     number("PTRACE_SINGLESTEP", libc::PTRACE_SINGLESTEP, tid, signal as usize)
 }
 
-/// Leaves a thread in its job-control stop but lets it report the end of it.
+/// Leaves a thread in its job-control stop, but lets it report the end of that stop.
 ///
 /// # Errors
 /// ESRCH when it is gone or not in such a stop.
@@ -114,7 +114,7 @@ pub fn listen(tid: i32) -> Result<(), SysError> {
     number("PTRACE_LISTEN", libc::PTRACE_LISTEN, tid, 0)
 }
 
-/// Lets the thread go, delivering `signal` (0: none).
+/// Releases the thread, delivering `signal` (0: none).
 ///
 /// # Errors
 /// ESRCH when it is gone or not stopped.
@@ -122,7 +122,7 @@ pub fn detach(tid: i32, signal: i32) -> Result<(), SysError> {
     number("PTRACE_DETACH", libc::PTRACE_DETACH, tid, signal as usize)
 }
 
-/// The number that comes with an event: child id, exit status, former thread id.
+/// The number that belongs to an event: child id, exit status, former thread id.
 ///
 /// # Errors
 /// ESRCH when it is gone or not stopped.
@@ -144,7 +144,7 @@ pub fn get_regs(tid: i32) -> Result<Regs, SysError> {
     Ok(regs)
 }
 
-/// Sets the general registers: one atomic step as far as the thread is concerned.
+/// Sets the general registers, in one atomic step from the thread's point of view.
 ///
 /// # Errors
 /// ESRCH when it is gone or not stopped, EIO for values that the kernel does not take.
@@ -163,7 +163,7 @@ pub fn get_xstate(tid: i32) -> Result<Vec<u8>, SysError> {
         let mut iov = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
         let data = (&raw mut iov).cast();
         ptrace("PTRACE_GETREGSET", libc::PTRACE_GETREGSET as Request, tid, NT_X86_XSTATE, data)?;
-        // A buffer that is full may hold a part: the kernel cuts without a word.
+        // A full buffer may hold only a part: the kernel truncates silently.
         if iov.iov_len < state.len() || state.len() >= MOST_XSTATE {
             state.truncate(iov.iov_len);
             return Ok(state);
@@ -172,7 +172,7 @@ pub fn get_xstate(tid: i32) -> Result<Vec<u8>, SysError> {
     }
 }
 
-/// The signal mask that is in force when the current call is over.
+/// The signal mask that applies after the current call.
 ///
 /// # Errors
 /// ESRCH when it is gone or not stopped.
@@ -200,7 +200,7 @@ pub fn signal_code(tid: i32) -> Result<i32, SysError> {
     signal_info(tid).map(|info| info.si_code)
 }
 
-/// The stop in which a seized thread stands, whoever has been told of it by a wait.
+/// The current stop of a seized thread, even if a wait has already reported it.
 ///
 /// # Errors
 /// ESRCH when it is gone or not stopped.
@@ -225,7 +225,7 @@ fn signal_info(tid: i32) -> Result<libc::siginfo_t, SysError> {
 const GET_SYSCALL_INFO: Request = 0x420e;
 const SYSCALL_INFO_ENTRY: u8 = 1;
 
-/// True when a thread in a system call stop stands at the entry, false at the exit.
+/// True if a thread in a system call stop is at the entry, false at the exit.
 ///
 /// # Errors
 /// EIO on kernels before 5.3, ESRCH when it is gone or not stopped.
@@ -233,7 +233,7 @@ pub fn is_call_entry(tid: i32) -> Result<bool, SysError> {
     call_entered(tid).map(|call| call.is_some())
 }
 
-/// A system call: by whose table (`AUDIT_ARCH_*` of `<linux/audit.h>`), and its number there.
+/// A system call: its table (`AUDIT_ARCH_*` of `<linux/audit.h>`) and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Call {
     pub architecture: u32,
@@ -268,7 +268,7 @@ fn architecture_of(info: &SyscallInfo) -> u32 {
     info[ARCHITECTURE_AT..].first_chunk::<4>().map_or(0, |bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// By whose table (`AUDIT_ARCH_*`) a stopped thread makes or made its last call.
+/// The table (`AUDIT_ARCH_*`) of the current or last call of a stopped thread.
 ///
 /// # Errors
 /// EIO on kernels before 5.3, ESRCH when it is gone or not stopped.
@@ -289,8 +289,8 @@ pub fn rseq_area(tid: i32) -> Result<Option<u64>, SysError> {
     Ok((area.rseq_abi_pointer != 0).then_some(area.rseq_abi_pointer))
 }
 
-/// Waits for `tid` (-1: any child or tracee of this thread) to stop or end. With `block` unset it
-/// returns `None` when nothing has happened.
+/// Waits for `tid` (-1: any child or tracee of this thread) to stop or end. Without `block`, returns `None`
+/// if nothing has happened.
 ///
 /// # Errors
 /// ECHILD when there is nothing to wait for.
@@ -313,35 +313,35 @@ pub fn wait(tid: i32, block: bool) -> Result<Option<(i32, Stop)>, SysError> {
     }
 }
 
-/// Waits for one seized thread to stop or end, as long as it takes. See [`poll_stop`].
+/// Waits for one seized thread to stop or end, without a time limit. See [`poll_stop`].
 ///
 /// # Errors
 /// ECHILD when the thread is not seized by us.
 pub fn wait_stop(tid: i32) -> Result<Stop, SysError> {
     loop {
         wait_id(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT)?;
-        // What was seen may have given way to a death that is still under way.
+        // The thread may have been killed since it was seen, and its end may not be reportable yet.
         if let Some(stop) = poll_stop(tid)? {
             return Ok(stop);
         }
     }
 }
 
-/// The stop or the end of one seized thread, if either has come. Only a stop is ever taken from
-/// the kernel, so that a death in between cannot be taken for it: the end of a child of this very
-/// process is reported but left for the one who waits for the child. Any other thread's end is
-/// passed on to its parent.
+/// The stop or the end of one seized thread, if either has happened. Only stops are consumed, so a death in
+/// between cannot be consumed by mistake. The end of a direct child of this process is reported but left for
+/// the code that waits for the child. The end of any other thread is passed on to its parent.
 ///
 /// # Errors
 /// ECHILD when the thread is not seized by us.
 pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
     match wait_id(tid, libc::WSTOPPED | libc::WNOHANG) {
         Ok(Some((_, status))) => return Ok(Some(Stop::decode(status << 8 | 0x7f))),
-        // One that has ended is no longer waited for stops.
+        // A thread that has ended can no longer be waited for stops.
         Err(error) if error.errno() != Some(libc::ECHILD) => return Err(error),
         Ok(None) | Err(_) => {}
     }
-    // Stops of tracees are reported whatever was asked for: one that has just come is for later.
+    // Stops of tracees are reported even if only ends are requested: a stop that has just come is handled
+    // later.
     match wait_id(tid, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT)? {
         None | Some((libc::CLD_TRAPPED | libc::CLD_STOPPED | libc::CLD_CONTINUED, _)) => {
             return Ok(None);
@@ -354,12 +354,12 @@ pub fn poll_stop(tid: i32) -> Result<Option<Stop>, SysError> {
     Ok(Some(Stop::Exited(0)))
 }
 
-/// The stops and ends that have come of threads that the calling one has seized, with these threads;
-/// waits for the first, and gives none when nothing is seized any more. Ends are treated as by
-/// [`poll_stop`]; another thread of ours may take that of its child first.
+/// Stops and ends of the threads that the calling thread has seized. Waits for the first one; returns an
+/// empty list when nothing is seized any more. Ends are treated as by [`poll_stop`]; another thread of this
+/// process may reap its own child first.
 ///
-/// All that have come, because the kernel looks through the threads in one order: whoever goes on with
-/// each as it is found never gets to the last ones of a busy program.
+/// Returns all that have come, because the kernel searches the threads in a fixed order. A tracer that
+/// resumes each one as it is found never reaches the last threads of a busy program.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -367,7 +367,7 @@ pub fn wait_stops() -> Result<Vec<(i32, Stop)>, SysError> {
     let mut found = Vec::new();
     loop {
         match find_any_stop(if found.is_empty() { 0 } else { libc::WNOHANG }) {
-            // The end of a child of ours is left to others, and so found again.
+            // The end of a direct child is not consumed here, so it is found again.
             Ok(Some(next)) if next.1.is_end() && found.contains(&next) => return Ok(found),
             Ok(Some(next)) => found.push(next),
             Ok(None) if found.is_empty() => {}
@@ -378,8 +378,7 @@ pub fn wait_stops() -> Result<Vec<(i32, Stop)>, SysError> {
     }
 }
 
-/// The stop or the end of any thread that the calling one has seized, if one has come. See
-/// [`wait_stops`].
+/// The stop or the end of any thread that the calling thread has seized, if one has come. See [`wait_stops`].
 ///
 /// # Errors
 /// ECHILD when nothing is seized.
@@ -391,7 +390,7 @@ fn find_any_stop(block: c_int) -> Result<Option<(i32, Stop)>, SysError> {
     let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | libc::__WNOTHREAD | block;
     let Some((tid, ..)) = wait_for(libc::P_ALL, 0, flags)? else { return Ok(None) };
     match poll_stop(tid) {
-        // Its end was taken since it was found.
+        // Its end was consumed after it was found.
         Err(error) if error.errno() == Some(libc::ECHILD) => Ok(Some((tid, Stop::Exited(0)))),
         other => Ok(other?.map(|stop| (tid, stop))),
     }

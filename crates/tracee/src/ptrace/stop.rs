@@ -6,9 +6,9 @@ use libc::c_int;
 /// Why `waitpid` reported a seized thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// The thread is gone, with this exit status.
+    /// The thread has ended with this exit status.
     Exited(i32),
-    /// The thread is gone, by this signal.
+    /// The thread was ended by this signal.
     Killed(i32),
     /// A signal is about to be delivered; resume with it.
     Signal(i32),
@@ -20,7 +20,7 @@ pub enum Stop {
     Group(i32),
     /// A new thread or process: `PTRACE_EVENT_FORK` or `CLONE`.
     Child,
-    /// A new process, for which its maker waits: `PTRACE_EVENT_VFORK`.
+    /// A new process that its maker waits for: `PTRACE_EVENT_VFORK`.
     Vfork,
     /// The end of a vfork wait.
     VforkDone,
@@ -35,7 +35,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// The stop that `status` stands for.
+    /// Decodes a wait status.
     #[must_use]
     pub fn decode(status: c_int) -> Self {
         if libc::WIFEXITED(status) {
@@ -60,7 +60,7 @@ impl Stop {
         }
     }
 
-    /// True when there is no thread any more.
+    /// True if the thread no longer exists.
     #[must_use]
     pub const fn is_end(self) -> bool {
         matches!(self, Self::Exited(_) | Self::Killed(_))

@@ -1,9 +1,9 @@
-//! What the kernel has counted for a process at the moment its program is there and has not begun.
+//! The kernel's counts for a process at the moment when its program is loaded but has not run yet.
 //!
-//! Faults of the fork, of the arguments and of building the new image are in rusage and in no
-//! event in user mode. The child is seized before it is let go, stops once at its exec
-//! (PTRACE_EVENT_EXEC comes after the image is built, before its first instruction), is read and
-//! let go for good: 20-60 us, once.
+//! Faults of the fork, of the arguments and of building the new image are in rusage, but in no user-mode
+//! event. The child is seized before its release. It stops once at its exec (PTRACE_EVENT_EXEC comes after
+//! the image is built, before its first instruction), is read, and is then released for good. Cost: 20-60 us,
+//! once.
 
 use crate::launch::{LaunchError, Running, Suspended};
 use crate::ptrace::{Stop, request};
@@ -13,7 +13,7 @@ use pagewise_kernel::proc::stat;
 use pagewise_model::Fact;
 use pagewise_model::fault::ExecCounts;
 
-/// Lets the child become its program, and reads the counts on the way.
+/// Releases the child, so that it executes its program, and reads the counts on the way.
 pub(crate) fn release(child: Suspended) -> Result<(Running, Fact<ExecCounts>), LaunchError> {
     let pid = child.pid();
     if let Err(error) = request::seize(pid, libc::PTRACE_O_TRACEEXEC) {
@@ -30,7 +30,7 @@ pub(crate) fn release(child: Suspended) -> Result<(Running, Fact<ExecCounts>), L
     }
 }
 
-/// What the kernel has counted for `pid` so far.
+/// The kernel's counts for `pid` so far.
 pub(crate) fn counts(pid: i32) -> Result<ExecCounts, SysError> {
     let stat = stat::read(pid)?;
     Ok(ExecCounts { minor_faults: stat.minor_faults, major_faults: stat.major_faults })

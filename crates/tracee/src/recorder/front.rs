@@ -1,4 +1,4 @@
-//! The front's side: starts the recorder, has it record, and fetches what was recorded.
+//! The front's side: starts the recorder, requests the recording, and fetches the result.
 
 use super::calls::Followed;
 use super::{Request, Response};
@@ -32,17 +32,17 @@ pub enum RecordError {
     /// The recorder could not be started. The program has not run.
     #[error("cannot start the recorder: {0}")]
     Start(io::Error),
-    /// The recorder has ended before its time.
+    /// The recorder has ended unexpectedly.
     #[error("the recorder ended unexpectedly: {0}")]
     Died(io::Error),
 }
 
 type Line = helper::Line<Request, Response>;
 
-/// A recorder of ours. Dropping it ends it.
+/// A recorder process. Dropping this ends it.
 #[derive(Debug)]
 pub struct Recorder {
-    /// None once it is to end.
+    /// `None` once the recorder is to end.
     line: Option<Line>,
     child: Child,
 }
@@ -61,7 +61,7 @@ impl Recorder {
 
     /// Process id of the recorder.
     pub(crate) fn pid(&self) -> i32 {
-        // Process ids of Linux are below 2^22.
+        // Linux process ids are below 2^22.
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
@@ -69,12 +69,12 @@ impl Recorder {
         self.line.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Has the recorder begin with process `pid`, which has not executed its program yet.
+    /// Starts recording process `pid`, which has not executed its program yet.
     pub(crate) fn attach(&self, pid: i32, wanted: Wanted) -> Result<(), RecordError> {
         self.begin(&Request::Attach { pid, wanted }).map(drop)
     }
 
-    /// Has the recorder begin; tells what there was before.
+    /// Starts the recording. Returns the counts from before.
     fn begin(&self, request: &Request) -> Result<Before, RecordError> {
         let answer = || {
             let line = self.line()?;
@@ -88,17 +88,17 @@ impl Recorder {
         }
     }
 
-    /// Pages were moved by a thread that stands still.
+    /// Reports a move of pages by a thread that is stopped.
     pub(crate) fn moved(&self, moved: Move) -> io::Result<()> {
         self.tell(&Request::Moved(moved))
     }
 
-    /// These pages are resident, of processes that stand still.
+    /// Reports these pages as resident. Their processes are stopped.
     pub(crate) fn hold(&self, resident: Vec<ResidentPages>) -> io::Result<()> {
         self.tell(&Request::Hold(resident))
     }
 
-    /// Tells what the recorder takes before it answers.
+    /// Sends a request that the recorder only confirms.
     fn tell(&self, request: &Request) -> io::Result<()> {
         let line = self.line()?;
         line.send(request)?;
@@ -108,7 +108,7 @@ impl Recorder {
         }
     }
 
-    /// Ends the recording and fetches who touched what was held last.
+    /// Ends the recording and fetches which code touched the pages held last.
     fn memory_sites(&self) -> io::Result<MemorySites> {
         let line = self.line()?;
         line.send(&Request::Sites)?;
@@ -118,7 +118,7 @@ impl Recorder {
         }
     }
 
-    /// Fetches what the recording came to; each part of the list goes to `take`.
+    /// Fetches the result of the recording. Each part of the fault list goes to `take`.
     pub(crate) fn conclude(
         &self,
         ending: Ending,
@@ -143,7 +143,7 @@ impl Recorder {
 impl Drop for Recorder {
     fn drop(&mut self) {
         drop(self.line.take());
-        // At the end of its line it goes by itself.
+        // The recorder ends by itself when its connection closes.
         let _ended = self.child.wait();
     }
 }
@@ -161,7 +161,7 @@ fn out_of_place(response: &Response) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("unexpected message `{text}`"))
 }
 
-/// Sums with times, and no more.
+/// Only sums with times.
 const WANTED: Wanted = Wanted {
     list: false,
     latency: true,
@@ -174,28 +174,29 @@ const WANTED: Wanted = Wanted {
     sites: false,
 };
 
-/// Who touched each page, with many stacks; `made_maps` where interpreters were asked for maps of their code.
+/// Attribution of each page to the code that touched it, with many stacks. `made_maps`: interpreters were
+/// asked for maps of their code.
 const fn for_sites(made_maps: bool) -> Wanted {
     let stacks = Stacks::Periodic;
     Wanted { latency: false, stacks, names: true, made_maps, sites: true, ..WANTED }
 }
 
-/// A recording beside a run that is made for other figures as well (`run`, `passthrough`), or why there is
-/// none. Dropping it ends it.
+/// A recording beside a run that is also made for other figures (`run`, `passthrough`), or the reason why
+/// there is none. Dropping this ends it.
 ///
-/// What cannot be recorded never fails the run: it is missing, with its reason. The recorder is not of the
-/// program's tree: limits do not count it, and what is killed at the end leaves it out.
+/// A recording that is not possible never fails the run: it is missing, with its reason. The recorder is not
+/// part of the program's tree: limits do not count it, and the kill at the end spares it.
 #[derive(Debug)]
 pub(crate) struct Recording(Fact<Recorder>);
 
 impl Recording {
-    /// Starts a recorder by `command` and has it record process `pid`, which must not have executed
-    /// its program yet.
+    /// Starts a recorder with `command` and lets it record process `pid`, which must not have executed its
+    /// program yet.
     pub(crate) fn beside(command: &[OsString], pid: i32) -> Self {
         Self::of(command, pid, WANTED)
     }
 
-    /// The same for [`Self::memory_sites`].
+    /// Like [`Self::beside`], for [`Self::memory_sites`].
     pub(crate) fn of_sites(command: &[OsString], pid: i32, made_maps: bool) -> Self {
         Self::of(command, pid, for_sites(made_maps))
     }
@@ -217,7 +218,7 @@ impl Recording {
         self.0.known().map(Recorder::pid)
     }
 
-    /// Has the recorder do something; where that fails, nothing is known from then on.
+    /// Sends a request to the recorder. If that fails, the recording is missing from then on.
     pub(crate) fn ask(&mut self, what: impl FnOnce(&Recorder) -> io::Result<()>) {
         if let Fact::Known(recorder) = &self.0
             && let Err(error) = what(recorder)
@@ -226,12 +227,12 @@ impl Recording {
         }
     }
 
-    /// Who touched what was held last.
+    /// Which code touched the pages held last.
     pub(crate) fn memory_sites(self) -> Fact<MemorySites> {
         self.0.and_then(|recorder| Fact::from(recorder.memory_sites().map_err(RecordError::Died)))
     }
 
-    /// What was recorded of the program, which has ended and used so much.
+    /// The recording of the program, which has ended with this `usage`.
     pub(crate) fn conclude(self, usage: &Usage) -> Fact<FaultReport> {
         let recorder = match self.0 {
             Fact::Known(recorder) => recorder,
@@ -243,11 +244,10 @@ impl Recording {
     }
 }
 
-/// Records `target` from now on. Each part of the list of faults, where one is wanted, goes to
-/// `take`.
+/// Records `target` from now on. Each part of the fault list, if requested, goes to `take`.
 ///
 /// # Errors
-/// [`RecordError`] when it cannot be recorded; it runs on either way.
+/// [`RecordError`] when it cannot be recorded. The target runs on either way.
 pub fn record_running(
     target: &Target,
     recorder: &Recorder,

@@ -1,16 +1,16 @@
-//! The recorder: a process of ours beside a program that takes down every page fault of it.
+//! The recorder: a process beside a program that records all its page faults.
 //!
-//! It has a session of its own, and so its own share of the CPUs: with autogroups (sched(7)) a
-//! session of many busy threads leaves a process of the same session next to nothing, and half of
-//! the records were lost. The program keeps the caller's session, process group and terminal, so
-//! that Ctrl-C and job control are what they were; whatever it sends or gets, the recorder is not
-//! touched. The recorder ends when the front at the other end of its socket is gone.
+//! It has its own session, and therefore its own share of the CPUs. With autogroups (sched(7)), a session of
+//! many busy threads leaves almost nothing to another process of that session, and half of the records were
+//! lost. The program keeps the caller's session, process group and terminal, so Ctrl-C and job control work
+//! as usual. Signals that the program sends or gets do not affect the recorder. The recorder ends when the
+//! front at the other end of its socket is gone.
 //!
-//! What becomes of the events is not known here: whoever starts the recorder gives it a maker of
-//! [`Sink`]s. The two processes speak as `pagewise_kernel::helper` says.
+//! This module does not process the events: the code that starts the recorder supplies a maker of [`Sink`]s.
+//! The protocol of the two processes is in `pagewise_kernel::helper`.
 //!
-//! Overhead beside what `perf::faults` says: one process, awake when a ring is a quarter full, ten times
-//! a second at the least, and every 5 ms with a program that makes its own code.
+//! Overhead besides that of `perf::faults`: one process, which wakes up when a ring is a quarter full, at
+//! least ten times per second, and every 5 ms for a program that generates code.
 
 pub(crate) mod calls;
 pub(crate) mod exec_stop;
@@ -32,51 +32,51 @@ use serde::{Deserialize, Serialize};
 /// Faults in one message.
 const FAULTS_A_MESSAGE: usize = 4000;
 
-/// What came of the events.
+/// Result of a recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conclusion {
-    /// What they add up to.
+    /// Summary of the events.
     pub report: FaultReport,
-    /// What the faults refer to.
+    /// Names that the faults refer to.
     pub names: Names,
-    /// Each fault, in order; empty when they were not wanted.
+    /// All faults in order; empty unless requested.
     pub faults: Vec<Fault>,
 }
 
 /// Takes events as they come.
 pub trait Sink {
-    /// Takes some out of `events`: all of them, in the order of their time.
+    /// Takes all of `events`, which are in the order of their times.
     fn take(&mut self, events: &mut Vec<Event>);
-    /// These pages are resident, and all that happened before was taken.
+    /// These pages are resident. All earlier events have been taken.
     fn hold(&mut self, resident: &[ResidentPages]);
-    /// Says who touched what was held last.
+    /// Reports which code touched the pages held last.
     fn memory_sites(self: Box<Self>) -> MemorySites;
-    /// Says what came of them.
+    /// Returns the result.
     fn conclude(self: Box<Self>, ending: &Ending) -> Conclusion;
 }
 
-/// Makes the sink for what is wanted and what is recorded.
+/// Makes the sink for what is requested and what can be recorded.
 pub type MakeSink<'a> = &'a dyn Fn(Wanted, Sees) -> Box<dyn Sink>;
 
-/// What the front asks for.
+/// A request of the front.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Request {
-    /// Record this process, which has not executed its program yet.
+    /// Records this process, which has not executed its program yet.
     Attach { pid: i32, wanted: Wanted },
-    /// Record this process, which is running, from now on.
+    /// Records this running process from now on.
     AttachRunning { pid: i32, wanted: Wanted },
-    /// Pages were moved by a thread that stands still.
+    /// A stopped thread has moved pages.
     Moved(Move),
-    /// These pages are resident; those who hold them stand still.
+    /// These pages are resident; their processes are stopped.
     Hold(Vec<ResidentPages>),
-    /// The recording ends; who touched what was held last is asked.
+    /// Ends the recording and asks which code touched the pages held last.
     Sites,
-    /// The recording ends.
+    /// Ends the recording and asks for the report.
     Conclude(Box<Ending>),
 }
 
-/// What the recorder answers.
+/// An answer of the recorder.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Response {

@@ -1,12 +1,12 @@
-//! Touching fresh memory and giving it back, so that a virtual machine's host has it in place.
+//! Touches fresh memory and frees it, so that the host of a virtual machine has it in place.
 //!
-//! A host that takes back free memory (free page reporting, whole blocks of 2 MiB) faults it in
-//! anew at the next touch, at a price that would be charged to whoever touches first. Huge pages
-//! are asked for, because host memory comes and goes in such blocks: one touch lets the kernel
-//! clear the whole page. Where none was had (`mincore(2)` says that the block's last page is
-//! missing) every small page is touched. It happens in processes of their own that go first when
-//! memory runs out, so a size too large costs them and not the supervisor, which listens
-//! meanwhile and ends them when the front says so or is gone.
+//! A host that takes back free memory (free page reporting, whole blocks of 2 MiB) faults it in again at the
+//! next touch. That cost would be charged to the program that touches first. Huge pages are requested,
+//! because host memory comes and goes in such blocks: one touch makes the kernel clear the whole page. If no
+//! huge page was available (`mincore(2)` reports the block's last page missing), every small page is touched.
+//! Separate processes do this, and the kernel kills them first when memory runs out. So a size that is too
+//! large ends them and not the supervisor. The supervisor listens meanwhile, and ends them if the front says
+//! so or is gone.
 
 use super::Conditioned;
 use crate::child;
@@ -21,16 +21,16 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::time::Instant;
 
-/// Most processes that touch at the same time.
+/// Maximum number of processes that touch at the same time.
 const MOST_PROCESSES: usize = 4;
-/// The least that one of several touches.
+/// Minimum number of bytes for one of several processes.
 const LEAST_SHARE: usize = 64 << 20;
 
 /// Sizes of the pages that are touched.
 #[derive(Debug, Clone, Copy)]
 struct Steps {
     page: usize,
-    /// The largest transparent huge page; 0 where there are none.
+    /// The largest transparent huge page; 0 if there are none.
     huge: usize,
 }
 
@@ -42,7 +42,7 @@ impl Steps {
     }
 }
 
-/// Touches and frees `bytes`; `None` when `stop` became readable before that was done.
+/// Touches and frees `bytes`; `None` if `stop` became readable before that was done.
 pub(super) fn touch_and_free(
     bytes: Bytes,
     stop: BorrowedFd<'_>,
@@ -56,7 +56,7 @@ pub(super) fn touch_and_free(
     let parent = std::process::id();
     let (mut children, mut failed) = (Vec::new(), None);
     for share in shares(len, steps) {
-        // SAFETY: the child runs `live` alone, which neither allocates nor locks, and `_exit`s.
+        // SAFETY: the child only runs `live`, which neither allocates nor locks, and `_exit`s.
         match unsafe { libc::fork() } {
             -1 => {
                 let error = io::Error::last_os_error();
@@ -87,8 +87,8 @@ pub(super) fn touch_and_free(
     }))
 }
 
-/// What each process touches of `len` bytes: one on each CPU, for the host needs longer than the guest and
-/// works for two CPUs at once.
+/// Splits `len` bytes into the share of each process, one per CPU: the host needs longer than the guest and
+/// serves two CPUs at once.
 fn shares(len: usize, steps: Steps) -> Vec<usize> {
     let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
     let each = len.div_ceil(cpus.min(MOST_PROCESSES)).max(LEAST_SHARE);
@@ -97,7 +97,7 @@ fn shares(len: usize, steps: Steps) -> Vec<usize> {
     starts.map(|start| each.min(len - start)).collect()
 }
 
-/// Waits for the end of our `children`; true when `stop` became readable first.
+/// Waits for the end of `children`. True if `stop` became readable first.
 fn is_stopped(children: &[i32], stop: BorrowedFd<'_>) -> Result<bool, LaunchError> {
     for pid in children {
         let pidfd = pagewise_kernel::pidfd::open(*pid).map_err(|e| LaunchError::sys(&e))?;
@@ -113,19 +113,19 @@ fn is_stopped(children: &[i32], stop: BorrowedFd<'_>) -> Result<bool, LaunchErro
     Ok(false)
 }
 
-/// The life of a process that touches. It keeps what it has until all have closed the pipe's `writer`:
-/// what one of them freed another could take in place of fresh memory. Never returns.
+/// Runs a touching process. It keeps its memory until all have closed the pipe's `writer`: otherwise another
+/// process could get freed memory instead of fresh memory. Never returns.
 fn live(len: usize, steps: Steps, parent: u32, [reader, writer]: [RawFd; 2]) -> ! {
     let mut done = false;
     if wait::die_with(parent).is_ok() {
         child::raise_oom_score(c"1000");
         done = len == 0 || map(len).is_some_and(|at| touch(at, len, steps));
     }
-    // SAFETY: closes this forked process's own end, which nothing here uses any more.
+    // SAFETY: closes this forked process's copy of the end, which is not used any more.
     unsafe { libc::close(writer) };
     if done {
         let mut byte = 0_u8;
-        // SAFETY: reads at most one byte into the live `byte`; it returns when no writer is left.
+        // SAFETY: reads at most one byte into the live `byte`; returns when no writer is left.
         while unsafe { libc::read(reader, (&raw mut byte).cast(), 1) } < 0
             && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
         {}
@@ -138,7 +138,7 @@ fn live(len: usize, steps: Steps, parent: u32, [reader, writer]: [RawFd; 2]) -> 
 fn map(len: usize) -> Option<*mut u8> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new private mapping at an address of the kernel's choice disturbs nothing.
+    // SAFETY: a new private mapping at an address chosen by the kernel disturbs nothing.
     let at = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
     if at == libc::MAP_FAILED {
         return None;
@@ -166,11 +166,11 @@ fn touch(first: *mut u8, len: usize, steps: Steps) -> bool {
 fn write(first: *mut u8, offset: usize) {
     // SAFETY: the caller keeps `offset` below the length of the mapping that starts at `first`.
     let byte = unsafe { first.add(offset) };
-    // SAFETY: the byte is in our own writable mapping, which no reference points into.
+    // SAFETY: the byte is in a writable mapping of this process, and no reference points into it.
     unsafe { byte.write_volatile(1) };
 }
 
-/// Whether the page of `len` bytes, `offset` bytes into the mapping at `first`, is there.
+/// Whether the page of `len` bytes at `offset` in the mapping at `first` is present.
 fn is_present(first: *mut u8, offset: usize, len: usize) -> bool {
     let mut state = 0_u8;
     // SAFETY: the caller keeps `offset` below the length of the mapping that starts at `first`.
@@ -203,7 +203,7 @@ mod tests {
             assert!(absent(first, len) > 0);
             assert!(touch(first, len, steps));
             assert_eq!(absent(first, len), 0);
-            // SAFETY: the mapping is ours, and nothing points into it any more.
+            // SAFETY: this test owns the mapping, and nothing points into it any more.
             unsafe { libc::munmap(first.cast(), len) };
         }
     }

@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// How long supervisor and guard, once told to go, may take to end what was started.
+/// How long supervisor and guard may take to end what was started, once asked to go.
 const GO_PATIENCE: Duration = Duration::from_secs(22);
 
 type Line = helper::Line<Request, Response>;
 
-/// A supervisor of ours and its guard. Dropping it ends them and all they started.
+/// A supervisor and its guard. Dropping this ends them and everything they started.
 #[derive(Debug)]
 pub struct Supervisor {
-    /// None once both are gone, or are to go.
+    /// `None` once both have ended or are to end.
     line: Option<Line>,
     /// The guard.
     child: Child,
@@ -54,11 +54,11 @@ impl Supervisor {
         self.pid
     }
 
-    /// Runs `launch` to its end. `interrupted` is asked after each signal and four times a second;
-    /// once it says true the program is stopped.
+    /// Runs `launch` to its end. `interrupted` is called after each signal and four times a second. Once it
+    /// returns true, the program is stopped.
     ///
     /// # Errors
-    /// [`SuperviseError`]; nothing of the program is left alive then.
+    /// [`SuperviseError`]; then no process of the program is left alive.
     pub fn run(
         &mut self,
         launch: &Launch,
@@ -68,10 +68,10 @@ impl Supervisor {
         self.end(interrupted)
     }
 
-    /// Lets `launch` start. [`Self::end`] must follow.
+    /// Starts `launch`. [`Self::end`] must follow.
     ///
     /// # Errors
-    /// As [`Self::run`], when it cannot be asked for.
+    /// As [`Self::run`], when the request cannot be sent.
     pub fn begin(&mut self, launch: &Launch) -> Result<(), SuperviseError> {
         self.line()?
             .begin(&Request::Run(Box::new(launch.clone())))
@@ -89,11 +89,11 @@ impl Supervisor {
         }
     }
 
-    /// Runs `launch` to its end under tracing; what it does inside `scratch` is no effect.
+    /// Runs `launch` to its end under tracing. Its effects inside `scratch` do not count.
     ///
     /// # Errors
     /// [`SuperviseError::Trace`] when it cannot be traced, [`SuperviseError::UsesInput`] when it may not be
-    /// run; nothing of it is left alive then.
+    /// run. Then none of its processes is left alive.
     pub fn traced(
         &mut self,
         launch: &Launch,
@@ -112,10 +112,10 @@ impl Supervisor {
         }
     }
 
-    /// Runs `launch` to its end and accounts for its memory where it is largest.
+    /// Runs `launch` to its end and accounts for its memory at its peak.
     ///
     /// # Errors
-    /// [`SuperviseError::Trace`] when it cannot be traced; nothing of it is left alive then.
+    /// [`SuperviseError::Trace`] when it cannot be traced. Then none of its processes is left alive.
     pub fn accounted(
         &mut self,
         launch: &Launch,
@@ -131,7 +131,7 @@ impl Supervisor {
     /// Touches and frees `bytes` of fresh memory.
     ///
     /// # Errors
-    /// [`SuperviseError`]; among others when there is not so much memory.
+    /// [`SuperviseError`]; for example when there is less memory than that.
     pub fn condition(
         &mut self,
         bytes: Bytes,
@@ -163,7 +163,7 @@ impl Supervisor {
                 self.bury();
                 Err(SuperviseError::Died { how, killed, alive })
             }
-            // That something is left counts for more than that the user wanted to stop.
+            // Remaining processes are a more important result than the user's request to stop.
             Ok(Some((Response::Failed(error @ LaunchError::Unkillable { .. }), true))) => {
                 Err(SuperviseError::Launch(error))
             }
@@ -175,7 +175,7 @@ impl Supervisor {
         }
     }
 
-    /// After the guard's last word: how it ended.
+    /// Ends the connection after the guard's last message. Returns how the guard ended.
     fn bury(&mut self) -> String {
         self.line = None;
         self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
@@ -185,16 +185,16 @@ impl Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         let Some(line) = self.line.take() else { return };
-        // The end of our side tells the supervisor to go; the end of theirs, that both have gone.
+        // Closing this side tells the supervisor to go. The other side closes when both have ended.
         match line.hang_up(GO_PATIENCE) {
             Ok(()) => drop(self.child.wait()),
-            // They go on ending what hangs; nobody waits for that.
+            // They continue to end processes that hang; this process does not wait for that.
             Err(_) => drop(self.child.try_wait()),
         }
     }
 }
 
-/// An answer that is not the wanted one, as an error.
+/// Converts an unexpected answer to an error.
 fn refusal(response: Response) -> SuperviseError {
     match response {
         Response::Failed(error) => SuperviseError::Launch(error),

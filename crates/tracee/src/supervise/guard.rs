@@ -1,13 +1,12 @@
 //! A third process, which outlives front and supervisor when both are killed at once.
 //!
-//! The guard is the supervisor's parent and a subreaper: what a killed supervisor leaves comes to it.
-//! It sleeps until the supervisor has ended, ends what is left, tells the front where there is one,
-//! and goes. It has a name of its own, so that a command that kills processes by the name
-//! of pagewise or of the supervisor does not meet it. When the guard alone is killed, the supervisor
-//! works on.
+//! The guard is the supervisor's parent and a subreaper: it inherits what a killed supervisor leaves. It
+//! sleeps until the supervisor has ended, ends what is left, reports to the front if that still exists, and
+//! exits. It has a different process name, so that a command that kills processes by the name of pagewise or
+//! of the supervisor does not hit it. If only the guard is killed, the supervisor continues.
 //!
-//! Not covered: all three, or supervisor and guard, killed before one of them can act. The program's
-//! first process then still dies with the supervisor; what it had started lives on.
+//! Not covered: all three, or supervisor and guard, killed before one of them can act. The program's first
+//! process then still dies with the supervisor; processes that it had started live on.
 
 use super::Response;
 use super::server::Line;
@@ -16,19 +15,19 @@ use crate::wait;
 use pagewise_kernel::{SysError, title};
 use pagewise_model::usage::Ended;
 
-/// How the guard is listed.
+/// Name of the guard in process lists.
 const NAME: &std::ffi::CStr = c"experiment-end";
 
-/// Who goes on after [`split`].
+/// Which of the two processes continues after [`split`].
 pub(super) enum Part {
     Supervisor,
     /// The guard of the supervisor with this process id.
     Guard(i32),
 }
 
-/// Makes two of this process, which must have one thread.
+/// Splits this process in two. It must have one thread.
 pub(super) fn split() -> Result<Part, SysError> {
-    // SAFETY: the process has one thread, so the child finds no lock held that nobody would free.
+    // SAFETY: the process has one thread, so the child cannot find a lock held by another.
     match unsafe { libc::fork() } {
         -1 => Err(SysError::last("fork", "the supervisor")),
         0 => Ok(Part::Supervisor),
@@ -36,7 +35,7 @@ pub(super) fn split() -> Result<Part, SysError> {
     }
 }
 
-/// The guard's life: waits for the end of the supervisor and ends what it left.
+/// Runs the guard: waits for the end of the supervisor and ends what it left.
 pub(super) fn serve(supervisor: i32, line: &Line) {
     title::set(NAME);
     let how = wait::reap(supervisor).map(|(status, _)| wait::ended(status));

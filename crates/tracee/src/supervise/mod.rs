@@ -1,17 +1,17 @@
-//! The supervisor: a process of ours between the one the user sees (the front) and the programs.
+//! The supervisor: a process between the one the user sees (the front) and the programs.
 //!
-//! Experiments run below it and not below the front, for three reasons: it is small and quiet
-//! (forking is cheap, no progress display wakes up beside the program), it is a subreaper whose
-//! descendants are exactly what an experiment started, and it outlives a front that is killed: at
-//! end of file on their socket it kills all it started and goes.
+//! Experiments run below it and not below the front, for three reasons. It is small and quiet: forking is
+//! cheap, and no progress display wakes up beside the program. It is a subreaper whose descendants are
+//! exactly what an experiment started. And it outlives a front that is killed: at end of file on their socket
+//! it kills everything it started and exits.
 //!
-//! The two speak as `pagewise_kernel::helper` says, one request at a time; while one runs,
-//! the front may send [`Request::Stop`]. The supervisor has its own session and ignores SIGINT,
-//! SIGTERM, SIGHUP and SIGQUIT: only the front decides. When the supervisor itself is killed, its
-//! programs die with it (`PR_SET_PDEATHSIG`), and its guard ends what they started (`guard`).
+//! The protocol is in `pagewise_kernel::helper`, with one request at a time. While one runs, the front may
+//! send [`Request::Stop`]. The supervisor has its own session and ignores SIGINT, SIGTERM, SIGHUP and
+//! SIGQUIT: only the front decides. If the supervisor itself is killed, its programs die with it
+//! (`PR_SET_PDEATHSIG`), and its guard ends what they started (`guard`).
 //!
-//! How a traced run is recorded, and what an account of memory is, is not known here: whoever starts the supervisor
-//! gives it [`Looks`], as it gives it a maker of watchers.
+//! This module knows neither how a traced run is recorded nor what an account of memory is. The code that
+//! starts the supervisor passes [`Looks`] and a maker of watchers.
 //!
 //! Overhead: one round trip of about 0.1 ms per request, outside every measured time.
 
@@ -35,7 +35,7 @@ use pagewise_model::usage::Ended;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 
-/// What the front asks for.
+/// A request of the front.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -44,20 +44,20 @@ pub enum Request {
     /// Run this to its end under tracing.
     Traced {
         launch: Box<Launch>,
-        /// Directories in which nothing counts as an effect.
+        /// Directories in which effects do not count.
         scratch: Vec<OsString>,
     },
-    /// Run this to its end, and account for its memory where it is largest.
+    /// Run this to its end, and account for its memory at its peak.
     Account(Box<Launch>),
     /// Touch and free this much fresh memory.
     Condition { bytes: Bytes },
-    /// Answer.
+    /// Answer with `Pong`.
     Ping,
-    /// Stop what runs now; nothing when nothing runs.
+    /// Stop the current run; ignored if nothing runs.
     Stop,
 }
 
-/// What the supervisor answers.
+/// An answer of the supervisor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
@@ -65,32 +65,32 @@ pub enum Response {
     Finished(Box<Finished>),
     /// The traced run came to its end.
     Traced(Box<Traced>),
-    /// The run for the account came to its end.
+    /// The run with an account of memory came to its end.
     Accounted(Box<Accounted>),
-    /// It could not be traced, and why.
+    /// It could not be traced, with the reason.
     NotTraced(String),
     /// It was about to use a standard input that can be read only once.
     UsesInput {
-        /// The call by which it would have.
+        /// The call that would have used it.
         call: String,
         /// What it had done by then.
         effects: Vec<SideEffect>,
     },
     /// Memory was touched and freed.
     Conditioned(Conditioned),
-    /// It could not be done.
+    /// The request failed.
     Failed(LaunchError),
-    /// It was done, and what came of it is too much for an answer.
+    /// The request was carried out, but its result is too large to send.
     Unsendable(String),
-    /// Stopped by request; nothing of it is left.
+    /// Stopped by request; none of its processes is left.
     Stopped,
-    /// Alive, as this process.
+    /// Alive, with this process id.
     Pong { pid: i32 },
-    /// By the guard: the supervisor has ended before its time, and so has what it left.
+    /// From the guard: the supervisor ended unexpectedly, and what it left has been ended.
     Orphaned {
         /// Its exit status or signal.
         how: String,
-        /// Processes of it that were killed.
+        /// Number of its processes that were killed.
         killed: u32,
         /// Processes that SIGKILL did not end.
         alive: Vec<Survivor>,
@@ -101,14 +101,14 @@ pub enum Response {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Accounted {
     pub ended: Ended,
-    /// None of a program that ended before anything could be looked at.
+    /// `None` if the program ended before anything could be examined.
     pub account: Option<MemoryAccount>,
 }
 
-/// What touching fresh memory took.
+/// Cost of touching fresh memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conditioned {
-    /// Wall time, start and end of the process that did it included.
+    /// Wall time, including start and end of the process that did it.
     pub wall_ns: Nanos,
     /// System time: the kernel's work and what a host charged for it.
     pub sys_ns: Nanos,
@@ -116,7 +116,7 @@ pub struct Conditioned {
     pub faults: u64,
 }
 
-/// A request to the supervisor that brought no result.
+/// A request to the supervisor that gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperviseError {
     /// The program could not be started.
@@ -128,18 +128,18 @@ pub enum SuperviseError {
     /// The program was about to use a standard input that can be read only once, and was ended before.
     #[error("it uses its standard input ({call})")]
     UsesInput {
-        /// The call by which it would have.
+        /// The call that would have used it.
         call: String,
         /// What it had done by then.
         effects: Vec<SideEffect>,
     },
-    /// The caller's interrupt check said so.
+    /// The caller's interrupt check returned true.
     #[error("interrupted")]
     Interrupted,
     /// The supervisor could not be started.
     #[error("cannot start the supervisor: {0}")]
     Start(String),
-    /// The supervisor is gone; what it had started has been killed.
+    /// The supervisor has ended; everything it had started has been killed.
     #[error(
         "the supervisor ended unexpectedly ({how}); {killed} of its processes were still alive and have been killed{}",
         still_alive(alive)
@@ -152,7 +152,7 @@ pub enum SuperviseError {
         /// Processes that SIGKILL did not end.
         alive: Vec<Survivor>,
     },
-    /// The supervisor and its guard are gone.
+    /// The supervisor and its guard have ended.
     #[error(
         "the supervisor and its guard ended unexpectedly ({how}); processes of the program may still run: end them before the next start"
     )]
@@ -160,10 +160,10 @@ pub enum SuperviseError {
         /// Exit status or signal of the guard.
         how: String,
     },
-    /// The answer was too much to be sent.
+    /// The answer was too large to send.
     #[error("the supervisor did not answer: {0}")]
     Unsendable(String),
-    /// An answer that does not belong to the request.
+    /// The answer does not belong to the request.
     #[error("unexpected answer from the supervisor: {0}")]
     OutOfPlace(String),
 }

@@ -16,13 +16,13 @@ use std::os::fd::{AsFd, RawFd};
 
 pub(super) type Line = helper::Line<Response, Request>;
 
-/// Serves the front at the other end of socket `fd`, a descriptor number this process was started
-/// with and that nothing else in it uses. Returns when the front is gone and nothing that was
-/// started here is left alive. `make` makes the watchers of a run, `looks` record traced runs.
-/// The process, which must have one thread and no children, becomes two (`guard`); this returns in both.
+/// Serves the front at the other end of socket `fd`. This process was started with that descriptor number,
+/// and nothing else in it uses it. Returns when the front is gone and nothing that was started here is left
+/// alive. `make` creates the watchers of a run, `looks` records traced runs. The process must have one thread
+/// and no children. It becomes two (`guard`), and this function returns in both.
 ///
 /// # Errors
-/// When `fd` is no socket, or this process cannot become a subreaper.
+/// When `fd` is not a socket, or this process cannot become a subreaper.
 pub fn serve(fd: RawFd, make: MakeWatcher<'_>, looks: Looks<'_>) -> Result<(), SysError> {
     let line = Line::adopt(fd)?;
     helper::leave_signals_to_starter();
@@ -50,7 +50,7 @@ fn talk(line: &Line, make: MakeWatcher<'_>, looks: Looks<'_>) -> io::Result<()> 
         let response = match request {
             Request::Run(launch) => match run::run(&launch, make, Some(line.as_fd())) {
                 Ok(Outcome::Finished(finished)) => Response::Finished(finished),
-                // What stopped it is the next message, or the end of the stream.
+                // The next message, or the end of the stream, says why it was stopped.
                 Ok(Outcome::Stopped) => Response::Stopped,
                 Err(error) => Response::Failed(error),
             },
@@ -75,17 +75,17 @@ fn talk(line: &Line, make: MakeWatcher<'_>, looks: Looks<'_>) -> io::Result<()> 
     Ok(())
 }
 
-/// Gives freed memory back to the kernel. A program's peak is at least what this process holds when it forks, and a
-/// look at a large program can leave tens of megabytes.
+/// Returns freed memory to the kernel. A program's peak is at least what this process holds when it forks,
+/// and a look at a large program can leave tens of megabytes.
 fn give_back() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: `malloc_trim` locks the allocator and touches freed memory alone.
+    // SAFETY: `malloc_trim` locks the allocator and only touches freed memory.
     unsafe {
         libc::malloc_trim(0)
     };
 }
 
-/// Sends `response`; in place of one that cannot be sent a short one that says so.
+/// Sends `response`. If it cannot be sent, sends a short one that says so.
 fn answer(line: &Line, response: &Response, is_traced: bool) -> io::Result<()> {
     match line.send(response) {
         Err(e) if helper::is_unsendable(&e) => {

@@ -1,9 +1,9 @@
-//! Traced runs below the supervisor (the look, the account of memory), which must stop when the front says so or is gone, and
-//! keep its limits of time and memory.
+//! Traced runs below the supervisor (the look, the account of memory). They must stop when the front says so
+//! or is gone, and respect its limits of time and memory.
 //!
-//! Tracing serves stops and cannot listen; a thread does, and kills the tree when something
-//! arrives or a limit is broken. It only kills: waiting for the ended ones is the tracer's. A look
-//! that broke a limit is no look, but the reason names what the program had done by then.
+//! Tracing serves stops and cannot listen. So a thread listens, and kills the tree when a message arrives or
+//! a limit is broken. It only kills: the tracer waits for the ended processes. A look that broke a limit is
+//! discarded, but the reason names what the program had done by then.
 
 use super::{Accounted, Response, SuperviseError};
 use crate::descendants::{self, Except};
@@ -19,14 +19,14 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Runs a program to its end under tracing; what it does inside the directories is no effect. No
-/// process of it is left behind. Fails with [`SuperviseError::Launch`] or [`SuperviseError::Trace`].
+/// Runs a program to its end under tracing. Its effects inside the directories do not count. None of its
+/// processes is left behind. Fails with [`SuperviseError::Launch`] or [`SuperviseError::Trace`].
 pub type TakeLook<'a> = &'a dyn Fn(&Launch, &[PathBuf]) -> Result<Traced, SuperviseError>;
 
-/// Runs a program to its end and accounts for its memory. Fails in the same way.
+/// Runs a program to its end and accounts for its memory. Fails like [`TakeLook`].
 pub type TakeAccount<'a> = &'a dyn Fn(&Launch) -> Result<Accounted, SuperviseError>;
 
-/// What records traced runs.
+/// The functions that record traced runs.
 #[derive(Clone, Copy)]
 pub struct Looks<'a> {
     pub trace: TakeLook<'a>,
@@ -83,10 +83,10 @@ fn failed(error: SuperviseError) -> Response {
     }
 }
 
-/// What became of a run, and the limit that it broke.
+/// Result of a run, and the limit that it broke, if any.
 type Attended<T> = (Option<Limit>, Result<T, SuperviseError>);
 
-/// Has `work` run `launch` under tracing until it ends, breaks a limit or `socket` has something to say.
+/// Runs `launch` by `work` under tracing until it ends, breaks a limit, or `socket` becomes readable.
 fn attended<T>(
     launch: &Launch,
     socket: BorrowedFd<'_>,
@@ -94,7 +94,7 @@ fn attended<T>(
 ) -> Result<Attended<T>, Response> {
     let (done, tell) =
         pagewise_kernel::pipe::pipe().map_err(|error| Response::NotTraced(error.to_string()))?;
-    // The time is kept here, so that the tracer may sleep between two stops.
+    // This function keeps the time limit, so that the tracer may sleep between two stops.
     let untimed = Launch { timeout_ns: None, ..launch.clone() };
     let (result, why) = std::thread::scope(|scope| {
         let listener = scope.spawn(|| listen(socket, &done, Limits::of(launch)));
@@ -112,7 +112,7 @@ fn attended<T>(
     }
 }
 
-/// The first effects, as the end of a sentence.
+/// The first few effects, as the end of a sentence.
 fn had_done(effects: &[SideEffect]) -> String {
     if effects.is_empty() { String::new() } else { format!("; it had {}", sentence(effects)) }
 }
@@ -120,7 +120,7 @@ fn had_done(effects: &[SideEffect]) -> String {
 /// Why the tree was killed.
 #[derive(Debug, Clone, Copy)]
 enum Why {
-    /// The front said so or is gone.
+    /// The front requested it or is gone.
     Told,
     /// A limit was broken.
     Limit(Limit),

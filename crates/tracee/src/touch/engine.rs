@@ -1,4 +1,4 @@
-//! What is done to each program of a traced tree, and what came of it.
+//! Work on each program of a traced tree, and its results.
 
 use super::Touched;
 use super::reads::{self, Reading, Reads};
@@ -14,12 +14,12 @@ use pagewise_model::fault::{ExactTouch, ExecCounts};
 use pagewise_model::{Fact, Nanos};
 use std::collections::HashMap;
 
-/// What a thread is in the midst of.
+/// What a thread is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// An exec whose image is there: at its exit the program can be made to call.
+    /// An exec whose image exists: at its exit, the program can be made to make a call.
     Exec,
-    /// A call that maps or moves so many bytes.
+    /// A call that maps or moves this many bytes.
     Mapping {
         bytes: u64,
     },
@@ -28,7 +28,7 @@ pub(super) enum Doing {
 
 pub(super) struct Engine {
     root: i32,
-    /// Seccomp filters of the tree: those of before us, and ours.
+    /// Number of seccomp filters in the tree, including pagewise's.
     filters: Option<u32>,
     spaces: HashMap<i32, Space>,
     exact: ExactTouch,
@@ -72,12 +72,12 @@ impl Engine {
         }
     }
 
-    /// Nothing has been registered yet: the first program is about to begin.
+    /// Whether the first program is about to begin: nothing has been registered yet.
     fn is_first(&self) -> bool {
         self.exact == ExactTouch::default()
     }
 
-    /// The first program cannot be seen page by page: it does not begin.
+    /// Records why the first program cannot be observed page by page. It does not start.
     fn refuse(&mut self, why: String) {
         let help = "use Linux 6.7 with userfaultfd(2), in a container allow it in the seccomp profile; without --exact, faults are recorded, but not each page";
         let why = format!("cannot turn off fault-around: {why}");
@@ -106,7 +106,7 @@ impl Engine {
 impl Work for Engine {
     type Call = Doing;
 
-    /// A process with memory of its own is let begin as a program is.
+    /// A process with its own memory begins in the same way as a program.
     fn begin(&mut self, new: Newborn) {
         if new.has_own_memory() {
             self.take_space(new.pid);

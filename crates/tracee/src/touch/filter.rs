@@ -1,13 +1,14 @@
-//! The seccomp filter that stops a tree where a file is mapped or a mapping moves, and where it is read. Pure.
+//! The seccomp filter that stops a tree where it maps a file or moves a mapping, and optionally where it
+//! reads. Pure.
 
 use super::reads::CALLS;
 use crate::seccomp::{argument, begin, give, jump};
 use libc::{BPF_JEQ, BPF_JSET, SECCOMP_RET_ALLOW, SECCOMP_RET_TRACE, sock_filter};
 
-/// Which argument of mmap(2) holds its flags.
+/// Index of the flags argument of mmap(2).
 const FLAGS: u32 = 3;
 
-/// A stop at mmap(2) of anything but anonymous memory, at mremap(2), and with `reads` at each read.
+/// Stops at every mmap(2) except of anonymous memory, at mremap(2), and with `reads` at each read.
 pub(crate) fn filter(reads: bool) -> Vec<sock_filter> {
     let (allow, stop) = (give(SECCOMP_RET_ALLOW), give(SECCOMP_RET_TRACE));
     let mut filter = begin();

@@ -1,9 +1,11 @@
 //! Which parts of files a tree reads by system calls.
 //!
-//! A thread stops at the entry of a read, where the place in the file is its argument or the descriptor's
-//! position (`/proc/TID/fdinfo`), and at the exit, which says how much was read. Whole pages count, as the
-//! page cache has them. Only regular files count. Not seen: sendfile(2), splice(2), io_uring; a position that
-//! another thread moves meanwhile. Cost: two stops and three looks at `/proc`, some 30 us a read.
+//! A thread stops at the entry of a read. The file position is an argument or the descriptor's position
+//! (`/proc/TID/fdinfo`). It stops again at the exit, which says how much was read. Whole pages count, as in
+//! the page cache. Only regular files count.
+//!
+//! Not seen: sendfile(2), splice(2), io_uring; a position that another thread moves meanwhile. Cost: two
+//! stops and three looks at `/proc`, some 30 us per read.
 
 use crate::elf::{Key, key};
 use crate::ptrace::Regs;
@@ -16,26 +18,26 @@ use std::fs;
 /// Calls that read from a descriptor.
 pub(super) const CALLS: [i64; 5] =
     [libc::SYS_read, libc::SYS_pread64, libc::SYS_readv, libc::SYS_preadv, libc::SYS_preadv2];
-/// Parts that are kept; more are no start.
+/// Maximum number of parts kept: no program start needs more.
 const MOST_PARTS: usize = 1 << 20;
 
-/// A read of a regular file that is under way.
+/// A read of a regular file in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// Place in [`Reads::files`].
+    /// Index in [`Reads::files`].
     file: usize,
     offset: u64,
 }
 
-/// A file by path, with what was read of it.
+/// Path of a file and the parts of it that were read.
 #[derive(Debug)]
 struct ReadFile {
     path: String,
-    /// By first byte: the end, and when it was read first.
+    /// Parts by first byte: their end, and the time of their first read.
     parts: BTreeMap<u64, (u64, Nanos)>,
 }
 
-/// What was read so far.
+/// Everything that was read so far.
 #[derive(Debug, Default)]
 pub(super) struct Reads {
     files: Vec<ReadFile>,
@@ -44,7 +46,7 @@ pub(super) struct Reads {
 }
 
 impl Reads {
-    /// A thread is about to make one of [`CALLS`]; nothing where that reads no regular file.
+    /// A thread is about to make one of [`CALLS`]. `None` if the call does not read a regular file.
     pub(super) fn enter(&mut self, tid: i32, regs: &Regs) -> Option<Reading> {
         let fd = regs.rdi as i32;
         let link = format!("/proc/{tid}/fd/{fd}");
@@ -59,7 +61,7 @@ impl Reads {
             Some(file) => *file,
             None => {
                 let path = fs::read_link(&link).ok()?.into_os_string().into_string().ok()?;
-                // The kernel's own files have no pages.
+                // Files of the kernel have no pages.
                 if ["/proc/", "/sys/"].iter().any(|own| path.starts_with(own)) {
                     return None;
                 }
@@ -71,7 +73,7 @@ impl Reads {
         Some(Reading { file, offset })
     }
 
-    /// It has read so many bytes.
+    /// The read has returned this many bytes.
     pub(super) fn leave(&mut self, reading: Reading, bytes: u64, at: Nanos) {
         if bytes == 0 || self.parts >= MOST_PARTS {
             return;
@@ -86,7 +88,7 @@ impl Reads {
         self.parts = (self.parts + parts.len()).saturating_sub(before);
     }
 
-    /// The parts of each file, in its order.
+    /// The parts of each file, in order.
     pub(super) fn finish(self) -> Vec<(String, Vec<WorkingRange>)> {
         let range = |(start, (end, at)): (u64, (u64, Nanos))| WorkingRange {
             offset_bytes: Bytes(start),
@@ -98,7 +100,7 @@ impl Reads {
     }
 }
 
-/// Adds a part, joined with those that it meets.
+/// Adds a part and joins it with those it touches.
 fn add(parts: &mut BTreeMap<u64, (u64, Nanos)>, start: u64, end: u64, at: Nanos) {
     let (mut start, mut end, mut at) = (start, end, at);
     let meets = |parts: &BTreeMap<u64, (u64, Nanos)>, start: u64, end: u64| {
@@ -112,7 +114,7 @@ fn add(parts: &mut BTreeMap<u64, (u64, Nanos)>, start: u64, end: u64, at: Nanos)
     parts.insert(start, (end, at));
 }
 
-/// Where in its file a descriptor stands.
+/// Current file position of a descriptor.
 fn position(tid: i32, fd: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())

@@ -1,5 +1,5 @@
-//! The memory of one process: its userfaultfd, made by itself and held here, and what of its files
-//! is registered with it.
+//! The memory of one process: its userfaultfd, created by the process and held here, and which of its files
+//! are registered with it.
 
 use crate::borrowed_x86_64::{self, Borrowed};
 use crate::inject::Call;
@@ -10,18 +10,18 @@ use pagewise_kernel::{page_size, pidfd};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-/// Why a program keeps its fault-around.
+/// Why fault-around stays on in a program.
 #[derive(Debug)]
 pub(super) enum NoSpace {
-    /// It shares its memory with a process that has been seen to already.
+    /// It shares its memory with a process that was handled already.
     Shared,
-    /// It cannot be done to it.
+    /// It is not possible, for this reason.
     Left(String),
     /// It has ended.
     Gone,
 }
 
-/// How many mappings were registered, and how many could not be.
+/// Number of mappings that were registered, and that could not be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Covered {
     pub(super) mappings: u64,
@@ -32,14 +32,13 @@ pub(super) struct Covered {
 #[derive(Debug)]
 pub(super) struct Space {
     userfault: Userfault,
-    /// Mappings of files, first address and end; some may be gone by now.
+    /// Mappings of files by first address, with their end. Some may no longer exist.
     files: BTreeMap<u64, u64>,
 }
 
 impl Space {
-    /// Takes a descriptor from process `pid`, whose only thread stands still, and registers what it
-    /// has mapped from files. `filters` are the seccomp filters that it has from us and from before
-    /// us.
+    /// Takes a descriptor from process `pid`, whose only thread is stopped, and registers its file mappings.
+    /// `filters` is the number of seccomp filters that it has from pagewise and from before.
     pub(super) fn take(pid: i32, filters: Option<u32>) -> Result<(Self, Covered), NoSpace> {
         if status::read(pid).map_err(gone)?.seccomp_filters != filters {
             return Err(NoSpace::Left("it runs under a seccomp filter of its own".to_owned()));
@@ -59,7 +58,7 @@ impl Space {
         Ok((space, covered))
     }
 
-    /// Registers what has just been mapped from a file.
+    /// Registers a new mapping of a file.
     pub(super) fn cover(&mut self, start: u64, len: u64) -> Result<(), SysError> {
         let len = len.next_multiple_of(page_size::base().bytes());
         self.userfault.register(start, len)?;
@@ -67,14 +66,14 @@ impl Space {
         Ok(())
     }
 
-    /// Whether `address` is in what was mapped from a file.
+    /// Whether `address` is in a mapping of a file.
     pub(super) fn holds(&self, address: u64) -> bool {
         let below = self.files.range(..=address).next_back();
         below.is_some_and(|(_, end)| address < *end)
     }
 }
 
-/// Makes the descriptor over there, copies it to here and closes it over there.
+/// Makes the process create the descriptor, copies it here, and closes it in the process.
 fn descriptor(pid: i32, site: Option<u64>) -> Result<OwnedFd, NoSpace> {
     let foreign = || NoSpace::Left("it runs 32-bit code".to_owned());
     let borrowed = Borrowed::new(pid, site.ok_or_else(foreign)?).map_err(gone)?;
@@ -96,7 +95,7 @@ fn descriptor(pid: i32, site: Option<u64>) -> Result<OwnedFd, NoSpace> {
     copy.map_err(|error| NoSpace::Left(error.to_string()))
 }
 
-/// What fails on a thread that stands still for us fails because it has been killed.
+/// A request on a stopped thread fails only because the thread has been killed.
 fn gone(_error: SysError) -> NoSpace {
     NoSpace::Gone
 }

@@ -6,25 +6,25 @@ use crate::perf::event;
 use pagewise_kernel::perf::{bindings as b, perf_event_attr};
 use pagewise_model::fault::Stacks;
 
-/// What is recorded.
+/// Selects what is recorded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Choice {
     pub(super) layout: Layout,
-    /// Faults that the kernel takes for the program too.
+    /// Include faults that the kernel takes on behalf of the program.
     pub(super) kernel: bool,
-    /// The ends of all faults, not of major ones alone.
+    /// Record the end of all faults, not only of major ones.
     pub(super) all_ends: bool,
-    /// The processor's error codes.
+    /// The tracepoints for the processor's error codes; `None` without them.
     pub(super) codes: Option<Tracepoints>,
-    /// From the exec of a program on; else from now on.
+    /// Start at the exec of a program; otherwise at once.
     pub(super) on_exec: bool,
     /// User stacks.
     pub(super) stacks: Stacks,
 }
 
 impl Choice {
-    /// All events of a thread. Beginnings come last: of a thread that is running already no
-    /// beginning is recorded before its end can be.
+    /// All events of a thread. Beginnings come last: in a running thread, no beginning is then recorded
+    /// before its end can be.
     pub(super) fn events(&self) -> Vec<(Kind, perf_event_attr)> {
         let mut all = vec![(Kind::Major, self.software(Kind::Major))];
         if self.all_ends {
@@ -63,7 +63,7 @@ impl Choice {
         attr
     }
 
-    /// An event that is on when all are, with neither fields nor a period yet.
+    /// An event that is enabled together with the others, still without fields and period.
     pub(super) fn plain(&self, kind: u32, config: u64) -> perf_event_attr {
         let mut attr = event::followed(kind, config, self.on_exec);
         attr.set_exclude_kernel(u64::from(!self.kernel));

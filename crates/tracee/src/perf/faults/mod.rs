@@ -1,29 +1,29 @@
-//! Every page fault of a program, by its beginning and its end, without privilege.
+//! Records every page fault of a program, with its beginning and end, without privilege.
 //!
-//! The software event `page-faults` fires when the fault handler is entered, `minor-faults` and
-//! `major-faults` when it is done (arch/x86/mm/fault.c; mm/memory.c, `mm_account_fault`). All three
-//! with a period of 1, inherited by threads and children, write into one ring per CPU, and records
-//! of the first carry new mappings, execs, forks and exits along. A beginning is 96 bytes (with the
-//! three registers that tell operands apart), or 48 where places alone are wanted, an end 56. In user mode `perf_event_paranoid` of 2
-//! suffices; faults that the kernel takes for the program need 1 or CAP_PERFMON, the processor's
-//! error codes tracefs and -1 or CAP_PERFMON (`tracepoint`).
+//! The software event `page-faults` fires when the fault handler is entered; `minor-faults` and
+//! `major-faults` fire when it is done (arch/x86/mm/fault.c; mm/memory.c, `mm_account_fault`). All three have
+//! a period of 1, are inherited by threads and children, and write into one ring per CPU. Records of the
+//! first also carry new mappings, execs, forks and exits. A beginning takes 96 bytes (with the three
+//! registers that tell operands apart), or 48 if only places are wanted; an end takes 56. In user mode a
+//! `perf_event_paranoid` of 2 suffices. Faults that the kernel takes for the program need 1 or CAP_PERFMON.
+//! The processor's error codes need tracefs, and -1 or CAP_PERFMON (`tracepoint`).
 //!
-//! A program is followed from its exec ([`FaultRings::open`]), or a process from now on
-//! ([`FaultRings::attach`]), without stopping it (`perf::running`). What such a process had mapped before is
-//! read from `/proc/PID/maps` afterwards, so that no mapping falls between the two. Children that live already
-//! are not followed.
+//! A program is followed from its exec ([`FaultRings::open`]), or a running process from now on
+//! ([`FaultRings::attach`]), without stopping it (`perf::running`). The older mappings of such a process are
+//! read from `/proc/PID/maps` afterwards, so that no mapping is missed in between. Children that already
+//! exist are not followed.
 //!
-//! Rings are locked memory: [`RING_BYTES`] each where RLIMIT_MEMLOCK and `perf_event_mlock_kb`
-//! give that much, at 1 us a fault room for 15 ms at the least. A full ring loses records, and the
-//! kernel counts them.
+//! Rings are locked memory: [`RING_BYTES`] each if RLIMIT_MEMLOCK and `perf_event_mlock_kb` allow it. At 1 us
+//! per fault that is room for at least 15 ms. A full ring loses records, and the kernel counts them.
 //!
-//! User stacks are taken beside them ([`stacks`]), or with the beginnings where frame pointers are to
-//! be followed: 8 bytes a frame, some 0.5-0.8 us a fault.
+//! User stacks are recorded separately ([`stacks`]), or with the beginnings if frame pointers are to be
+//! followed: 8 bytes per frame, some 0.5-0.8 us per fault.
 //!
-//! Not seen: faults without registers of a thread (populating, pinning, the arguments of `exec`);
-//! those of processes that outlive the recording. Overhead: 1-1.5 us a fault, of which the share of
-//! the beginning (about half) lies inside the latency; half of it without the ends of minor faults, and
-//! a third of that less without what tells of their kind.
+//! Not seen: faults without the registers of a thread (populating, pinning, the arguments of `exec`); those
+//! of processes that outlive the recording.
+//!
+//! Overhead: 1-1.5 us per fault. The share of the beginning (about half) lies inside the latency. Without the
+//! ends of minor faults it is half, and a third less without the data that tells their kind.
 
 mod attributes;
 mod record;
@@ -48,42 +48,42 @@ use tracepoint::Tracepoints;
 
 /// Wanted size of a ring.
 const RING_BYTES: usize = 4 << 20;
-/// What a ring should not be below: 256 pages of 4 KiB.
+/// Preferred minimum size of a ring: 256 pages of 4 KiB.
 const LEAST_RING_BYTES: usize = 1 << 20;
-/// Size of all rings together where each page counts, if so much may be locked (CAP_IPC_LOCK): room for a burst of
-/// a million faults.
+/// Size of all rings together if every page counts and this much may be locked (CAP_IPC_LOCK): room for a
+/// burst of a million faults.
 const AMPLE_BYTES: usize = 128 << 20;
-/// Events that are held between two rounds, some 120 bytes each, before rings are left to fill.
+/// Maximum number of events held between two rounds, some 120 bytes each. Beyond it, rings are left to fill.
 const MOST_WAITING: usize = 1 << 18;
-/// How many events are taken at once.
+/// Number of events taken at once.
 const EVENTS_AT_ONCE: usize = 64;
-/// How long rings may go on to fill while events are worked through: the smallest has room for 7 ms of
-/// faults that come every microsecond. Each look at them takes cache lines from those who write there.
+/// How long rings may fill while events are processed. The smallest ring has room for 7 ms of faults that
+/// come every microsecond. Each look at the rings takes cache lines from the CPUs that write there.
 const ROOM_EVERY: Nanos = Nanos::millis(2);
 
-/// Why faults cannot be recorded, and what would change that.
+/// Why faults cannot be recorded, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[error("{why}")]
 pub struct Refusal {
     /// The reason.
     pub why: String,
-    /// What unlocks it.
+    /// What makes it possible.
     pub help: String,
 }
 
-/// How much is recorded of each fault.
+/// How much is recorded for each fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Detail {
-    /// When and where it began: the cheapest record.
+    /// Time and place of the beginning: the cheapest record.
     Places,
-    /// Also the registers and the size of the page that was mapped, which tell what it was about.
+    /// Also the registers and the size of the mapped page, which tell what kind of fault it was.
     Kinds,
-    /// Also its end.
+    /// Also the end of the fault.
     Times,
 }
 
 impl Detail {
-    /// How much `wanted` needs.
+    /// The detail that `wanted` needs.
     const fn of(wanted: &Wanted) -> Self {
         match (wanted.latency, wanted.exact || wanted.sites) {
             (true, _) => Self::Times,
@@ -92,7 +92,7 @@ impl Detail {
         }
     }
 
-    /// What is asked for, the most that a kernel may know first.
+    /// Layouts to try, the richest first. Old kernels know only the later ones.
     const fn layouts(self) -> &'static [Layout] {
         match self {
             Self::Places => &[Layout::LEAN],
@@ -108,37 +108,37 @@ pub struct FaultRings {
     choice: Choice,
     stacks: Option<StackRings>,
     merge: Merge<Event>,
-    /// When the rings were emptied last.
+    /// Time when the rings were last emptied.
     emptied: Nanos,
-    /// What happened before it is left out: not all threads were followed yet.
+    /// Earlier events are dropped: not all threads were followed yet.
     since: Nanos,
     before: Before,
 }
 
-/// What the kernel told of a process at the moment from which on it is followed.
+/// Counts of a process at the moment from which it is followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Before {
-    /// Faults of it and of the children it had waited for, where they could be read.
+    /// Faults of the process and of the children it had waited for; `None` if they could not be read.
     pub faults: Option<u64>,
-    /// Its threads; 0 for a program that is to be executed.
+    /// Number of threads; 0 for a program that is yet to be executed.
     pub threads: u64,
 }
 
 impl FaultRings {
-    /// Opens the rings for `pid`, which must not have executed its program yet. What the kernel does not know (page
-    /// sizes before Linux 5.11) or does not allow (kernel mode, error codes, stacks) is left out.
+    /// Opens the rings for `pid`, which must not have executed its program yet. Leaves out what the kernel
+    /// does not support (page sizes before Linux 5.11) or permit (kernel mode, error codes, stacks).
     ///
     /// # Errors
-    /// [`Refusal`] where not even faults in user mode can be recorded.
+    /// [`Refusal`] if not even faults in user mode can be recorded.
     pub fn open(pid: i32, wanted: &Wanted) -> Result<Self, Refusal> {
         let follow = |rings: &mut Self| rings.add_thread(pid);
         Self::choose(true, wanted, &follow).map_err(|e| refusal(&e))
     }
 
-    /// Follows process `pid` from now on.
+    /// Follows the running process `pid` from now on.
     ///
     /// # Errors
-    /// [`Refusal`] where not even faults in user mode can be recorded, or the process is gone.
+    /// [`Refusal`] if not even faults in user mode can be recorded, or the process has ended.
     pub fn attach(pid: i32, wanted: &Wanted) -> Result<Self, Refusal> {
         event::allow_descriptors();
         let owns = |all: &Self, tid| all.rings.owns(tid);
@@ -154,7 +154,7 @@ impl FaultRings {
         Ok(all)
     }
 
-    /// Its threads beyond the first, and its mappings.
+    /// Adds its threads beyond the first, and its mappings.
     fn add_what_was_before(&mut self, pid: i32) {
         let at_ns = self.since;
         let others = tree::threads(pid).map_or(0, |threads| threads.len().saturating_sub(1));
@@ -166,7 +166,8 @@ impl FaultRings {
         }
     }
 
-    /// The most that is known and allowed, as `follow`, which adds threads, finds out.
+    /// Finds the richest choice that the kernel supports and permits, by trying `follow`, which adds the
+    /// threads.
     fn choose(
         on_exec: bool,
         wanted: &Wanted,
@@ -194,7 +195,7 @@ impl FaultRings {
         Err(last.unwrap_or_else(|| SysError::malformed("perf_event_open", "page faults")))
     }
 
-    /// The rings without any event.
+    /// Opens the rings, without any event.
     fn empty(choice: Choice) -> Result<Self, SysError> {
         let cpus = event::online_cpus();
         // Many stacks take as much room as the faults.
@@ -221,7 +222,7 @@ impl FaultRings {
         })
     }
 
-    /// Opens the events of thread `tid` on every CPU, each kind on all CPUs before the next.
+    /// Opens the events of thread `tid` on every CPU. Each kind is opened on all CPUs before the next.
     fn add_thread(&mut self, tid: i32) -> Result<(), SysError> {
         for (kind, attr) in self.choice.events() {
             self.rings.add_event(kind, &attr, tid)?;
@@ -243,7 +244,7 @@ impl FaultRings {
         }
     }
 
-    /// What there was before.
+    /// Counts from before the recording.
     #[must_use]
     pub const fn before(&self) -> Before {
         self.before
@@ -255,8 +256,8 @@ impl FaultRings {
         self.rings.descriptors().chain(stacks)
     }
 
-    /// Empties the rings. What was there before the last time can be taken then: another CPU may still
-    /// add to what is newer.
+    /// Empties the rings. Events from before the previous round can be taken then. Another CPU may still add
+    /// newer ones.
     pub fn drain(&mut self) {
         self.merge.begin_round(clock::now());
         self.collect();
@@ -268,16 +269,16 @@ impl FaultRings {
         self.merge.end();
     }
 
-    /// Adds that pages were moved, just now, by a thread that has not gone on since.
+    /// Adds a move of pages, made just now by a thread that is still stopped.
     pub fn add_move(&mut self, moved: Move) {
         let stacks = self.stacks.as_ref().map_or(0, StackRings::count);
         let event = Event { at_ns: clock::now(), what: What::Move(moved) };
         self.merge.add(self.rings.count() + stacks, event);
     }
 
-    /// Puts the next events in the place of those in `events`, in the order of their time; none when
-    /// there are no more for now. Meanwhile rings of the faults that fill are emptied, so that they
-    /// have room while events are worked through; not where too many wait already.
+    /// Replaces the content of `events` by the next events in the order of their time; empty if there are
+    /// none for now. Rings that fill are emptied meanwhile, to keep room while events are processed, unless
+    /// too many events wait already.
     pub fn take(&mut self, events: &mut Vec<Event>) {
         let is_time = clock::now().0.saturating_sub(self.emptied.0) >= ROOM_EVERY.0;
         if is_time && self.merge.waiting() < MOST_WAITING {
@@ -314,8 +315,8 @@ impl Timed for Event {
     }
 }
 
-/// Whether an event counts although not all threads were followed yet. What was mapped and which
-/// threads there were is read when they are.
+/// Whether an event counts although not all threads were followed yet. Mappings and threads are read once
+/// they all are.
 const fn counts_before(event: &Event) -> bool {
     match event.what {
         What::Fork { pid, parent_pid } => pid != parent_pid,
@@ -324,8 +325,7 @@ const fn counts_before(event: &Event) -> bool {
     }
 }
 
-/// Size of each of `rings` rings: what locked memory allows, within bounds; the kernel has the
-/// last word.
+/// Size of each of `rings` rings: what locked memory allows, within bounds. The kernel may still give less.
 fn ring_bytes(rings: usize) -> usize {
     let unlimited = RING_BYTES.saturating_mul(rings);
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;

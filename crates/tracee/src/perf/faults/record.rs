@@ -1,7 +1,7 @@
-//! The records of the fault rings as events: pure functions on bytes.
+//! Decodes the records of the fault rings to events: pure functions on bytes.
 //!
-//! All records ([`super::super::words`]) but samples are read by `side_band`. Which of the three events
-//! made a sample is told by its number, the first word. Unknown types are passed over.
+//! All records ([`super::super::words`]) except samples are read by `side_band`. The first word of a sample,
+//! its event number, says which of the three events made it. Unknown types are skipped.
 
 use super::tracepoint::Fields;
 use crate::perf::side_band::{self, SideBand};
@@ -14,44 +14,44 @@ use pagewise_model::fault::event::{
 };
 use pagewise_model::{Bytes, Nanos};
 
-/// The events of faults, by what they tell of.
+/// The fault events, by kind.
 pub(super) type Streams = streams::Streams<Kind>;
 
-/// Which event a sample is of.
+/// The event that a sample belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Begin,
     Minor,
     Major,
-    /// The tracepoint before a beginning.
+    /// The tracepoint that precedes a beginning.
     Code,
 }
 
-/// What samples hold beyond thread, time and addresses.
+/// Content of samples besides thread, time and addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
     registers: bool,
     page_size: bool,
-    /// Beginnings hold the call chain by frame pointers.
+    /// Beginnings contain the call chain by frame pointers.
     chain: bool,
 }
 
 /// Registers of x86-64 that are recorded, in the order of a sample: RSI, RDI, RSP.
 #[cfg(target_arch = "x86_64")]
 const REGISTERS: u64 = 1 << 4 | 1 << 5 | 1 << 7;
-/// Where instructions are not decoded their registers serve nobody.
+/// Other machines record no registers, because their instructions are not decoded.
 #[cfg(not(target_arch = "x86_64"))]
 const REGISTERS: u64 = 0;
 
 impl Layout {
     pub(super) const FULL: Self = Self { registers: REGISTERS != 0, page_size: true, chain: false };
-    /// For kernels before 5.11.
+    /// For kernels before 5.11, which do not report page sizes.
     pub(super) const NO_PAGE_SIZE: Self =
         Self { registers: REGISTERS != 0, page_size: false, chain: false };
-    /// For kernels that do not give registers either.
+    /// For kernels that do not report registers either.
     pub(super) const LEAN: Self = Self { registers: false, page_size: false, chain: false };
 
-    /// The same with call chains, or without.
+    /// This layout with or without call chains.
     pub(super) const fn with_chain(self, chain: bool) -> Self {
         Self { chain, ..self }
     }
@@ -76,8 +76,8 @@ impl Layout {
     }
 }
 
-/// Gives each event of `bytes` that counts to `take`; returns how many bytes were understood.
-/// `fields` are those of the tracepoints, where there are any.
+/// Passes each event of `bytes` that counts to `take`; returns how many bytes were understood. `fields` are
+/// those of the tracepoints, if any.
 pub(super) fn parse(
     bytes: &[u8],
     layout: Layout,
@@ -95,7 +95,7 @@ pub(super) fn parse(
     })
 }
 
-/// The event of a sample, and the call chain that it holds, which may be empty.
+/// The event of a sample, and its call chain, which may be empty.
 fn sample(
     misc: u16,
     body: &[u8],
@@ -140,7 +140,7 @@ fn sample(
     Some((Event { at_ns, what }, chain))
 }
 
-/// The call chain of a beginning, where it has one, as an event of its own.
+/// The call chain of a beginning as a separate event; `None` if it has none.
 fn call_stack(event: &Event, chain: Vec<u64>) -> Option<Event> {
     let What::Begin(begin) = event.what else { return None };
     if chain.is_empty() {
@@ -158,7 +158,7 @@ fn call_stack(event: &Event, chain: Vec<u64>) -> Option<Event> {
     Some(Event { at_ns: event.at_ns, what: What::Stack(stack) })
 }
 
-/// From the data of a tracepoint, with its size in front of it.
+/// The error code from the data of a tracepoint, which begins with its size.
 fn error_code(raw: &[u8], tid: i32, fields: Fields) -> Option<ErrorCode> {
     const SIZE_BYTES: usize = 4;
     let data = raw.get(SIZE_BYTES..)?;
@@ -179,14 +179,14 @@ fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Opti
     Some(Event { at_ns, what })
 }
 
-/// What the words of a sample mean by its layout.
+/// The words of a sample, decoded by its layout.
 impl Words<'_> {
-    /// The size of a page, where the layout has one.
+    /// The size of a page, if the layout contains it.
     fn page_bytes(&mut self, layout: Layout) -> Option<Option<Bytes>> {
         Some(if layout.page_size { Some(Bytes(self.next()?)) } else { None })
     }
 
-    /// Which registers there are (0: none), then the registers.
+    /// First the register ABI (0: no registers), then the registers.
     fn registers(&mut self) -> Option<Option<Registers>> {
         if self.next()? == 0 {
             return Some(None);

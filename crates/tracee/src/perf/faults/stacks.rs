@@ -1,15 +1,15 @@
-//! The user stacks of faults, in rings of their own, so that no fault is lost for them.
+//! The user stacks of faults, in separate rings, so that they cause no loss of faults.
 //!
-//! One more event of `page-faults` on each CPU copies the innermost part of the stack with the
-//! registers by which it is walked (PERF_SAMPLE_STACK_USER, PERF_SAMPLE_REGS_USER). By frequency it
-//! is for naming callers: the kernel begins with every fault of a thread and soon takes some
-//! thousand a second ([`A_SECOND`]), each saying how many it stands for. With a period of [`PERIOD`] it takes
-//! one in so many, with one of 1 every one: at 8 KiB a stack a ring of 4 MiB holds 500, so that some are lost where faults come
-//! fast; they are counted. Records are copied whole, whatever of the stack there is; how much of it
-//! is true follows the bytes.
+//! One more `page-faults` event per CPU copies the innermost part of the stack and the registers that a stack
+//! walk needs (PERF_SAMPLE_STACK_USER, PERF_SAMPLE_REGS_USER). Sampling by frequency serves to name callers:
+//! the kernel begins with every fault of a thread and soon takes some thousand per second ([`A_SECOND`]).
+//! Each sample says how many faults it stands for. With a period of [`PERIOD`] it takes one fault in that
+//! many, with a period of 1 every fault. At 8 KiB per stack, a ring of 4 MiB holds 500 stacks. So some are
+//! lost if faults come fast; they are counted. Records always have the full size; the number of valid stack
+//! bytes follows the data.
 //!
-//! Cost: 1-2 us for each stack of 4 KiB; for a fault without one some 0.03 us of counting.
-//! x86-64 only: the registers of other machines are not walked.
+//! Cost: 1-2 us for each stack of 4 KiB; some 0.03 us of counting for a fault without a stack. x86-64 only:
+//! stacks of other machines are not walked.
 
 use super::LEAST_RING_BYTES;
 use super::attributes::Choice;
@@ -23,14 +23,14 @@ use pagewise_model::fault::Stacks;
 use pagewise_model::fault::event::{CallStack, Chain, Event, What};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Stacks wanted a second; the second where the first is above `perf_event_max_sample_rate`.
+/// Wanted stacks per second. The second value is used if the first is above `perf_event_max_sample_rate`.
 const A_SECOND: [u64; 2] = [5000, 1000];
-/// Faults of a thread for each stack: prime, so that loops over pages do not keep step with it.
+/// Faults of a thread per stack. A prime, so that loops over pages do not stay in step with it.
 const PERIOD: u64 = 7;
-/// Bytes of each stack, where some are taken and where all are.
+/// Bytes per stack if only some stacks are taken; below, if all are.
 const SAMPLED_BYTES: u32 = 4 << 10;
 const COPIED_BYTES: u32 = 8 << 10;
-/// Wanted size of a ring for the former and for the latter; the kernel has the last word.
+/// Wanted size of a ring if only some stacks are taken; below, if all are. The kernel may give less.
 const SAMPLED_RING_BYTES: usize = 512 << 10;
 const COPIED_RING_BYTES: usize = 4 * LEAST_RING_BYTES;
 
@@ -38,28 +38,28 @@ const COPIED_RING_BYTES: usize = 4 * LEAST_RING_BYTES;
 #[derive(Debug)]
 pub(super) struct StackRings {
     rings: Vec<Ring>,
-    /// The events that write into them.
+    /// The events that write into the rings.
     events: Vec<OwnedFd>,
     choice: Choice,
 }
 
 impl StackRings {
-    /// Rings for the stacks that were asked for, of `ample` bytes where so much was given. `None` where none are wanted
-    /// or none can be had.
+    /// Opens rings for the requested stacks, of `ample` bytes each if that is given. `None` if no stacks are
+    /// wanted or available.
     pub(super) fn open(choice: &Choice, ample: Option<usize>) -> Option<Self> {
         if choice.stacks == Stacks::None || cfg!(not(target_arch = "x86_64")) {
             return None;
         }
         let is_many = matches!(choice.stacks, Stacks::Copied | Stacks::Periodic);
         let bytes = if is_many { COPIED_RING_BYTES } else { SAMPLED_RING_BYTES };
-        // The kernel may give less: half of it is reckoned with.
+        // The kernel may give less, so this assumes half of it.
         let attr = event::ring(bytes / 2);
         let open = |cpu: u32| Ring::open(&attr, 0, cpu, ample.unwrap_or(bytes)).ok();
         let rings = event::online_cpus().into_iter().filter_map(open).collect();
         Some(Self { rings, events: Vec::new(), choice: *choice })
     }
 
-    /// Opens the events of thread `tid`. Where that is refused it has no stacks.
+    /// Opens the events of thread `tid`. If the kernel refuses, the thread has no stacks.
     pub(super) fn add_thread(&mut self, tid: i32) {
         for ring in &self.rings {
             let mut attrs = A_SECOND.iter().map(|rate| attributes(&self.choice, *rate));
@@ -77,7 +77,7 @@ impl StackRings {
         self.rings.iter().map(Ring::event)
     }
 
-    /// Empties the rings; tells of each event which of them it was in.
+    /// Empties the rings. Passes each event to `take` with the number of its ring.
     pub(super) fn collect(&mut self, take: &mut dyn FnMut(usize, Event)) {
         for (number, ring) in self.rings.iter_mut().enumerate() {
             parse(ring.drain(), &mut |event| take(number, event));
@@ -108,7 +108,7 @@ fn attributes(choice: &Choice, rate: u64) -> perf_event_attr {
     attr
 }
 
-/// Gives each stack of `bytes` to `take`; returns how many bytes were understood.
+/// Passes each stack of `bytes` to `take`; returns how many bytes were understood.
 fn parse(bytes: &[u8], take: &mut dyn FnMut(Event)) -> usize {
     for_each_record(bytes, |record, misc, body| {
         let event = match record {
@@ -123,7 +123,7 @@ fn parse(bytes: &[u8], take: &mut dyn FnMut(Event)) -> usize {
     })
 }
 
-/// Instruction, pid and tid, time, address, period, registers, stack.
+/// Body: instruction, pid and tid, time, address, period, registers, stack.
 fn stack(in_kernel: bool, body: &[u8]) -> Option<Event> {
     let mut words = Words(body);
     let ip_address = words.next()?;
@@ -137,7 +137,7 @@ fn stack(in_kernel: bool, body: &[u8]) -> Option<Event> {
     Some(Event { at_ns, what: What::Stack(stack) })
 }
 
-/// The number stands at byte `at`, the time in the last word.
+/// The count is at byte `at`, the time in the last word.
 fn lost(body: &[u8], at: usize) -> Option<Event> {
     let at_ns = Nanos(word(body, (body.len() / 8).checked_sub(1)? * 8)?);
     Some(Event { at_ns, what: What::LostStacks { stacks: word(body, at)? } })

@@ -1,11 +1,11 @@
 //! The processor's error code of a fault: the tracepoints `exceptions:page_fault_user` and
 //! `exceptions:page_fault_kernel`.
 //!
-//! They fire right before the event of the beginning, in the same thread, and hold the address and
-//! the code that the processor pushed (arch/x86/mm/fault.c, `trace_page_fault_entries`). Numbers
-//! and layout stand in tracefs, which root alone may read as it is usually mounted. Reading the
-//! fields of an event needs CAP_PERFMON or `perf_event_paranoid` of -1. Cost: one more record of
-//! 64 bytes a fault, about 0.4 us. x86-64 only: other machines have other codes.
+//! They fire right before the event of the beginning, in the same thread. They contain the address and the
+//! error code that the processor pushed (arch/x86/mm/fault.c, `trace_page_fault_entries`). Their numbers and
+//! layout are in tracefs, which is usually readable by root only. Reading the fields of an event needs
+//! CAP_PERFMON or a `perf_event_paranoid` of -1. Cost: one more record of 64 bytes per fault, about 0.4 us.
+//! x86-64 only: other machines have other codes.
 
 use pagewise_kernel::proc::{read_number, read_text};
 
@@ -20,7 +20,7 @@ pub(super) struct Tracepoints {
     pub(super) fields: Fields,
 }
 
-/// Where the fields are in the data of an event.
+/// Offsets of the fields in the data of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fields {
     pub(super) address: usize,
@@ -28,7 +28,7 @@ pub(super) struct Fields {
 }
 
 impl Tracepoints {
-    /// `None` where they do not exist or may not be read.
+    /// Finds the tracepoints; `None` if they do not exist or may not be read.
     pub(super) fn find() -> Option<Self> {
         if cfg!(not(target_arch = "x86_64")) {
             return None;
@@ -45,7 +45,7 @@ impl Tracepoints {
     }
 }
 
-/// From lines like `field:unsigned long address; offset:8; size:8; signed:0;`.
+/// Parses lines like `field:unsigned long address; offset:8; size:8; signed:0;`.
 fn fields(format: &str) -> Option<Fields> {
     let offset = |name: &str| {
         let line = format.lines().find(|line| declared(line) == Some(name))?;

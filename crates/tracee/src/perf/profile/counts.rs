@@ -1,4 +1,4 @@
-//! Counts equal stacks of equally named processes, and names what the kernel's part is made of.
+//! Counts equal stacks of equally named processes, and names the kernel functions in them.
 
 use super::Walker;
 use super::kin::Kin;
@@ -13,7 +13,7 @@ use pagewise_model::{Bytes, Nanos};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A stack as it was seen.
+/// A stack as sampled.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Stack {
     process: u32,
@@ -21,11 +21,11 @@ struct Stack {
     user: Vec<Code>,
 }
 
-/// Stacks so far.
+/// Stack counts so far.
 #[derive(Debug)]
 pub(super) struct Counts {
     clock: Clock,
-    /// Whose samples count, where they are of everybody.
+    /// Selects whose samples count if the events cover all processes.
     kin: Option<Kin>,
     spaces: Spaces,
     files: MappedFiles,
@@ -36,7 +36,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// None yet, of samples by this clock, in code of `files`; `walker` walks the stacks that were copied.
+    /// No counts yet, for samples by this clock and code of `files`; `walker` walks the copied stacks.
     pub(super) fn new(clock: Clock, files: MappedFiles, walker: Option<Walker>) -> Self {
         Self {
             kin: (clock == Clock::Cpus).then(Kin::default),
@@ -50,12 +50,13 @@ impl Counts {
         }
     }
 
-    /// Takes one event, in the order of their times.
+    /// Takes one event. Events come in the order of their times.
     pub(super) fn take(&mut self, event: Event) {
         match event.told {
             Told::Sample(sample) => self.count(sample),
             Told::Name { pid, name, is_exec } => {
-                // Names are told of the program's own processes alone, of its first from its exec on.
+                // Names are reported only for the program's own processes; for the first one, from its exec
+                // on.
                 if let Some(kin) = &mut self.kin {
                     kin.adopt(pid);
                 }
@@ -87,7 +88,7 @@ impl Counts {
         !self.kin.as_ref().is_some_and(|kin| kin.is_stranger(pid))
     }
 
-    /// A fork of process `pid` was read, whose turn comes later.
+    /// A fork that made process `pid` was read. It is processed later.
     pub(super) fn expect(&mut self, pid: i32) {
         if let Some(kin) = &mut self.kin {
             kin.doubt(pid);
@@ -113,18 +114,18 @@ impl Counts {
         *self.stacks.entry(stack).or_default() += 1;
     }
 
-    /// The code of a chain that was followed, up to what is no code: a program
-    /// without them uses the register for something else.
+    /// The code of a call chain, up to the first entry that is not code: a program without frame pointers
+    /// uses the register for something else.
     fn callers(&self, pid: i32, addresses: &[u64]) -> Vec<Code> {
         let place = |(depth, address): (usize, &u64)| {
-            // Above the innermost an entry is a return address: it may lie past the function.
+            // Above the innermost entry, an address is a return address, which may be just past the function.
             let address = if depth == 0 { *address } else { address.saturating_sub(1) };
             self.spaces.code(pid, address)
         };
         addresses.iter().enumerate().map_while(place).collect()
     }
 
-    /// All stacks by the names of the kernel's functions, the most frequent first.
+    /// All stacks with the names of kernel functions, most frequent first.
     pub(super) fn resolve(&self, symbols: &KernelSymbols, period_ns: Nanos) -> StackSamples {
         let mut named: HashMap<(u32, Vec<&str>, &[Code]), u64> = HashMap::new();
         for (stack, count) in &self.stacks {
@@ -221,7 +222,7 @@ mod tests {
                 copy(1),
                 copy(2),
                 sample(2, &[], &[0x1010]),
-                // What comes after is no code: the rest of the chain is not true.
+                // The following entry is not code, so the rest of the chain is invalid.
                 sample(1, &[], &[0x1020, 0x1031, 0x77, 0x1040]),
                 Told::Fork { pid: 3, parent_pid: 1 },
                 Told::Lost(3),
@@ -257,7 +258,7 @@ mod tests {
         let fork = |pid, parent_pid| Told::Fork { pid, parent_pid };
         let before = [here(1), here(9)];
         let with = [name("sh"), here(1), fork(2, 1), fork(1, 1), fork(10, 9), here(2), here(10)];
-        // 2 has ended: what it releases is still its own, until another has its number.
+        // 2 has ended. What it releases still belongs to it, until another process has its number.
         let after = [here(2), fork(2, 9), here(2)];
         let mut all = counts(Clock::Cpus, [&before[..], &with, &after].concat());
         let samples = all.resolve(&symbols, Nanos(500));

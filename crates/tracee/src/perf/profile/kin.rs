@@ -1,16 +1,19 @@
-//! Whose samples count where the clocks of whole CPUs tell of everybody's.
+//! Selects the program's samples if clocks of whole CPUs sample all processes.
 //!
-//! Every fork on the machine is told with its time, so it is known of each sample: a child of ours is
-//! ours, and a number that is given to another process is ours no more. A process that has ended stays
-//! ours until then, since what it releases comes after its last record (kernel/exit.c, `do_exit`).
+//! Every fork on the machine is reported with its time, so each sample can be attributed. A child of a
+//! process of the program belongs to the program. A number that is given to another process no longer does. A
+//! process that has ended still belongs until then, since it releases its memory after its last record
+//! (kernel/exit.c, `do_exit`).
 //!
-//! Samples of others are dropped, and nothing of them is counted or kept: the first of a process when its
-//! turn has come (`merge`, two rounds later at most), all others unread. Not seen: a number that went from
-//! another process to one of ours may lose what it did until its fork was read, a round at most.
+//! Samples of other processes are dropped without counting or keeping anything. The first sample of a process
+//! is dropped when its turn comes (`merge`, two rounds later at most), all others unread.
+//!
+//! Not seen: if a number passes from another process to one of the program, samples are lost until the fork
+//! is read, for one round at most.
 
 use rustc_hash::FxHashSet;
 
-/// Processes of the program, and those of which samples came that are none.
+/// Processes of the program, and processes known not to belong to it.
 #[derive(Debug, Default)]
 pub(super) struct Kin {
     ours: FxHashSet<i32>,
@@ -18,12 +21,13 @@ pub(super) struct Kin {
 }
 
 impl Kin {
-    /// Process `pid` is the program's.
+    /// Adds process `pid` to the program.
     pub(super) fn adopt(&mut self, pid: i32) {
         self.ours.insert(pid);
     }
 
-    /// Process `parent_pid` has made process `pid`, or a thread of its own; whether that is the program's.
+    /// Process `parent_pid` has made process `pid`, or a thread of itself. Returns whether that belongs to
+    /// the program.
     pub(super) fn fork(&mut self, pid: i32, parent_pid: i32) -> bool {
         let is_ours = self.ours.contains(&parent_pid);
         if is_ours {
@@ -34,8 +38,8 @@ impl Kin {
         is_ours
     }
 
-    /// Whether process `pid` is the program's at the time that has been reached. Before there is a program,
-    /// nobody is a stranger: the process that will execute it runs already.
+    /// Whether process `pid` belongs to the program at the current event time. Before the program exists, no
+    /// process is recorded as a stranger: the process that will execute it already runs.
     pub(super) fn has(&mut self, pid: i32) -> bool {
         let is_ours = self.ours.contains(&pid);
         if !is_ours && !self.ours.is_empty() {
@@ -44,12 +48,13 @@ impl Kin {
         is_ours
     }
 
-    /// Whether process `pid` was none of the program's, and its number is still its own as far as was read.
+    /// Whether process `pid` is known not to belong to the program, with no fork read since that reuses its
+    /// number.
     pub(super) fn is_stranger(&self, pid: i32) -> bool {
         self.strangers.contains(&pid)
     }
 
-    /// A fork of process `pid` was read: it may be another than before.
+    /// A fork that made process `pid` was read: the number may belong to a new process.
     pub(super) fn doubt(&mut self, pid: i32) {
         self.strangers.remove(&pid);
     }
@@ -67,7 +72,7 @@ mod tests {
         assert!(kin.fork(2, 1) && kin.fork(3, 2) && kin.has(3));
         assert!(kin.fork(1, 1), "a thread");
         assert!(!kin.fork(8, 7) && !kin.has(8));
-        // 3 has ended, and somebody else has its number.
+        // 3 has ended, and another process has its number.
         assert!(!kin.fork(3, 7) && !kin.has(3) && kin.has(2));
     }
 

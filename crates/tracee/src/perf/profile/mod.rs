@@ -1,29 +1,30 @@
 //! Samples of the CPU clock of a tree, with the stacks of kernel and program.
 //!
-//! What [`super::sampling`] counts, with more about each sample: the process by its name, its own callers
-//! as far as frame pointers lead (PERF_SAMPLE_CALLCHAIN), and which file each piece of code came from
-//! (PERF_RECORD_MMAP2). All events write into one ring per CPU, emptied by a thread (`drainer`), and are
-//! taken in the order of their times, so that a name is that of its moment.
+//! This extends [`super::sampling`] by data about each sample: the name of the process, its callers as far as
+//! frame pointers lead (PERF_SAMPLE_CALLCHAIN), and the file that each piece of code came from
+//! (PERF_RECORD_MMAP2). All events write into one ring per CPU, which a thread empties (`drainer`). They are
+//! processed in the order of their times, so that a name is the one at that moment.
 //!
-//! A program is followed from its exec on, or processes that run already from now on, without stopping
-//! them: every thread gets its own events, those made meanwhile inherit them or are found by listing
-//! again (`perf::running`). Which clock is taken is found by trying:
+//! A program is followed from its exec on, or running processes from now on, without stopping them. Every
+//! thread gets its own events. Threads made meanwhile inherit them or are found by listing again
+//! (`perf::running`). The clock is found by trying:
 //!
-//! - **of each CPU** ([`Clock::Cpus`]): it runs on whoever is there, and samples of other programs are
-//!   dropped (`kin`); the threads' own events tell of names and mappings alone. For root, CAP_PERFMON, or
-//!   at `kernel.perf_event_paranoid` 0 and below.
-//! - **of each task** ([`Clock::Tasks`]), with the rights of [`super::sampling`]. It starts with its task,
-//!   not in step with its parent's (kernel/events/core.c, `perf_swevent_start_hrtimer`), and ends before
-//!   the task releases its memory (kernel/exit.c, `do_exit`): the first period of each process and thread
-//!   is not seen, which is counted, nor is most of exit.
+//! - **of each CPU** ([`Clock::Cpus`]): it samples whatever runs on the CPU, and samples of other programs are
+//!   dropped (`kin`). The threads' own events report only names and mappings. For root, CAP_PERFMON, or with
+//!   `kernel.perf_event_paranoid` at 0 or below.
+//! - **of each task** ([`Clock::Tasks`]), with the rights of [`super::sampling`]. It starts with its task, not
+//!   in step with its parent's (kernel/events/core.c, `perf_swevent_start_hrtimer`), and ends before the task
+//!   releases its memory (kernel/exit.c, `do_exit`). So the first period of each process and thread is not
+//!   seen, which is counted, nor is most of exit.
 //!
-//! With a [`Walker`], the innermost part of each stack is copied instead and walked by the tables of its files, by
-//! the clock of each task: no other program's memory is copied.
+//! With a [`Walker`], the innermost part of each stack is copied instead and walked by the tables of its
+//! files. This uses the clock of each task, so that no other program's memory is copied.
 //!
-//! Not seen: without a walker, callers in programs built without frame pointers, beyond the innermost function; children
-//! of a running process that this account may not observe, and what they make. Overhead: about
-//! 2-5 us a sample, 0.5-1% of CPU time, and 10-20 us where stacks are copied; with clocks of whole CPUs on all of them, whoever runs there. Samples
-//! that were lost may have been of others then.
+//! Not seen: without a walker, callers in programs built without frame pointers, beyond the innermost
+//! function; children of a running process that this account may not observe, and their descendants.
+//!
+//! Overhead: about 2-5 us per sample, 0.5-1% of CPU time; 10-20 us if stacks are copied. Clocks of whole CPUs
+//! cause it on all CPUs, for every program there. Their lost samples may have been of other programs.
 
 mod counts;
 mod kin;
@@ -50,13 +51,14 @@ use std::time::Duration;
 
 /// Bytes of each stack that are copied for a walker.
 const COPIED_BYTES: u32 = 8 << 10;
-/// Wanted size of a ring for these.
+/// Wanted size of a ring for copied stacks.
 const COPIED_RING_BYTES: usize = 4 << 20;
 
-/// Walks stacks that were copied.
+/// Walks copied stacks.
 pub trait WalkStack: std::fmt::Debug + Send {
-    /// The callers of a thread of process `pid` with these registers, of whose stack the innermost `bytes` were
-    /// copied: its own address, and return addresses from the inside out. `code` says what is mapped where.
+    /// The callers of a thread of process `pid` with these registers, of whose stack the innermost `bytes`
+    /// were copied: its own address, then return addresses from the inside out. `code` says which code is
+    /// mapped where.
     fn walk(
         &mut self,
         pid: i32,
@@ -66,20 +68,20 @@ pub trait WalkStack: std::fmt::Debug + Send {
     ) -> Vec<u64>;
 }
 
-/// Whoever walks the stacks of a profile.
+/// The walker for the stacks of a profile.
 pub type Walker = Box<dyn WalkStack>;
 
-/// Tells which file (by its name in [`MappedFiles`]) and offset the code at an address was mapped from; an empty name for code of no file,
-/// `None` for what is no code.
+/// Finds the file (its name in [`MappedFiles`]) and the offset in it for the code at an address. The name is
+/// empty for code without a file. `None` if there is no code.
 pub type FindCode<'a> = &'a dyn Fn(u64) -> Option<(&'a str, u64)>;
 
-/// A profile under way.
+/// A profile in progress.
 #[derive(Debug)]
 pub struct Profiling(Drainer<Collected>);
 
 impl Profiling {
-    /// Starts sampling `pid` from its exec on, with stacks that `walker` walks where there is one, and opens its
-    /// code in `files`; or says why not.
+    /// Starts sampling `pid` from its exec on, or says why not. `walker`, if any, walks its stacks. Its code
+    /// is opened in `files`.
     #[must_use]
     pub fn attach(pid: i32, files: &MappedFiles, walker: Option<Walker>) -> Fact<Self> {
         let walker = walker.filter(|_| cfg!(target_arch = "x86_64"));
@@ -87,7 +89,7 @@ impl Profiling {
         Self::follow(pid, events, files, walker, refusal)
     }
 
-    /// The same without the kernel's part, by the clock of each task.
+    /// Like [`Profiling::attach`], without the kernel's part and by the clock of each task.
     #[must_use]
     pub fn attach_to_user_mode(pid: i32, files: &MappedFiles) -> Fact<Self> {
         Self::follow(pid, Events::of_user_mode(), files, None, refusal_in_user_mode)
@@ -110,7 +112,7 @@ impl Profiling {
         }
     }
 
-    /// Collects what `events` tell; `before` is what holds at the beginning.
+    /// Collects what `events` report; `before` is the state at the beginning.
     fn start(
         events: Events,
         before: Vec<Told>,
@@ -126,24 +128,24 @@ impl Profiling {
         Drainer::start(collected).map(Self)
     }
 
-    /// Stops and names what was seen.
+    /// Stops sampling and names the stacks.
     #[must_use]
     pub fn finish(self) -> Fact<StackSamples> {
         self.0.finish(|collected, symbols| collected.counts.resolve(symbols, Nanos(PERIOD_NS)))
     }
 }
 
-/// The events, which tell of nothing but samples.
+/// The events. All their records are samples or side-band data.
 #[derive(Debug)]
 struct Events {
     rings: Rings<()>,
-    /// What each thread gets.
+    /// Attributes of the event that each thread gets.
     attr: perf_event_attr,
     clock: Clock,
 }
 
 impl Events {
-    /// None yet, for a program that is to be executed or for one that runs.
+    /// Opens the rings for a program to be executed, or for a running one. No thread has events yet.
     fn open(on_exec: bool) -> Result<Self, SysError> {
         Self::of_cpus(on_exec).or_else(|error| {
             let clock = Clock::Tasks { why: of_cpus_refused(&error) };
@@ -151,14 +153,14 @@ impl Events {
         })
     }
 
-    /// With clocks of whole CPUs, which run from now on.
+    /// Uses clocks of whole CPUs, which run from now on.
     fn of_cpus(on_exec: bool) -> Result<Self, SysError> {
         let mut rings = rings(on_exec)?;
         rings.add_event((), &cpu_clock(), EVERYBODY)?;
         Ok(Self { rings, attr: names(on_exec), clock: Clock::Cpus })
     }
 
-    /// With copies of the program's stacks, from its exec on.
+    /// Copies the program's stacks, from its exec on.
     fn of_stacks() -> Result<Self, SysError> {
         let mut attr = task_clock(true);
         attr.set_exclude_callchain_user(1);
@@ -168,7 +170,7 @@ impl Events {
         Ok(Self { rings, attr, clock })
     }
 
-    /// Of what a program does in user mode, from its exec on.
+    /// Samples user mode only, from the exec on.
     fn of_user_mode() -> Result<Self, SysError> {
         let mut attr = task_clock(true);
         attr.set_exclude_kernel(1);
@@ -183,12 +185,12 @@ impl Events {
     }
 }
 
-/// The rings and what was in them.
+/// The rings and the events read from them.
 #[derive(Debug)]
 struct Collected {
     rings: Rings<()>,
     merge: Merge<Event>,
-    /// Events on their way from the one to the other.
+    /// Events released by `merge`, not yet counted.
     ready: Vec<Event>,
     counts: Counts,
 }
@@ -212,7 +214,7 @@ impl Collect for Collected {
     }
 }
 
-/// What comes out of one ring.
+/// Receives the events of one ring.
 struct Drained<'a> {
     ring: usize,
     merge: &'a mut Merge<Event>,
@@ -246,7 +248,7 @@ fn refusal_in_user_mode(error: &SysError) -> String {
     }
 }
 
-/// Why clocks of whole CPUs cannot be had.
+/// Why clocks of whole CPUs are not available.
 fn of_cpus_refused(error: &SysError) -> String {
     match error.errno() {
         Some(libc::EACCES | libc::EPERM) => {
@@ -257,14 +259,14 @@ fn of_cpus_refused(error: &SysError) -> String {
     }
 }
 
-/// The clock of a task, which tells of its process too.
+/// The clock of a task. It also reports names and mappings of its process.
 fn task_clock(on_exec: bool) -> perf_event_attr {
     let mut attr = clock(on_exec);
     event::tell_of_processes(&mut attr);
     attr
 }
 
-/// The clock of a CPU that is not idle, which tells of all forks and exits there.
+/// The clock of a CPU while it is not idle. It also reports all forks and exits there.
 fn cpu_clock() -> perf_event_attr {
     let mut attr = clock(false);
     attr.set_inherit(0);
@@ -273,7 +275,7 @@ fn cpu_clock() -> perf_event_attr {
     attr
 }
 
-/// No clock of a task: what its process is called and has mapped.
+/// Not a clock: reports the name and the mappings of a task's process.
 fn names(on_exec: bool) -> perf_event_attr {
     let nothing = u64::from(b::PERF_COUNT_SW_DUMMY);
     let mut attr = event::followed(b::PERF_TYPE_SOFTWARE, nothing, on_exec);

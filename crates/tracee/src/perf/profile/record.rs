@@ -1,8 +1,8 @@
-//! The records of the rings of a profile: pure functions on bytes.
+//! Decodes the records of the profile rings: pure functions on bytes.
 //!
-//! Samples hold the number of their event, IP, TID, TIME and CALLCHAIN, in that order, and registers and stack
-//! where those were asked for; all others are read
-//! by `side_band`. Unknown types are passed over, and so is what a thread's second event tells (`streams`).
+//! Samples contain the number of their event, IP, TID, TIME and CALLCHAIN, in that order, then registers and
+//! stack if requested. All other records are read by `side_band`. Unknown types are skipped, and so are the
+//! records of a thread's second event (`streams`).
 
 use crate::perf::merge::Timed;
 use crate::perf::side_band::{self, SideBand};
@@ -13,10 +13,10 @@ use pagewise_kernel::perf::bindings as b;
 use pagewise_model::Nanos;
 use pagewise_model::fault::event::Map;
 
-/// The events of a profile tell of nothing but samples.
+/// The events of a profile need no kind.
 pub(super) type Streams = streams::Streams<()>;
 
-/// A moment of a thread.
+/// A sample of a thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) pid: i32,
@@ -24,15 +24,15 @@ pub(super) struct Sample {
     pub(super) kernel: Vec<u64>,
     /// Addresses in the program, innermost first.
     pub(super) user: Vec<u64>,
-    /// What they are to be found in instead.
+    /// Copied stack to find the addresses in instead.
     pub(super) copied: Option<CopiedStack>,
 }
 
-/// What is told.
+/// Content of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Told {
     Sample(Sample),
-    /// A process has a name; another program if it has executed one.
+    /// A process has this name. With `is_exec`, it has executed another program.
     Name {
         pid: i32,
         name: String,
@@ -46,7 +46,7 @@ pub(super) enum Told {
     Lost(u64),
 }
 
-/// What is told, and when it was so.
+/// Something that happened, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     pub(super) at_ns: Nanos,
@@ -59,15 +59,15 @@ impl Timed for Event {
     }
 }
 
-/// What takes events.
+/// Receives events.
 pub(super) trait Take {
     /// Whether samples of process `pid` are worth reading.
     fn wants(&self, pid: i32) -> bool;
-    /// Takes one.
+    /// Receives one event.
     fn take(&mut self, event: Event);
 }
 
-/// Gives each event of `bytes` that counts to `taker`; returns how many bytes were understood.
+/// Passes each event of `bytes` that counts to `taker`; returns how many bytes were understood.
 pub(super) fn parse(bytes: &[u8], streams: &mut Streams, taker: &mut impl Take) -> usize {
     for_each_record(bytes, |record, misc, body| {
         let event = match record {
@@ -107,7 +107,7 @@ fn side_band(record: u32, misc: u16, body: &[u8], streams: &mut Streams) -> Opti
     let (at_ns, told) = side_band::read(record, misc, body, streams)?;
     let told = match told {
         SideBand::Map(map) => Told::Map(map),
-        // The name of another thread than the first is that of a thread.
+        // Only the name of the first thread is the name of the process.
         SideBand::Name { pid, tid, name, is_exec } if is_exec || pid == tid => {
             Told::Name { pid, name, is_exec }
         }
@@ -132,7 +132,7 @@ mod tests {
         record(b::PERF_RECORD_SAMPLE, misc, &words(&[&head[..], chain].concat()))
     }
 
-    /// All that is told, but samples of one process.
+    /// Wants everything except samples of one process.
     #[derive(Default)]
     struct But {
         unwanted: i32,

@@ -1,10 +1,10 @@
-//! A profile of processes that are running already, without stopping them: until the first ends, the time is
-//! over or the user has seen enough.
+//! Profiles running processes without stopping them, until the first one ends, the time is over, or the user
+//! has seen enough.
 //!
-//! A process and all below it that this account may observe, all threads of each (`perf::running`). What is
-//! mapped, and under which name, is read when all threads are followed: code that was mapped in between is told
-//! by both. CPU time by the kernel's ticks and faults are read before and after, so that something is known
-//! without the right to sample: a process that has been waited for by then has none left.
+//! It covers a process and all its descendants that this account may observe, with all threads of each
+//! (`perf::running`). Mappings and names are read once all threads are followed: code mapped in between is
+//! reported by both. CPU time (by the kernel's ticks) and faults are read before and after, so some figures
+//! exist even without the right to sample. A process that has been waited for by then has no figures left.
 
 use super::record::Told;
 use super::{Events, Profiling};
@@ -18,7 +18,7 @@ use pagewise_kernel::{SysError, clock};
 use pagewise_model::profile::{FollowedProcess, StackSamples};
 use pagewise_model::{Fact, Nanos};
 
-/// Profiles `target` and what it has below it, and opens their code in `files`; never stops it.
+/// Profiles `target` and its descendants, and opens their code in `files`. Never stops them.
 #[must_use]
 pub fn profile_running(
     target: &Target,
@@ -60,18 +60,18 @@ fn ticks(count: u64) -> Nanos {
     Nanos(count.saturating_mul(1_000_000_000 / a_second))
 }
 
-/// Whom a profile follows from its beginning on.
+/// Processes that a profile follows from its beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Followed {
-    /// Threads of the process and of those below it.
+    /// Threads of the process and of its descendants.
     threads: u64,
-    /// Processes below it.
+    /// Number of descendants.
     children: u64,
-    /// Processes below it that may not be observed.
+    /// Descendants that may not be observed.
     unseen_children: u64,
 }
 
-/// Starts sampling process `pid` and all below it from now on, or says why not.
+/// Starts sampling process `pid` and all its descendants from now on, or says why not.
 fn follow(pid: i32, files: &MappedFiles) -> (Fact<Profiling>, Followed) {
     event::allow_descriptors();
     let mut events = match Events::open(false) {
@@ -83,7 +83,7 @@ fn follow(pid: i32, files: &MappedFiles) -> (Fact<Profiling>, Followed) {
     if let Err(error) = events.add_process(pid) {
         return (Fact::Missing(refusal(&error)), followed);
     }
-    // A process that has ended has nothing below it.
+    // A process that has ended has no descendants.
     for child in tree::descendants(pid).unwrap_or_default() {
         match events.add_process(child) {
             Ok(()) => processes.push(child),
@@ -105,7 +105,7 @@ impl Events {
     }
 }
 
-/// The name of a process and the code that it has mapped.
+/// The name of a process and its mapped code.
 fn what_was_before(pid: i32) -> Vec<Told> {
     let name = stat::read(pid).map(|stat| Told::Name { pid, name: stat.comm, is_exec: true });
     let code = running::mapped(pid).filter(|map| map.is_executable);

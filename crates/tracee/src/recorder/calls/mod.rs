@@ -1,18 +1,18 @@
-//! What the kernel's counters of each thread say at each of its system calls.
+//! Reads the kernel's fault counters of each thread at each of its system calls.
 //!
-//! Faults that a thread takes inside a call (the kernel copies into its memory, populates, pins,
-//! builds an image) are in rusage, and without rights in no event; those of pinning are in none at
-//! all. Here the whole tree is traced (ptrace(2), PTRACE_O_TRACESYSGOOD): the counter of a thread
-//! (`/proc/TID/task/TID/stat`, fields 10 and 12) is read where a call begins and where it ends, and
-//! what lies between was taken inside; when that was is kept, so that recorded faults can be told from
-//! those outside. A new thread or process has begun with a counter of 0, so its first stop tells what
-//! being made has cost it. Threads are let go when they are about to exit, so
-//! that their parents wait for them as ever; the tracing ends with the program.
+//! Faults inside a call (the kernel copies to memory, populates, pins, builds an image) are in rusage, but
+//! without privileges in no event. Faults of pinning are in no event at all. Here the whole tree is traced
+//! (ptrace(2), PTRACE_O_TRACESYSGOOD). The counter of a thread (`/proc/TID/task/TID/stat`, fields 10 and 12)
+//! is read where a call begins and where it ends; the difference was taken inside. The times are kept, so
+//! that recorded faults can be distinguished from those outside. A new thread or process starts with a
+//! counter of 0, so its first stop shows the cost of its creation. Threads are released when they are about
+//! to exit, so that their parents wait for them as usual. Tracing ends with the program.
 //!
-//! Not seen: faults outside of calls that the kernel takes (signal frames, the end of a process).
-//! A traced program runs like one under strace(1): one with rights of another user (setuid) runs
-//! without them, and it cannot trace others. Cost: two stops of some 20 us a call. Pages, order and
-//! price of faults stay what they are; the time between them does not.
+//! Not seen: kernel faults outside of calls (signal frames, the end of a process).
+//!
+//! A traced program runs as under strace(1): a set-user-id program runs without its rights, and the program
+//! cannot trace others. Cost: two stops of some 20 us per call. Number, order and cost of faults stay the
+//! same; the time between them does not.
 
 mod names;
 
@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-/// What is reported of every thread of the tree.
+/// Events reported for every thread of the tree.
 const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
@@ -38,10 +38,10 @@ const EVENTS: i32 = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACEEXIT;
 
-/// What following a program has come to.
+/// Result of following a program.
 #[derive(Debug)]
 pub(crate) struct Followed {
-    /// The counts when the program had just been executed.
+    /// Counts right after the program was executed.
     pub(crate) exec: Fact<ExecCounts>,
     pub(crate) calls: Fact<ThreadCalls>,
 }
@@ -62,7 +62,7 @@ impl Following {
 }
 
 impl Followed {
-    /// Of a program whose calls are not followed.
+    /// For a program whose calls are not followed.
     pub(crate) fn at_exec(exec: Fact<ExecCounts>) -> Self {
         Self { exec, calls: Fact::missing("not requested") }
     }
@@ -72,7 +72,7 @@ impl Followed {
     }
 }
 
-/// Lets the child become its program and follows it and its tree.
+/// Releases the child, so that it executes its program, and follows it and its tree.
 ///
 /// # Errors
 /// [`LaunchError`] when the program cannot be started.
@@ -86,13 +86,13 @@ pub(crate) fn release(child: Suspended) -> Result<(Running, Following), LaunchEr
     };
     let thread = thread::Builder::new().name("calls".to_owned()).spawn(follow);
     let thread = thread.map_err(|e| LaunchError::call("clone", "a thread that follows", &e))?;
-    // Nothing is sent: the other end goes once the child is seized, or cannot be.
+    // Nothing is sent: the channel closes when the child is seized, or cannot be.
     let _seized = is_seized.recv();
     let running = child.release_unconfirmed()?;
     match running.exec_error() {
         None => Ok((running, Following(thread))),
         Some(error) => {
-            // In this order: waiting for a child takes the stops that another thread is owed.
+            // In this order: waiting for a child consumes the stops that another thread waits for.
             let _nothing = thread.join();
             let _gone = wait::reap(pid);
             Err(error)
@@ -100,19 +100,19 @@ pub(crate) fn release(child: Suspended) -> Result<(Running, Following), LaunchEr
     }
 }
 
-/// A thread of the tree.
+/// State of a thread of the tree.
 #[derive(Debug, Clone, Copy)]
 struct Thread {
     pid: i32,
     call: Option<Entered>,
 }
 
-/// The call that a thread is in.
+/// The current call of a thread.
 #[derive(Debug, Clone, Copy)]
 struct Entered {
     call: Call,
     at: Nanos,
-    /// Of the thread until then.
+    /// Fault count of the thread at the entry.
     faults: u64,
 }
 
@@ -122,9 +122,9 @@ struct Follower {
     threads: HashMap<i32, Thread>,
     exec: Option<Fact<ExecCounts>>,
     by_call: BTreeMap<Call, u64>,
-    /// Taken by threads and processes until their first stop.
+    /// Faults of threads and processes before their first stop.
     at_birth: u64,
-    /// When faults were taken that are in the counts above.
+    /// Time spans of the faults that are in the counts above.
     inside: Vec<Inside>,
 }
 
@@ -141,7 +141,8 @@ impl Follower {
         }
     }
 
-    /// Serves stops until the program has ended; what it leaves behind is let go with this thread.
+    /// Serves stops until the program has ended. Threads that it leaves behind are released when this thread
+    /// ends.
     fn serve(mut self) -> Result<Self, SysError> {
         while self.threads.values().any(|thread| thread.pid == self.root) {
             let found = request::wait_stops()?;
@@ -152,7 +153,7 @@ impl Follower {
                 if stop.is_end() {
                     self.threads.remove(&tid);
                 } else {
-                    // A thread that is killed while it is served tells its end by itself.
+                    // A thread killed meanwhile reports its end separately.
                     drop(self.stopped(tid, stop));
                 }
             }
@@ -181,7 +182,7 @@ impl Follower {
         }
     }
 
-    /// A thread that stops for the first time.
+    /// Adds a thread at its first stop.
     fn add_new(&mut self, tid: i32) -> Result<(), SysError> {
         if self.threads.contains_key(&tid) {
             return Ok(());
@@ -212,8 +213,8 @@ impl Follower {
         Ok(())
     }
 
-    /// The first image is there, or one after it. A thread that was not the first of its process
-    /// has taken that one's number; all others of the process have ended.
+    /// A new image exists, the first or a later one. If a thread other than the first called exec, it takes
+    /// the process's number. All other threads of the process have ended.
     fn executed(&mut self, tid: i32) -> Result<(), SysError> {
         if self.exec.is_none() {
             self.exec = Some(exec_stop::counts(tid).into());
@@ -250,7 +251,7 @@ mod tests {
     use crate::launch::{self, Launch};
     use pagewise_model::usage::Ended;
 
-    /// Runs `script` in a shell; `None` where it cannot be traced.
+    /// Runs `script` in a shell; `None` if it cannot be traced.
     fn followed(script: &str) -> Option<(Followed, Ended, u64)> {
         let argv = ["sh", "-c", script].map(Into::into).to_vec();
         let child = launch::spawn(&Launch::experiment(argv), &[]).unwrap();
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(ended, Ended::Exited(3));
         let calls = followed.calls.known().unwrap();
         let start = calls.faults(CallKind::Start);
-        // cat was made and executed: its stack and its image at the least.
+        // cat was created and executed: that takes at least its stack and its image.
         assert!(start >= 5 && start < counted, "{calls:?} of {counted}");
         assert!(calls.calls.iter().any(|call| call.call == "execve"), "{calls:?}");
         assert!(calls.calls.windows(2).all(|two| two[0].faults >= two[1].faults));

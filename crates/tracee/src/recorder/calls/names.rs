@@ -1,5 +1,5 @@
-//! Names of system calls that take faults, by their numbers on this machine, and what they do. A
-//! call without a name here, or by the table of another architecture, is shown by its number.
+//! Names and kinds of system calls that take faults, by their numbers on this machine. A call without a name
+//! here, or by the table of another architecture, is shown by its number.
 
 use crate::ptrace::request::Call;
 use crate::seccomp::ARCHITECTURE;
