@@ -55,7 +55,7 @@ fn from_mask(mask: &[u64]) -> Vec<u32> {
     bits.filter(|b| mask[b / WORD_BITS] >> (b % WORD_BITS) & 1 == 1).map(|b| b as u32).collect()
 }
 
-/// The mask of `cpus` as the kernel has it; `None` when one is beyond any machine.
+/// The kernel's mask for `cpus`; `None` if a CPU number is too large for any machine.
 #[must_use]
 pub fn to_mask(cpus: &[u32]) -> Option<Vec<u64>> {
     let highest = cpus.iter().copied().max().unwrap_or(0) as usize;

@@ -1,10 +1,10 @@
-//! Extended attributes of a file (xattr(7)): names with bytes beside its contents, among them its access
-//! list (`system.posix_acl_access`), capabilities(7) (`security.capability`), security labels and
-//! whatever users put there (`user.*`).
+//! Extended attributes of a file (xattr(7)): named bytes besides its content. They include its access list
+//! (`system.posix_acl_access`), capabilities(7) (`security.capability`), security labels, and attributes set
+//! by users (`user.*`).
 //!
 //! Listed by flistxattr(2), read by fgetxattr(2), set by fsetxattr(2). Not seen: `trusted.*` by accounts
-//! other than root, and flags such as those of chattr(1), which are no attributes in this sense.
-//! Overhead: two calls for the list and two for each attribute.
+//! other than root; flags such as those of chattr(1), which are not extended attributes. Overhead: two calls
+//! for the list and two for each attribute.
 
 use crate::error::SysError;
 use rustix::fs::{XattrFlags, fgetxattr, fgetxattr_query, flistxattr, flistxattr_query, fsetxattr};
@@ -15,23 +15,23 @@ use std::os::fd::{AsFd, AsRawFd};
 /// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribute {
-    /// Its name, with the space that it is in.
+    /// Its name, including the namespace prefix.
     pub name: CString,
     /// Its bytes.
     pub value: Vec<u8>,
 }
 
 impl Attribute {
-    /// Its name for people.
+    /// Its name for messages.
     #[must_use]
     pub fn label(&self) -> String {
         self.name.to_string_lossy().into_owned()
     }
 
-    /// Gives it to a file.
+    /// Sets it on a file.
     ///
     /// # Errors
-    /// EPERM where this account may not set it, ENOTSUP where the file system has none, ENOSPC.
+    /// EPERM if this account may not set it, ENOTSUP if the file system does not support it, ENOSPC.
     pub fn set(&self, file: &impl AsFd) -> Result<(), SysError> {
         fsetxattr(file, self.name.as_c_str(), &self.value, XattrFlags::empty())
             .map_err(|e| SysError::new("fsetxattr", self.label(), e))
@@ -45,7 +45,7 @@ const LIST_HEAD: usize = 4;
 /// Bytes of an entry: tag, rights, id.
 const LIST_ENTRY: usize = 8;
 
-/// The access list of a file that may be open for nothing (`O_PATH`); none where the mode says all.
+/// The access list of a file, which may be open with `O_PATH`; `None` if the mode says everything.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -65,7 +65,7 @@ pub fn access_list(file: &impl AsFd) -> Result<Option<Vec<u8>>, SysError> {
     }
 }
 
-/// An access list by which nobody may execute the file.
+/// The same access list without any execute permission.
 #[must_use]
 pub fn without_execution(mut list: Vec<u8>) -> Vec<u8> {
     let entries = list.get_mut(LIST_HEAD..).unwrap_or_default();
@@ -75,7 +75,7 @@ pub fn without_execution(mut list: Vec<u8>) -> Vec<u8> {
     list
 }
 
-/// All that this account can see of a file, which `subject` names.
+/// All attributes of a file that this account can see. `subject` names the file in errors.
 ///
 /// # Errors
 /// When they cannot be read, or change meanwhile.
@@ -88,7 +88,7 @@ pub fn list(file: &impl AsFd, subject: &str) -> Result<Vec<Attribute>, SysError>
     };
     let mut names = vec![0; len];
     let used = if len == 0 { 0 } else { flistxattr(file, &mut names[..]).map_err(failed)? };
-    // Each name ends with a byte of value 0.
+    // Each name ends with a NUL byte.
     let names = names[..used].split(|byte| *byte == 0).filter(|name| !name.is_empty());
     names.filter_map(|name| CString::new(name).ok()).map(|name| read(file, name, subject)).collect()
 }

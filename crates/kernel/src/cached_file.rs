@@ -1,18 +1,18 @@
-//! What the page cache holds of a file, slot by slot, and on which pages a fresh mapping of it is.
+//! What the page cache holds of a file, slot by slot, and on which pages a fresh mapping of it lies.
 //!
-//! Asked in the order in which asking changes least: `mincore(2)` over a mapping that is not touched,
-//! then one page of each slot that is cached whole is entered (a folio of a huge page is mapped whole by
-//! that), then `PAGEMAP_SCAN` says which slots are mapped huge, and `smaps` how much
-//! (`FilePmdMapped`). With the right to see frames, all cached pages are entered and the flags of their
-//! frames (`/proc/kpageflags`) tell where folios begin and end.
+//! The least intrusive question comes first: `mincore(2)` over a mapping that is not touched. Then one page
+//! of each completely cached slot is entered, which maps a huge folio as a whole. Then `PAGEMAP_SCAN` reports
+//! which slots are mapped huge, and `smaps` how much (`FilePmdMapped`). With the right to see frames, all
+//! cached pages are entered, and the flags of their frames (`/proc/kpageflags`) show where folios begin and
+//! end.
 //!
-//! Of files that this account neither owns nor may write, `mincore` does not tell: there one page of
-//! each slot is asked for with a read that must not wait, after `POSIX_FADV_RANDOM`, so that what is not
-//! there begins to be read by that page alone. Nothing else is read from a device: the mapping is
-//! advised not to read ahead (`MADV_RANDOM`).
+//! `mincore` gives no answer for files that this account neither owns nor may write. There, one page of each
+//! slot is requested with a read that must not wait, after `POSIX_FADV_RANDOM`, so that a missing page starts
+//! a read of that page only. Nothing else is read from a device: the mapping is advised not to read ahead
+//! (`MADV_RANDOM`).
 //!
-//! Not seen: folios of middle size without the right to see frames. Cost: 2 ns a page and 1 us a slot;
-//! frames 60 ns a page, for files up to [`FOLIOS_LIMIT`].
+//! Not seen: folios of middle size without the right to see frames. Cost: 2 ns per page and 1 us per slot;
+//! frames 60 ns per page, for files up to [`FOLIOS_LIMIT`].
 
 use crate::error::SysError;
 use crate::file_view::{self, FileView, is_answered_for, is_cached};
@@ -28,9 +28,9 @@ use std::iter::repeat_n;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Folios are not looked at in larger files.
+/// Folios are not examined in larger files.
 const FOLIOS_LIMIT: Bytes = Bytes::gib(4);
-/// Frames whose flags are asked for in one call, at most.
+/// Maximum number of frames whose flags are read in one call.
 const FRAMES_AT_ONCE: usize = 1 << 12;
 
 /// A regular file with content, open for reading.
@@ -51,7 +51,7 @@ impl CachedFile {
         Ok(Self { path: path.to_owned(), file, len })
     }
 
-    /// Where it is, as it was given.
+    /// Its path, as given.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -68,7 +68,7 @@ impl CachedFile {
         Bytes(self.len as u64)
     }
 
-    /// A fresh mapping of all of it.
+    /// Maps all of it, in a new mapping.
     ///
     /// # Errors
     /// When it cannot be mapped.
@@ -83,13 +83,13 @@ impl CachedFile {
     /// What the cache holds of it now.
     ///
     /// # Errors
-    /// When it cannot be mapped or looked at.
+    /// When it cannot be mapped or examined.
     pub fn look(&self) -> Result<CacheState, SysError> {
         let view = self.view()?;
         let (slots, cached_bytes) = self.entered_slots(&view)?;
         let mut counts = self.counts().into();
         if cached_bytes != Fact::Known(Bytes(0)) && counts_nothing(&counts) {
-            // An overlay has a cache of its own, which is empty: the pages are those of another file.
+            // An overlay has a separate cache, which is empty: the pages belong to another file.
             counts =
                 Fact::missing("pages of this file are cached, but the kernel reports no counts");
         }
@@ -97,23 +97,23 @@ impl CachedFile {
         Ok(CacheState { cached_bytes, huge_bytes, slots, counts, folios })
     }
 
-    /// Of that the slots alone.
+    /// Only the slots of that.
     ///
     /// # Errors
-    /// When it cannot be mapped or looked at.
+    /// When it cannot be mapped or examined.
     pub fn slots(&self) -> Result<SlotMap, SysError> {
         self.entered_slots(&self.view()?).map(|(slots, _)| slots)
     }
 
-    /// What `cachestat` counts.
+    /// The counts of `cachestat`.
     ///
     /// # Errors
-    /// Where it is not allowed or not there.
+    /// When the call is not permitted or not available.
     pub fn counts(&self) -> Result<CacheCounts, SysError> {
         cachestat::read(&self.file, &self.name())
     }
 
-    /// The file system that it lies on.
+    /// The file system that it is on.
     ///
     /// # Errors
     /// When the call is refused.
@@ -121,7 +121,7 @@ impl CachedFile {
         file_system::look_up(&self.file, &self.name())
     }
 
-    /// Who maps it, this process left out.
+    /// Processes that map it, except this one.
     ///
     /// # Errors
     /// When the processes cannot be listed.
@@ -129,11 +129,11 @@ impl CachedFile {
         holders::find(&HolderSearch::for_mapping(&self.view()?.listed()?))
     }
 
-    /// Drops what can be dropped of it from the cache (`POSIX_FADV_DONTNEED`): pages that are on disk and
-    /// that nobody maps. The kernel begins to write what is dirty, so that is looked at before.
+    /// Drops what it can from the cache (`POSIX_FADV_DONTNEED`): pages that are on disk and not mapped. The
+    /// kernel also starts to write dirty pages, so callers check for those before.
     ///
     /// # Errors
-    /// When the file takes no advice.
+    /// When the file does not accept advice.
     pub fn drop_cached(&self) -> Result<(), SysError> {
         self.advise(Advice::DontNeed, "POSIX_FADV_DONTNEED")
     }
@@ -143,7 +143,7 @@ impl CachedFile {
             .map_err(|e| SysError::new("posix_fadvise", format!("{name}, {}", self.name()), e))
     }
 
-    /// The slots, those mapped huge marked, and how much is cached.
+    /// The slots, with the huge ones marked, and the number of cached bytes.
     fn entered_slots(&self, view: &FileView) -> Result<(SlotMap, Fact<Bytes>), SysError> {
         view.read_nothing_ahead()?;
         let (mut slots, cached) = if is_answered_for(&self.file) {
@@ -157,7 +157,7 @@ impl CachedFile {
         Ok((SlotMap(slots), cached))
     }
 
-    /// The slots by what `mincore` says, and how much is cached.
+    /// The slots according to `mincore`, and the number of cached bytes.
     fn resident_slots(&self, view: &FileView) -> Result<(Vec<Slot>, Bytes), SysError> {
         let page = page_size::base().bytes() as usize;
         let slot_pages = slot_len() / page;
@@ -178,8 +178,9 @@ impl CachedFile {
         Ok((slots, Bytes(cached * page as u64)))
     }
 
-    /// The windows of a view of all of it, and whether `cachestat` counts no page in it, where it tells: `mincore`
-    /// looks for each page alone, which takes minutes in a sparse file of a terabyte.
+    /// The windows of a view of the whole file. The flag is true if `cachestat` says that the window has no
+    /// cached page. It saves time: `mincore` checks each page separately, which takes minutes for a sparse
+    /// file of a terabyte.
     pub(crate) fn counted_windows(
         &self,
         view: &FileView,
@@ -188,7 +189,7 @@ impl CachedFile {
         view.windows().map(move |window| {
             let (start, len) = (Bytes(window.start as u64), Bytes(window.len() as u64));
             let counts = || cachestat::of_range(&self.file, start, len, "a file");
-            // What was evicted may still be found on its way to swap.
+            // An evicted page may still be found on its way to swap.
             let nothing =
                 |counts: CacheCounts| counts.cached_bytes.max(counts.evicted_bytes).0 == 0;
             let is_empty = is_told && counts().is_ok_and(nothing);
@@ -196,7 +197,7 @@ impl CachedFile {
         })
     }
 
-    /// The slots by whether their first page can be read without waiting.
+    /// The slots, by whether their first page can be read without waiting.
     fn asked_slots(&self) -> Result<Vec<Slot>, SysError> {
         self.read_nothing_ahead()?;
         let asked = |offset: usize| match is_cached(&self.file, offset as u64) {
@@ -208,7 +209,7 @@ impl CachedFile {
         Ok(slots)
     }
 
-    /// The folios, by the flags of their frames.
+    /// The folios, from the flags of their frames.
     fn folios(&self, view: &FileView) -> Fact<Vec<FolioShare>> {
         if self.size() > FOLIOS_LIMIT {
             return Fact::missing(format!("not examined in files above {FOLIOS_LIMIT}"));
@@ -245,17 +246,17 @@ fn counts_nothing(counts: &Fact<CacheCounts>) -> bool {
     counts.known().is_some_and(|counts| counts.cached_bytes == Bytes(0))
 }
 
-/// The length of a slot.
+/// Length of a slot in bytes.
 fn slot_len() -> usize {
     usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX)
 }
 
-/// Enters a page of each slot that may be huge, and marks those that are; before Linux 6.7, which does not say
-/// which those are, all or none.
+/// Enters a page of each slot that may be huge, and marks the huge ones. Before Linux 6.7 the kernel does not
+/// report which ones are huge; then either all slots are marked or none.
 fn mark_huge(view: &FileView, slots: &mut [Slot]) {
     for (at, slot) in slots.iter().enumerate() {
         if matches!(slot, Slot::Whole | Slot::Asked) {
-            // What cannot be entered is not mapped huge, which is what is reported then.
+            // A page that cannot be entered is not mapped huge, and is reported so.
             let _left_small = view.enter(at * slot_len(), 1);
         }
     }
@@ -266,7 +267,7 @@ fn mark_huge(view: &FileView, slots: &mut [Slot]) {
     }
 }
 
-/// Where all slots are huge by the sum of `smaps`, that range.
+/// The range of all slots, if the sum in `smaps` shows that all are huge.
 fn all_or_none(view: &FileView, slots: &[Slot]) -> Option<Range<u64>> {
     let is_entered = |slot: &Slot| matches!(slot, Slot::Whole | Slot::Asked);
     let whole = (view.len() / slot_len() * slot_len()) as u64;
@@ -288,7 +289,7 @@ pub(crate) fn runs(flags: &[bool]) -> Vec<Range<usize>> {
     found
 }
 
-/// Pages in order, cut where the next frame is not the one after, or after some thousand.
+/// Runs of pages with consecutive frames, limited to some thousand pages each.
 fn consecutive(frames: &[Option<u64>]) -> Vec<Range<usize>> {
     let is_next = |a: &Option<u64>, b: &Option<u64>| match (a, b) {
         (Some(a), Some(b)) => a.checked_add(1) == Some(*b),
@@ -306,8 +307,7 @@ fn consecutive(frames: &[Option<u64>]) -> Vec<Range<usize>> {
     found
 }
 
-/// How much lies in folios of each size, from the flags of pages in the order of the file; a page
-/// without flags is not mapped.
+/// Bytes in folios of each size, from the flags of pages in file order. A page without flags is not mapped.
 fn shares(flags: &[Option<FrameFlags>]) -> Vec<FolioShare> {
     let mut pages_by_size: BTreeMap<u64, u64> = BTreeMap::new();
     let continues = |_: &Option<FrameFlags>, next: &Option<FrameFlags>| {
@@ -330,7 +330,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// A file of whole pages, written page by page and brought to disk.
+    /// A file of whole pages, written page by page and synced to disk.
     fn written(pages: u64) -> (tempfile::TempDir, CachedFile) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");

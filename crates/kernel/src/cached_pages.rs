@@ -1,16 +1,17 @@
-//! Which pages of a file the page cache holds, and how others are brought there: exactly those.
+//! Which pages of a file are in the page cache, and how to bring in exactly the others.
 //!
-//! `mincore(2)` says it of files that this account owns or may write. Any other file is asked for page by
-//! page with a read that must not wait (`preadv2(2)`, RWF_NOWAIT). Where a page is not there the kernel
-//! begins to read it, so of a group of pages whose first is not there no other is asked for, and what
-//! was brought only by asking is dropped again.
+//! `mincore(2)` answers for files that this account owns or may write. Any other file is probed page by page
+//! with a read that must not wait (`preadv2(2)`, RWF_NOWAIT). If a page is missing, the kernel starts to read
+//! it. So if the first page of a group is missing, the rest of the group is not probed. Pages that came in
+//! only because of a probe are dropped again.
 //!
-//! Bringing pages: the kernel is asked for all pieces first (`posix_fadvise(2)`, WILLNEED), then each is
-//! waited for by reading it. With `POSIX_FADV_RANDOM` on the descriptor neither reads beyond what it is
-//! asked for (mm/readahead.c, `force_page_cache_ra`).
+//! To bring pages in, all pieces are requested first (`posix_fadvise(2)`, WILLNEED), then awaited by reading
+//! them. With `POSIX_FADV_RANDOM` on the descriptor, neither step reads more than requested (mm/readahead.c,
+//! `force_page_cache_ra`).
 //!
-//! Not seen, in files of others: cached pages in a group whose first page is not cached, and pages that
-//! come and go meanwhile. A page that the device reads within the question counts as cached. Cost: 2 ns a page, and 0.5 us in files of others.
+//! Not seen, in files of others: cached pages in a group whose first page is not cached; pages that come and
+//! go meanwhile. A page that the device delivers during the probe counts as cached. Cost: 2 ns per page, 0.5
+//! us in files of others.
 
 use crate::cached_file::{CachedFile, runs};
 use crate::error::SysError;
@@ -23,24 +24,24 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Pages of a file of others that count as absent where the first is.
+/// Number of pages that count as absent if the first of them is absent, in files of others.
 const GROUP: u64 = 16;
-/// How long a page that was asked for may be on its way.
+/// How long a requested page may take to arrive.
 const ON_ITS_WAY: Duration = Duration::from_millis(10);
 
 impl CachedFile {
-    /// Those that are cached.
+    /// The cached pages.
     ///
     /// # Errors
-    /// When the file cannot be mapped, looked at, or takes no advice.
+    /// When the file cannot be mapped or examined, or does not accept advice.
     pub fn cached_pages(&self) -> Result<PageRanges, SysError> {
         if is_answered_for(self.file()) { self.resident_pages(None) } else { self.asked_pages() }
     }
 
-    /// Those of `listed` that are cached; unknown in files of others, where asking may bring them.
+    /// The cached pages of `listed`. Unknown for files of others, where a probe may bring pages in.
     ///
     /// # Errors
-    /// When the file cannot be mapped or looked at.
+    /// When the file cannot be mapped or examined.
     pub fn known_among(&self, listed: &PageRanges) -> Result<Fact<PageRanges>, SysError> {
         if is_answered_for(self.file()) {
             return Ok(Fact::Known(self.resident_pages(Some(listed))?.shared_with(listed)));
@@ -49,10 +50,10 @@ impl CachedFile {
         Ok(Fact::missing(why))
     }
 
-    /// The same after they were read: what is missing may be read by that.
+    /// Like [`Self::known_among`], for use after the pages were read: missing pages may be read by the probe.
     ///
     /// # Errors
-    /// When the file cannot be mapped, looked at, or takes no advice.
+    /// When the file cannot be mapped or examined, or does not accept advice.
     pub fn cached_among(&self, listed: &PageRanges) -> Result<PageRanges, SysError> {
         if let Fact::Known(known) = self.known_among(listed)? {
             return Ok(known);
@@ -63,22 +64,22 @@ impl CachedFile {
         Ok(PageRanges::merged(cached.map(|page| page..page + 1)))
     }
 
-    /// Keeps the kernel from reading more than what is asked for through this descriptor.
+    /// Limits reads through this descriptor to what is requested.
     ///
     /// # Errors
-    /// When the file takes no advice.
+    /// When the file does not accept advice.
     pub fn read_nothing_ahead(&self) -> Result<(), SysError> {
         self.advise(Advice::Random, "POSIX_FADV_RANDOM")
     }
 
-    /// Lets the device begin to read `length` bytes from `offset` on: at most what it reads at once. A
-    /// hint, which fails on nothing.
+    /// Requests `length` bytes from `offset` on, at most what the device reads at once. This is a hint;
+    /// failures are ignored.
     pub fn begin_reading(&self, offset: Bytes, length: Bytes) {
         let _hint =
             rustix::fs::fadvise(self.file(), offset.0, NonZeroU64::new(length.0), Advice::WillNeed);
     }
 
-    /// Those of the windows of the file that have pages of `listed`, or of all.
+    /// The cached pages in windows of the file that contain pages of `listed`, or in all windows.
     fn resident_pages(&self, listed: Option<&PageRanges>) -> Result<PageRanges, SysError> {
         let (view, page) = (self.view()?, page_size::base().bytes());
         let mut cached: Vec<Range<u64>> = Vec::new();
@@ -110,7 +111,7 @@ impl CachedFile {
         let mut group = 0;
         while group < pages {
             let end = pages.min(group + GROUP);
-            // No page is asked for twice: the first question may have brought it.
+            // No page is probed twice: the first probe may have brought it in.
             if self.is_there(group) {
                 cached.push(group..group + 1);
                 for page in group + 1..end {
@@ -126,7 +127,7 @@ impl CachedFile {
         Ok(PageRanges::merged(cached))
     }
 
-    /// Drops these pages, which nobody had in the cache a moment ago.
+    /// Drops these pages, which were not in the cache a moment ago.
     fn drop_again(&self, pages: &PageRanges) -> Result<(), SysError> {
         if pages.count() > 0 {
             std::thread::sleep(ON_ITS_WAY);
@@ -153,7 +154,8 @@ mod tests {
     use std::fs::File;
     use std::os::unix::fs::FileExt;
 
-    /// A file of 64 pages of which 8 from page 16 on, and page 40, are cached; none where the file system keeps all.
+    /// A file of 64 pages. 8 pages from page 16 on, and page 40, are cached. `None` if the file system keeps
+    /// all pages.
     fn in_part(dir: &tempfile::TempDir) -> Option<CachedFile> {
         let page = page_size::base().bytes();
         let path = dir.path().join("file");

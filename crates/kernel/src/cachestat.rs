@@ -1,8 +1,8 @@
 //! `cachestat(2)` (Linux 6.5): how much of a file the page cache holds, and in which state.
 //!
-//! One walk through the cache of the file, without touching it: some nanoseconds a folio. The kernel
-//! answers for files that this account owns or may write (mm/filemap.c, `can_do_cachestat`), and with
-//! EPERM for others. Not seen: who maps the pages, and how large their folios are.
+//! It walks once through the cache of the file, without touching it: some nanoseconds per folio. The kernel
+//! answers for files that this account owns or may write (mm/filemap.c, `can_do_cachestat`), and with EPERM
+//! for others. Not seen: which processes map the pages, and how large their folios are.
 
 use crate::error::SysError;
 use crate::page_size;
@@ -10,18 +10,18 @@ use pagewise_model::Bytes;
 use pagewise_model::cache::CacheCounts;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The same number on every architecture.
+/// System call number, the same on every architecture.
 const CALL: libc::c_long = 451;
 
 /// The state of the whole of `file`, which `subject` names.
 ///
 /// # Errors
-/// EPERM for a file of others, ENOSYS before Linux 6.5, EOPNOTSUPP for files of a reserved pool.
+/// EPERM for a file of others, ENOSYS before Linux 6.5, EOPNOTSUPP for files on reserved huge pages.
 pub fn read(file: &impl AsFd, subject: &str) -> Result<CacheCounts, SysError> {
     of_first(file, Bytes(0), subject)
 }
 
-/// The state of its first `len` bytes, or of all of it where `len` is 0.
+/// The state of the first `len` bytes; of the whole file if `len` is 0.
 ///
 /// # Errors
 /// As [`read`].
@@ -43,8 +43,8 @@ pub(crate) fn of_range(
     let range = [offset.0, len.0];
     let mut counts = [0_u64; 5];
     let fd = file.as_fd().as_raw_fd();
-    // SAFETY: both arrays have the sizes of the structures that the call reads and fills; they outlive
-    // the call, and `counts` is borrowed by nobody else.
+    // SAFETY: both arrays have the sizes of the structures that the call reads and fills. They outlive the
+    // call, and nothing else borrows `counts`.
     let done = unsafe { libc::syscall(CALL, fd, range.as_ptr(), counts.as_mut_ptr(), 0_u32) };
     if done != 0 {
         return Err(SysError::last("cachestat", subject));

@@ -1,11 +1,11 @@
-//! Tiny children, in which a probe may change itself for good or which it may trace.
+//! Tiny children, for probes that change their own process for good, or as targets to trace.
 //!
-//! A child made by `fork(2)` from a process with threads may only make system calls: the closures
-//! here allocate nothing and take no lock. It dies with its parent.
+//! A child forked from a process with threads may only make system calls: the closures here neither allocate
+//! nor lock. It dies with its parent.
 
 use crate::error::SysError;
 
-/// The errno (0 for success) that `probe` returns in a child of its own.
+/// Runs `probe` in a child and returns its errno (0 for success).
 pub(crate) fn errno_in_child(probe: impl FnOnce() -> i32) -> Result<i32, SysError> {
     let Some(pid) = fork()? else { leave(probe()) };
     reap(pid)
@@ -35,7 +35,7 @@ impl Sleeper {
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        // SAFETY: our own child, not yet waited for, so its pid cannot belong to another process.
+        // SAFETY: this is an unreaped child of this process, so its pid cannot belong to another one.
         let killed = unsafe { libc::kill(self.pid, libc::SIGKILL) };
         if killed == 0 {
             let ended = reap(self.pid);
@@ -44,13 +44,13 @@ impl Drop for Sleeper {
     }
 }
 
-/// `Some(pid)` in the parent, `None` in the child.
+/// Forks: `Some(pid)` in the parent, `None` in the child.
 pub(crate) fn fork() -> Result<Option<i32>, SysError> {
     // SAFETY: the child makes system calls only, until `leave` or its death by signal.
     match unsafe { libc::fork() } {
         -1 => Err(SysError::last("fork", "this process")),
         0 => {
-            // SAFETY: sets a signal number for this process; touches no memory.
+            // SAFETY: sets the parent-death signal of this process; touches no memory.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             Ok(None)
         }
@@ -59,14 +59,14 @@ pub(crate) fn fork() -> Result<Option<i32>, SysError> {
 }
 
 pub(crate) fn leave(status: i32) -> ! {
-    // SAFETY: ends the child at once, without running anything that the parent's copy registered.
+    // SAFETY: ends the child at once, without running any exit handlers of the parent.
     unsafe { libc::_exit(status) }
 }
 
 pub(crate) fn reap(pid: i32) -> Result<i32, SysError> {
     let mut status = 0;
     loop {
-        // SAFETY: `status` is ours and outlives the call; `pid` is our own child.
+        // SAFETY: `status` is a local that outlives the call; `pid` is a child of this process.
         let ended = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
         if ended == pid && (libc::WIFEXITED(status) || libc::WIFSIGNALED(status)) {
             break;
@@ -76,11 +76,11 @@ pub(crate) fn reap(pid: i32) -> Result<i32, SysError> {
             return Err(error);
         }
     }
-    // Killed by SIGSYS: a filter that ends the process instead of refusing the call.
+    // Killed by SIGSYS: a filter kills the process instead of refusing the call.
     Ok(if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { libc::EPERM })
 }
 
-/// The errno of the last call, for returning from a child.
+/// The errno of the last call, as the result of a child.
 pub(crate) fn errno() -> i32 {
     // SAFETY: the address of this thread's errno is always valid.
     let address = unsafe { libc::__errno_location() };

@@ -1,6 +1,6 @@
 //! Time: the monotonic clock, CPU time, and the start of a process.
 //!
-//! Until the next boot a process is named by pid and start time together: pids are reused.
+//! Pid and start time together identify a process until the next boot: pids are reused.
 
 use crate::error::SysError;
 use crate::proc::stat;
@@ -19,7 +19,7 @@ pub fn thread_cpu() -> Nanos {
     read(ClockId::ThreadCPUTime)
 }
 
-/// Since 1970, by `CLOCK_REALTIME`.
+/// Time since 1970, by `CLOCK_REALTIME`.
 #[must_use]
 pub fn unix_now() -> Nanos {
     read(ClockId::Realtime)
@@ -34,20 +34,20 @@ fn nanos(secs: i64, nanos: i64) -> Nanos {
     Nanos(secs.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(nanos.unsigned_abs()))
 }
 
-/// CPU time of all threads of process `pid` so far, to the moment also where they run. About 300 ns.
+/// CPU time of all threads of process `pid` so far, including those that run right now. About 300 ns.
 pub fn process_cpu(pid: i32) -> Result<Nanos, SysError> {
     let failed = |errno| {
         let error = std::io::Error::from_raw_os_error(errno);
         SysError::new("clock_getcpuclockid", format!("process {pid}"), error)
     };
     let mut clock = 0;
-    // SAFETY: fills a live integer of ours.
+    // SAFETY: fills a live local integer.
     let refused = unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) };
     if refused != 0 {
         return Err(failed(refused));
     }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: fills a live timespec of ours.
+    // SAFETY: fills a live local timespec.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
         // The process ended in between.
         return Err(failed(libc::ESRCH));
@@ -55,13 +55,13 @@ pub fn process_cpu(pid: i32) -> Result<Nanos, SysError> {
     Ok(nanos(time.tv_sec, time.tv_nsec))
 }
 
-/// Seconds since midnight where the user is (`localtime_r(3)`); none where the C library cannot tell.
+/// Seconds since midnight in the user's time zone (`localtime_r(3)`); `None` if the C library cannot tell.
 #[must_use]
 pub fn local_time_of_day() -> Option<u32> {
     let now = clock_gettime(ClockId::Realtime).tv_sec;
     // SAFETY: a tm is plain integers and a nullable pointer.
     let mut broken: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: reads a live time and fills a live tm of ours.
+    // SAFETY: reads a live time and fills a live local tm.
     let known = !unsafe { libc::localtime_r(&raw const now, &raw mut broken) }.is_null();
     let seconds = (broken.tm_hour * 60 + broken.tm_min) * 60 + broken.tm_sec;
     known.then_some(seconds).and_then(|seconds| u32::try_from(seconds).ok())
@@ -72,7 +72,7 @@ pub fn process_start(pid: i32) -> Result<u64, SysError> {
     stat::read(pid).map(|s| s.start_ticks)
 }
 
-/// `count` clock ticks as time.
+/// Converts `count` clock ticks to time.
 #[must_use]
 pub const fn ticks(count: u64, per_second: u64) -> Nanos {
     match 1_000_000_000u64.checked_div(per_second) {
@@ -100,7 +100,7 @@ mod tests {
         let before = process_cpu(own).unwrap();
         let thread = thread_cpu();
         assert!(process_cpu(own).unwrap() >= before && before > Nanos(0) && thread > Nanos(0));
-        // Above every process there can be (PID_MAX_LIMIT), and still within a clock's number.
+        // Above any possible process id (PID_MAX_LIMIT), but still valid in a clock id.
         assert!(process_cpu(1 << 23).is_err());
     }
 

@@ -1,7 +1,7 @@
-//! Closing a descriptor and hearing what its file system says then (`close(2)`).
+//! Closes a descriptor and returns the error of its file system (`close(2)`).
 //!
-//! Some file systems report only at the close that data could not be stored: NFS, quotas and FUSE
-//! (FLUSH). `std` and rustix drop that answer. The descriptor is gone whatever the answer is.
+//! NFS, quotas and FUSE (FLUSH) may report only at the close that data could not be stored. `std` and rustix
+//! drop that error. The descriptor is closed in any case.
 
 use rustix::io::Errno;
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -9,11 +9,10 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 /// Closes a descriptor.
 ///
 /// # Errors
-/// EIO, ENOSPC or EDQUOT where data that was written before could not be stored; EINTR where nobody
-/// knows.
+/// EIO, ENOSPC or EDQUOT if data written before could not be stored; EINTR if the outcome is unknown.
 pub fn close(descriptor: impl Into<OwnedFd>) -> Result<(), Errno> {
     let raw = descriptor.into().into_raw_fd();
-    // SAFETY: the number came out of its owner just now, so nobody else uses or closes it.
+    // SAFETY: its owner has just given up the number, so nothing else uses or closes it.
     let answer = unsafe { libc::close(raw) };
     outcome(answer)
 }
@@ -21,10 +20,10 @@ pub fn close(descriptor: impl Into<OwnedFd>) -> Result<(), Errno> {
 /// Closes standard output. Call it last: the next descriptor that is opened gets its number.
 ///
 /// # Errors
-/// As [`close()`]; EBADF where it was closed already.
+/// As [`close()`]; EBADF if it was closed already.
 pub fn close_standard_output() -> Result<(), Errno> {
-    // SAFETY: no owner in this process closes descriptor 1, and std's handle, which borrows it for
-    // ever, makes no call once its buffer is empty; a call made in error fails with EBADF.
+    // SAFETY: no owner in this process closes descriptor 1. std's handle borrows it for ever, but makes no
+    // call once its buffer is empty; a later call by mistake fails with EBADF.
     let answer = unsafe { libc::close(libc::STDOUT_FILENO) };
     outcome(answer)
 }

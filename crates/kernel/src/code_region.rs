@@ -1,36 +1,36 @@
-//! Memory whose bytes are executed: written first, then closed to writing and opened to execution by one
-//! call (`mprotect(2)`), so that it is never both.
+//! Memory whose bytes are executed. It is written first; then one call (`mprotect(2)`) makes it executable
+//! and read-only, so it is never writable and executable at once.
 //!
-//! Huge pages stay what they are: the whole region changes at once (mm/huge_memory.c, `change_huge_pmd`).
-//! A kernel may refuse to execute what has been written (SELinux `execmem`, `PR_SET_MDWE`), which is an
-//! error of that call. Not done: keeping the caches of instructions in step with memory, which x86 does by
-//! itself and other architectures leave to the program. Overhead: one call, some microseconds for each GiB
-//! on huge pages, 10 ns for each base page.
+//! Huge pages are preserved: the whole region changes at once (mm/huge_memory.c, `change_huge_pmd`). A kernel
+//! may refuse to execute memory that has been written (SELinux `execmem`, `PR_SET_MDWE`); then the call
+//! fails. Not done: synchronizing instruction caches with memory. x86 does that by itself; other
+//! architectures leave it to the program. Overhead: one call, some microseconds per GiB on huge pages, 10 ns
+//! per base page.
 
 use crate::error::SysError;
 use crate::region::Region;
 use rustix::mm::MprotectFlags;
 
-/// A region that can be read and executed, and by nobody written.
+/// A region that is readable and executable, but not writable.
 #[derive(Debug)]
 pub struct CodeRegion(Region);
 
 impl CodeRegion {
-    /// Closes what has been written.
+    /// Makes a written region executable and read-only.
     ///
     /// # Errors
-    /// EACCES where memory that was written may not be executed.
+    /// EACCES if memory that was written may not be executed.
     pub fn close(region: Region) -> Result<Self, SysError> {
         let rights = MprotectFlags::READ | MprotectFlags::EXEC;
         let (start, len) = (region.as_ptr().cast_mut().cast(), region.as_slice().len());
-        // SAFETY: the range is all of a region that was handed over, so nobody holds a reference through
-        // which it could be written; reading stays allowed, which is all that `Region` does by `&`.
+        // SAFETY: the range is all of a region that was handed over, so no reference exists through which it
+        // could be written. It stays readable, which is all that `Region` needs for `&`.
         unsafe { rustix::mm::mprotect(start, len, rights) }
             .map(|()| Self(region))
             .map_err(|e| SysError::new("mprotect", "memory that is to be executed", e))
     }
 
-    /// The memory, to read it and to look at its pages.
+    /// The memory, for reading it and examining its pages.
     #[must_use]
     pub const fn region(&self) -> &Region {
         &self.0

@@ -1,8 +1,7 @@
 //! CPUID (x86): what the processor, or the hypervisor in its place, claims about itself.
 //!
-//! One leaf costs about 100 cycles on hardware and 1-70 us in a guest, where it traps. A hypervisor
-//! may invent the answers, so all of it is "as claimed". On other architectures every question has
-//! the answer `None`.
+//! One leaf costs about 100 cycles on hardware and 1-70 us in a guest, where it traps. A hypervisor may
+//! invent the answers, so all of it is "as claimed". On other architectures every answer is `None`.
 
 /// The four registers that a leaf returns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -13,7 +12,7 @@ pub struct Registers {
     pub edx: u32,
 }
 
-/// A leaf of this processor; `None` where it has none of that number.
+/// A leaf of this processor; `None` if it does not have this leaf.
 #[cfg(target_arch = "x86_64")]
 #[must_use]
 pub fn leaf(leaf: u32, subleaf: u32) -> Option<Registers> {
@@ -26,14 +25,14 @@ pub fn leaf(leaf: u32, subleaf: u32) -> Option<Registers> {
     Some(Registers { eax: r.eax, ebx: r.ebx, ecx: r.ecx, edx: r.edx })
 }
 
-/// A leaf of this processor: there are none on this architecture.
+/// Always `None`: this architecture has no leaves.
 #[cfg(not(target_arch = "x86_64"))]
 #[must_use]
 pub fn leaf(_leaf: u32, _subleaf: u32) -> Option<Registers> {
     None
 }
 
-/// The hypervisor's name, if CPUID says that there is one.
+/// Name of the hypervisor, if CPUID reports one.
 #[must_use]
 pub fn hypervisor() -> Option<String> {
     const PRESENT: u32 = 1 << 31;
@@ -42,7 +41,7 @@ pub fn hypervisor() -> Option<String> {
         .then(|| leaf(0x4000_0000, 0).map_or_else(|| "unknown".to_owned(), hypervisor_name))
 }
 
-/// The name that the registers of leaf 0x4000_0000 spell.
+/// The hypervisor name encoded in the registers of leaf 0x4000_0000.
 #[must_use]
 pub fn hypervisor_name(registers: Registers) -> String {
     let Registers { ebx, ecx, edx, .. } = registers;

@@ -1,14 +1,15 @@
-//! The directories that pagewise keeps: state (saved runs, records of what to undo) and cache (prices, and
-//! links to the tools, which have a place among the temporary files where there is no cache), and root's
-//! directory for settings of the whole machine.
+//! The directories of pagewise: state (saved runs, undo records), cache (prices and tool links), and root's
+//! directory for settings of the whole machine. If there is no cache, tool links go to a directory for
+//! temporary files.
 //!
-//! By the XDG base directory specification: `$XDG_STATE_HOME/pagewise` or `~/.local/state/pagewise`, and
-//! `$XDG_CACHE_HOME/pagewise` or `~/.cache/pagewise`. Each is made only for its owner (0700). A directory is
-//! used only if no other account can replace it or anything above it ([`trusted_path`](crate::trusted_path)):
-//! programs are started from it, and its records are acted upon. A home directory itself is never made.
+//! They follow the XDG base directory specification: `$XDG_STATE_HOME/pagewise` or `~/.local/state/pagewise`,
+//! and `$XDG_CACHE_HOME/pagewise` or `~/.cache/pagewise`. Each is created for its owner only (0700). A
+//! directory is used only if no other account can replace it or anything above it
+//! ([`trusted_path`](crate::trusted_path)): programs are started from it, and its records are acted upon. A
+//! home directory itself is never created.
 //!
-//! Root with the home of another user (`sudo -E`) would run what that user can plant, and would leave files
-//! of root's in a home. So root then uses these directories below its own home.
+//! Root with the home of another user (`sudo -E`) would run what that user can plant there, and would leave
+//! root's files in that home. So root then uses these directories below its own home.
 
 use crate::trusted_path::{Doubt, Missing, PathError, walk};
 use rustix::fs::{FileType, Stat};
@@ -18,33 +19,33 @@ use std::path::{Path, PathBuf};
 /// Why a directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirError {
-    /// Neither variable gives an absolute path.
+    /// Neither variable contains an absolute path.
     #[error("cannot choose a {what} directory: neither {variable} nor HOME is an absolute path")]
     NoHome {
         /// "state" or "cache".
         what: &'static str,
-        /// The variable that would name it.
+        /// The variable that would set it.
         variable: &'static str,
     },
-    /// It could not be made or looked at.
+    /// It could not be created or examined.
     #[error("`{call}` on the {what} directory {} failed: {source}", .path.display())]
     Io {
         /// "state" or "cache".
         what: &'static str,
         call: &'static str,
         path: PathBuf,
-        /// The variable that would name another.
+        /// The variable that would set another directory.
         variable: &'static str,
-        /// What the kernel answered.
+        /// Error of the kernel.
         source: std::io::Error,
     },
-    /// It is not only the owner's.
+    /// Other accounts have access to it.
     #[error("the {what} directory {} {why}", .path.display())]
     Unsafe {
         /// "state" or "cache".
         what: &'static str,
         path: PathBuf,
-        /// The variable that would name another.
+        /// The variable that would set another directory.
         variable: &'static str,
         /// What is wrong with it.
         why: Objection,
@@ -55,9 +56,9 @@ pub enum DirError {
         /// "state" or "cache".
         what: &'static str,
         path: PathBuf,
-        /// The variable that would name another.
+        /// The variable that would set another directory.
         variable: &'static str,
-        /// What is above it.
+        /// The directory above that is unsafe.
         at: PathBuf,
         /// What is wrong with that.
         why: Doubt,
@@ -67,19 +68,19 @@ pub enum DirError {
 /// What is wrong with a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Objection {
-    /// Something else has its name.
+    /// Its name belongs to something other than a directory.
     #[error("is a link or a file, not a directory")]
     NotDirectory,
-    /// Its owner is not the effective user, whose id this is.
+    /// Its owner is not the effective user; this is the owner's id.
     #[error("belongs to another user")]
     Foreign(u32),
-    /// Its mode lets others in.
+    /// Its mode gives access to others.
     #[error("can be entered by other users")]
     Open,
 }
 
 impl DirError {
-    /// What to do about it.
+    /// Advice for the user.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -135,52 +136,52 @@ const STATE: Kind = Kind { what: "state", variable: "XDG_STATE_HOME", below_home
 const CACHE: Kind = Kind { what: "cache", variable: "XDG_CACHE_HOME", below_home: ".cache" };
 const TEMPORARY: Kind = Kind { what: "temporary", variable: "TMPDIR", below_home: "" };
 
-/// Root's home, where the variables name that of another user.
+/// Root's home, for use when the variables name the home of another user.
 const HOME_OF_ROOT: &str = "/root";
-/// Where what is meant for this boot of the machine is kept.
+/// Parent directory for data that is valid for this boot only.
 const OF_THIS_BOOT: &str = "/run";
-/// The name of our own directory in each of them.
+/// Name of the pagewise directory in each of them.
 const OURS: &str = "pagewise";
 
-/// The state directory, made if it does not exist.
+/// The state directory, created if it does not exist.
 ///
 /// # Errors
-/// Where it cannot be made, or others could replace it.
+/// When it cannot be created, or other accounts could replace it.
 pub fn state_dir() -> Result<PathBuf, DirError> {
     from_environment(&STATE, make)
 }
 
-/// The state directory where there is one. Nothing is made, so this works on a file system that is read-only.
+/// The state directory, if it exists. Creates nothing, so this works on a read-only file system.
 ///
 /// # Errors
-/// Where others could replace it.
+/// When other accounts could replace it.
 pub fn find_state_dir() -> Result<Option<PathBuf>, DirError> {
     from_environment(&STATE, find)
 }
 
-/// The cache directory, made if it does not exist.
+/// The cache directory, created if it does not exist.
 ///
 /// # Errors
-/// Where it cannot be made, or others could replace it.
+/// When it cannot be created, or other accounts could replace it.
 pub fn cache_dir() -> Result<PathBuf, DirError> {
     from_environment(&CACHE, make)
 }
 
-/// Root's directory for the lock and the records of settings of the whole machine; none where it is missing
-/// and not to be made.
+/// Root's directory for the lock and the records of settings of the whole machine. `None` if it is missing
+/// and is not to be created.
 ///
 /// # Errors
-/// Where it cannot be made or is not only this account's.
+/// When it cannot be created, or other accounts have access to it.
 pub fn machine_dir(missing: Missing) -> Result<Option<PathBuf>, DirError> {
     let kind = Kind { what: "machine's", variable: "", below_home: "" };
     own_in(&kind, Path::new(OF_THIS_BOOT), Missing::Ends, OURS, missing)
 }
 
-/// A directory called `name` for links to the tools, made if it does not exist: in the cache
-/// directory, or where that cannot be had among the temporary files, in a directory of this user's.
+/// A directory called `name` for tool links, created if it does not exist. It is in the cache directory; if
+/// that is not available, it is in a directory of this user among the temporary files.
 ///
 /// # Errors
-/// Where neither can be had.
+/// When neither is available.
 pub fn links_dir(name: &str) -> Result<PathBuf, DirError> {
     let temporary = || {
         let user = format!("{OURS}-{}", rustix::process::geteuid().as_raw());
@@ -193,24 +194,24 @@ pub fn links_dir(name: &str) -> Result<PathBuf, DirError> {
         .or_else(|_no_cache| temporary().and_then(|place| within(&TEMPORARY, place)))
 }
 
-/// Where a directory of ours lies.
+/// Location of a pagewise directory.
 #[derive(Debug, PartialEq, Eq)]
 enum Base {
-    /// As its variable says; made where it is missing.
+    /// Named by a variable; created if it is missing.
     Named(PathBuf),
-    /// In a home, which is there.
+    /// In a home directory, which must exist.
     InHome(PathBuf),
 }
 
-/// Gets our directory below another one.
+/// Finds or creates the pagewise directory below another one.
 type Get<T> = fn(&Kind, &Path) -> Result<T, DirError>;
 
-/// Our directory in `above`, made with what lies above it.
+/// Creates the pagewise directory in `above`, and its missing parents.
 fn make(kind: &Kind, above: &Path) -> Result<PathBuf, DirError> {
     own(kind, above, OURS)
 }
 
-/// Our directory in `above` where it is there.
+/// The pagewise directory in `above`, if it exists.
 fn find(kind: &Kind, above: &Path) -> Result<Option<PathBuf>, DirError> {
     own_in(kind, above, Missing::Ends, OURS, Missing::Ends)
 }
@@ -234,13 +235,13 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The directory in which ours lies; relative paths are ignored, as the specification says.
+/// The parent of the pagewise directory. Relative paths are ignored, as the specification says.
 fn base(own: Option<OsString>, home: Option<OsString>) -> Option<Base> {
     let absolute = |v: Option<OsString>| v.map(PathBuf::from).filter(|p| p.is_absolute());
     absolute(own).map(Base::Named).or_else(|| absolute(home).map(Base::InHome))
 }
 
-/// Our directory in a home that is there.
+/// The pagewise directory in an existing home.
 fn in_home<T>(kind: &Kind, home: &Path, get: Get<T>) -> Result<T, DirError> {
     match walk(home, Missing::Ends) {
         Ok(Some(home)) => get(kind, &home.path().join(kind.below_home)),
@@ -249,7 +250,7 @@ fn in_home<T>(kind: &Kind, home: &Path, get: Get<T>) -> Result<T, DirError> {
     }
 }
 
-/// The directory of this name in `above`, made with what lies above it.
+/// The directory with this name in `above`, created with its missing parents.
 fn own(kind: &Kind, above: &Path, name: &str) -> Result<PathBuf, DirError> {
     let gone = |source| DirError::Io {
         what: kind.what,
@@ -262,7 +263,7 @@ fn own(kind: &Kind, above: &Path, name: &str) -> Result<PathBuf, DirError> {
     made.ok_or_else(|| gone(std::io::ErrorKind::NotFound.into()))
 }
 
-/// The directory of this name in `above`: only the owner's, or an error.
+/// The directory with this name in `above`. Fails if other accounts have access to it.
 fn own_in(
     kind: &Kind,
     above: &Path,
@@ -286,7 +287,7 @@ fn absolute(path: &Path, error: std::io::Error) -> PathError {
     crate::SysError::new("getcwd", path.display().to_string(), error).into()
 }
 
-/// What a walk says, as said of one of our directories.
+/// Converts an error of a walk to one about this directory.
 fn failed(kind: &Kind, path: PathBuf) -> impl FnOnce(PathError) -> DirError {
     let (what, variable) = (kind.what, kind.variable);
     move |error| match error {

@@ -6,11 +6,11 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[error("`{call}` on {subject} failed: {source}")]
 pub struct SysError {
-    /// The call, as its man page names it.
+    /// Name of the call, as in its man page.
     pub call: &'static str,
     /// What it was applied to: a path, a pid, an address range.
     pub subject: String,
-    /// What the kernel answered.
+    /// Error of the kernel.
     pub source: io::Error,
 }
 
@@ -24,19 +24,19 @@ impl SysError {
         Self { call, subject: subject.into(), source: source.into() }
     }
 
-    /// The error that the calling thread's last C call left in `errno`.
+    /// The error that the last C call of this thread left in `errno`.
     pub fn last(call: &'static str, subject: impl Into<String>) -> Self {
         Self::new(call, subject, io::Error::last_os_error())
     }
 
-    /// Text from the kernel that is not in the form that its documentation gives.
+    /// Text from the kernel that does not have its documented form.
     pub fn malformed(call: &'static str, subject: impl Into<String>) -> Self {
         let source = io::Error::new(io::ErrorKind::InvalidData, "unexpected text format");
         Self::new(call, subject, source)
     }
 
-    /// The same, with the kernel that has the call where an older one does not know it: EINVAL for an advice, ENOTTY
-    /// for an ioctl.
+    /// Adds the kernel version that introduced the call, if the error shows that this kernel does not know
+    /// it: EINVAL for an advice, ENOTTY for an ioctl.
     #[must_use]
     pub fn lacking_before(mut self, since: &str) -> Self {
         if matches!(self.errno(), Some(libc::EINVAL | libc::ENOTTY)) {
@@ -45,19 +45,19 @@ impl SysError {
         self
     }
 
-    /// The errno, where the kernel gave one.
+    /// The errno; `None` if the kernel gave none.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         self.source.raw_os_error()
     }
 
-    /// True when this account may not do it.
+    /// True if this account lacks permission.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self.errno(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
     }
 
-    /// True when the subject (usually a process) does not exist any more.
+    /// True if the subject (usually a process) no longer exists.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH))

@@ -1,9 +1,9 @@
-//! What kind of file system a file lies on (`statfs(2)`), as far as its page cache goes: whether the
-//! cache is the file itself, and whether it never has folios above the base page.
+//! The kind of file system that a file is on (`statfs(2)`), with regard to its page cache: whether the cache
+//! is the file itself, and whether it never has folios larger than the base page.
 //!
-//! Which file systems can have large folios changes with each kernel, and is found out by trying. The
-//! ones that never call `mapping_set_large_folios` (Linux 6.18) are known here, so that nothing is
-//! dropped from their cache in vain. What an overlay says of itself is not what holds its pages.
+//! Support for large folios changes with each kernel, and is found by trying. The file systems that never
+//! call `mapping_set_large_folios` (Linux 6.18) are listed here, so that their cache is not dropped in vain.
+//! The answer of an overlay is about the overlay, not about the file system that holds the pages.
 
 use crate::error::SysError;
 use std::os::fd::AsFd;
@@ -12,12 +12,12 @@ use std::os::fd::AsFd;
 pub struct FileSystem {
     /// Its name in `mount(8)`, or its magic number.
     pub name: String,
-    /// Its files live only in memory.
+    /// Its files exist only in memory.
     pub is_in_memory: bool,
-    /// It never has folios above the base page.
+    /// It never has folios larger than the base page.
     pub has_no_large_folios: bool,
-    /// Its files' pages are in caches of their own, so `cachestat` counts what a mapping of them sees. Layers over
-    /// other files (overlay, FUSE with passthrough) have empty ones.
+    /// The pages of its files are in their own caches, so `cachestat` counts what a mapping of them sees.
+    /// Layers over other files (overlay, FUSE with passthrough) have empty caches.
     pub counts_own_pages: bool,
 }
 
@@ -50,7 +50,7 @@ const OWN_PAGES: [&str; 9] =
 const BASE_PAGES_ALONE: [&str; 5] = ["squashfs", "iso9660", "udf", "vfat", "exfat"];
 
 impl FileSystem {
-    /// Its name, if it never has folios above the base page.
+    /// Its name, if it never has folios larger than the base page.
     #[must_use]
     pub fn base_pages_alone(self) -> Option<String> {
         self.has_no_large_folios.then_some(self.name)
@@ -68,13 +68,13 @@ impl FileSystem {
     }
 }
 
-/// That of `file`, which `subject` names.
+/// The file system of `file`, which `subject` names.
 ///
 /// # Errors
 /// When the call is refused.
 pub fn look_up(file: &impl AsFd, subject: &str) -> Result<FileSystem, SysError> {
     let found = rustix::fs::fstatfs(file).map_err(|e| SysError::new("fstatfs", subject, e))?;
-    // 32 bits of a word whose width and sign differ between architectures.
+    // Keeps 32 bits of a word whose width and sign differ between architectures.
     Ok(FileSystem::of_magic(found.f_type as u64 & u64::from(u32::MAX)))
 }
 

@@ -1,18 +1,19 @@
-//! A file as memory, to ask what the page cache has of it and on which pages it is mapped, and to bring
-//! it there.
+//! A file as memory: shows what the page cache has of it and on which pages it is mapped, and brings it into
+//! the cache.
 //!
-//! The mapping is for reading and shared, and begins at a boundary of huge pages where the file has
-//! room for one, so that offset and address are congruent and a 2 MiB folio of the cache is mapped by
-//! one entry of the page table (mm/filemap.c, `filemap_map_pmd`). It is never touched by this process:
-//! pages are entered by the kernel (`MADV_POPULATE_READ`, Linux 5.14), and a file that is shortened
-//! meanwhile is an error of that call instead of `SIGBUS`. With `MADV_HUGEPAGE` on it the kernel reads
-//! what is not cached in folios of that size where the file system has them (`do_sync_mmap_readahead`).
+//! The mapping is shared and read-only. It begins at a huge-page boundary if the file is large enough. So
+//! offset and address are congruent, and one page-table entry maps a 2 MiB folio of the cache (mm/filemap.c,
+//! `filemap_map_pmd`). This process never touches it. The kernel enters the pages (`MADV_POPULATE_READ`,
+//! Linux 5.14), so a file that is shortened meanwhile causes an error of that call instead of `SIGBUS`. With
+//! `MADV_HUGEPAGE`, the kernel reads missing parts in huge folios if the file system supports them
+//! (`do_sync_mmap_readahead`).
 //!
-//! `mincore(2)` tells the truth about files that this account owns or may write, and calls every page
-//! of others cached (mm/mincore.c, `can_do_mincore`). Those are asked for with a read of one byte that
-//! must not wait (`preadv2(2)`, RWF_NOWAIT); where it would have to, the kernel may begin to read.
+//! `mincore(2)` gives a true answer for files that this account owns or may write. For other files it calls
+//! every page cached (mm/mincore.c, `can_do_mincore`). Those are probed with a read of one byte that must not
+//! wait (`preadv2(2)`, RWF_NOWAIT). If the read would have to wait, the kernel may start to read the page.
 //!
-//! Cost: one mapping, some 5 us; entering costs 50 ns a page, asking 2 ns, and 0.5 us for files of others.
+//! Cost: one mapping, some 5 us. Entering costs 50 ns per page. A query costs 2 ns per page, 0.5 us for files
+//! of others.
 
 use crate::error::SysError;
 use crate::page_size;
@@ -33,22 +34,23 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// Pages whose residency is asked for in one call, or those of one huge page where it has more.
+/// Pages queried in one call; at least those of one huge page.
 const WINDOW_PAGES: usize = 1 << 15;
 
-/// A regular file open for reading, and its length, which is not 0.
+/// Opens a regular file for reading. Also returns its length, which is not 0.
 ///
 /// # Errors
-/// When it cannot be looked at or opened, is of another kind, or is empty.
+/// When it cannot be examined or opened, is of another kind, or is empty.
 pub fn open_regular(path: &Path) -> Result<(File, usize), SysError> {
     let failed = |call| move |e: std::io::Error| SysError::new(call, path.display().to_string(), e);
     let other = |what| failed("open")(std::io::Error::other(what));
-    // Looked at before it is opened: the opening alone wakes the writer of a FIFO.
+    // Checked before the open: the open alone would wake the writer of a FIFO.
     let kind = std::fs::metadata(path).map_err(failed("stat"))?;
     if !kind.is_file() {
         return Err(other("not a regular file"));
     }
-    // The name may lead elsewhere by now: no waiting, no terminal of ours, and looked at again.
+    // The name may lead to another file by now. So the open does not wait, takes no terminal, and the file is
+    // checked again.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty());
     let file = File::from(opened.map_err(|e| failed("open")(e.into()))?);
@@ -61,16 +63,16 @@ pub fn open_regular(path: &Path) -> Result<(File, usize), SysError> {
     }
 }
 
-/// The content of a regular file of at most `most` bytes; nothing waits for a FIFO or a device.
+/// The content of a regular file of at most `most` bytes. Never waits for a FIFO or a device.
 ///
 /// # Errors
-/// As [`open_regular`], and where it is larger, or cannot be read.
+/// As [`open_regular`], and when the file is larger or cannot be read.
 pub fn read_at_most(path: &Path, most: Bytes) -> Result<Vec<u8>, SysError> {
     content(open_regular(path)?.0, path, most)
 }
 
-/// The same of a file that a user names, who may also name a pipe that this process was given: shells spell
-/// `<(COMMAND)` as `/dev/fd/63`. It is read to its end as standard input is.
+/// Like [`read_at_most`], for a file that a user names. It may also be a pipe that this process was given:
+/// shells spell `<(COMMAND)` as `/dev/fd/63`. A pipe is read to its end, like standard input.
 ///
 /// # Errors
 /// As [`read_at_most`].
@@ -81,7 +83,7 @@ pub fn read_named(path: &Path, most: Bytes) -> Result<Vec<u8>, SysError> {
     }
 }
 
-/// A duplicate of the pipe that is open in this process under the number in this path.
+/// Duplicates the pipe that this process has open under the number in this path.
 fn given_pipe(path: &Path) -> Option<File> {
     let name = path.to_str()?;
     let number = ["/dev/fd/", "/proc/self/fd/"].iter().find_map(|place| name.strip_prefix(place));
@@ -89,7 +91,8 @@ fn given_pipe(path: &Path) -> Option<File> {
     if !std::fs::metadata(path).ok()?.file_type().is_fifo() {
         return None;
     }
-    // SAFETY: the number is not -1, and what is open by it was given to this process and is only duplicated.
+    // SAFETY: the number is not -1. The descriptor with that number was given to this process and is only
+    // duplicated.
     let given = unsafe { BorrowedFd::borrow_raw(number) };
     rustix::io::fcntl_dupfd_cloexec(given, 3).ok().map(File::from)
 }
@@ -104,8 +107,8 @@ fn content(file: File, path: &Path, most: Bytes) -> Result<Vec<u8>, SysError> {
     Ok(content)
 }
 
-/// Whether the byte at `offset` can be read without waiting for a device. Where it cannot, the kernel
-/// may begin to read it.
+/// Whether the byte at `offset` can be read without waiting for a device. If not, the kernel may start to
+/// read it.
 #[must_use]
 pub fn is_cached(file: &impl AsFd, offset: u64) -> bool {
     let mut byte = [0];
@@ -114,7 +117,7 @@ pub fn is_cached(file: &impl AsFd, offset: u64) -> bool {
     read.is_ok_and(|bytes| bytes > 0)
 }
 
-/// Whether `mincore` tells this account the truth about a file (mm/mincore.c, `can_do_mincore`).
+/// Whether `mincore` gives this account a true answer about a file (mm/mincore.c, `can_do_mincore`).
 #[must_use]
 pub fn is_answered_for(file: &impl AsFd) -> bool {
     let user = rustix::process::geteuid();
@@ -123,9 +126,8 @@ pub fn is_answered_for(file: &impl AsFd) -> bool {
     user.is_root() || is_own || rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-/// Whether the kernel itself places mappings of this file at boundaries of huge pages, as it does for
-/// some file systems (`thp_get_unmapped_area`). Found by trying: two mappings in a row do not begin
-/// there by chance.
+/// Whether the kernel itself aligns mappings of this file to huge pages, as it does for some file systems
+/// (`thp_get_unmapped_area`). Found by trying: two mappings in a row are not aligned by chance.
 #[must_use]
 pub fn is_placed_aligned(file: &File, len: usize) -> bool {
     let huge = page_size::huge().bytes();
@@ -147,10 +149,10 @@ pub struct FileView {
 }
 
 impl FileView {
-    /// Maps `len` bytes, congruent with huge pages where there is room for one.
+    /// Maps `len` bytes, congruent with huge pages if the file is large enough.
     ///
     /// # Errors
-    /// ENODEV for what cannot be mapped, ENOMEM.
+    /// ENODEV for a file that cannot be mapped, ENOMEM.
     pub fn map(file: &impl AsFd, len: usize) -> Result<Self, SysError> {
         if (len as u64) < page_size::huge().bytes() {
             Self::map_anywhere(file, len)
@@ -161,16 +163,17 @@ impl FileView {
 
     fn map_anywhere(file: &impl AsFd, len: usize) -> Result<Self, SysError> {
         let (flags, prot) = (MapFlags::SHARED, ProtFlags::READ);
-        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
+        // SAFETY: a fresh mapping at an address chosen by the kernel; nothing else refers to it.
         unsafe { mmap(std::ptr::null_mut(), len, prot, flags, file, 0) }
             .map(|start| Self { start, len })
             .map_err(|e| SysError::new("mmap", format!("{len} bytes of a file"), e))
     }
 
-    /// Maps the part of a file, which begins at a page, `shift` bytes after a boundary of huge pages.
+    /// Maps a part of a file that begins at a page. The mapping begins `shift` bytes after a huge-page
+    /// boundary.
     ///
     /// # Errors
-    /// As [`Self::map`]; EINVAL where offset or shift are no multiples of the page.
+    /// As [`Self::map`]; EINVAL if offset or shift is not a multiple of the page.
     pub fn map_part(file: &impl AsFd, part: Range<u64>, shift: usize) -> Result<Self, SysError> {
         let subject = || format!("{} bytes of a file", part.end.saturating_sub(part.start));
         let too_large = |_| SysError::new("mmap", subject(), rustix::io::Errno::NOMEM);
@@ -185,8 +188,8 @@ impl FileView {
         mapped.map(|start| Self { start, len }).map_err(|e| SysError::new("mmap", subject(), e))
     }
 
-    /// Faults that touching the pages at these offsets would take, one after the other: they are
-    /// entered, each as a fault would, unless an earlier one has brought it along.
+    /// Number of faults for touching the pages at these offsets, one after the other. Each page is entered as
+    /// by a fault, unless an earlier one has brought it in.
     ///
     /// # Errors
     /// As [`Self::enter`], and when the page table cannot be read.
@@ -204,19 +207,19 @@ impl FileView {
         Ok(faults)
     }
 
-    /// Its length in bytes.
+    /// Length in bytes; never 0.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has none, which no mapping has.
+    /// Always false: a mapping is never empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The parts whose pages are asked for in one call each: all of it, cut at boundaries of huge pages.
+    /// The parts that are queried in one call each: all of it, cut at huge-page boundaries.
     pub fn windows(&self) -> impl Iterator<Item = Range<usize>> {
         let (page, len) = (page_size::base().bytes() as usize, self.len);
         let huge = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
@@ -224,17 +227,17 @@ impl FileView {
         (0..len).step_by(window).map(move |start| start..len.min(start.saturating_add(window)))
     }
 
-    /// Which pages of at most `len` bytes from `offset` on, a multiple of the page, are in the cache, as
-    /// `mincore` says.
+    /// Which pages are in the cache according to `mincore`: at most `len` bytes from `offset` on, a multiple
+    /// of the page.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the call fails.
     pub fn resident_pages(&self, offset: usize, len: usize) -> Result<Vec<bool>, SysError> {
         let page = page_size::base().bytes() as usize;
         let (from, len) = self.part(offset, len);
         let mut bytes = vec![0_u8; len.div_ceil(page)];
-        // SAFETY: the range is this mapping's own, `bytes` has one byte for each of its pages, is
-        // alive and not otherwise referenced, and the kernel writes nothing else.
+        // SAFETY: the range is this mapping's own. `bytes` has one byte for each of its pages, is alive and
+        // not otherwise referenced, and the kernel writes nothing else.
         let done = unsafe { libc::mincore(from, len, bytes.as_mut_ptr()) };
         if done != 0 {
             return Err(SysError::last("mincore", format!("{len} bytes of a file")));
@@ -242,16 +245,16 @@ impl FileView {
         Ok(bytes.into_iter().map(|b| b & 1 == 1).collect())
     }
 
-    /// Enters `len` bytes from `offset` on into the page table; what is not cached is read.
+    /// Enters `len` bytes from `offset` on into the page table. Reads what is not cached.
     ///
     /// # Errors
-    /// EFAULT where the file has become shorter or cannot be read; EINVAL before Linux 5.14.
+    /// EFAULT if the file has become shorter or cannot be read; EINVAL before Linux 5.14.
     pub fn enter(&self, offset: usize, len: usize) -> Result<(), SysError> {
         self.advise(offset, len, Advice::LinuxPopulateRead, "MADV_POPULATE_READ")
             .map_err(|error| error.lacking_before("Linux 5.14"))
     }
 
-    /// Asks for huge folios for what will be read through this mapping.
+    /// Requests huge folios for reads through this mapping.
     ///
     /// # Errors
     /// EINVAL on a kernel without transparent huge pages.
@@ -259,10 +262,10 @@ impl FileView {
         self.advise(0, self.len, Advice::LinuxHugepage, "MADV_HUGEPAGE")
     }
 
-    /// Lets all of it be executed, which some kernels ask of what they collapse. Nothing here does.
+    /// Makes it executable, which some kernels require of memory to collapse. Nothing here executes it.
     ///
     /// # Errors
-    /// EACCES on file systems from which nothing is executed.
+    /// EACCES on file systems that do not permit execution.
     pub fn open_to_execution(&self) -> Result<(), SysError> {
         let rights = MprotectFlags::READ | MprotectFlags::EXEC;
         // SAFETY: the range is this mapping's own, and reading it stays allowed; nothing jumps there.
@@ -270,11 +273,12 @@ impl FileView {
             .map_err(|e| SysError::new("mprotect", format!("{} bytes of a file", self.len), e))
     }
 
-    /// Puts the slot at `offset`, a multiple of a huge page that lies wholly in the file, on a huge page of the
-    /// page cache, for all who map it (`MADV_COLLAPSE`, Linux 6.1).
+    /// Puts the slot at `offset` on a huge page of the page cache, for all processes that map it
+    /// (`MADV_COLLAPSE`, Linux 6.1). `offset` is a multiple of a huge page, and the slot is completely in the
+    /// file.
     ///
     /// # Errors
-    /// EINVAL for files on disk without READ_ONLY_THP_FOR_FS, ENOMEM where no huge page is free, EAGAIN.
+    /// EINVAL for files on disk without READ_ONLY_THP_FOR_FS, ENOMEM if no huge page is free, EAGAIN.
     pub fn collapse(&self, offset: usize) -> Result<(), SysError> {
         let huge = usize::try_from(page_size::huge().bytes()).unwrap_or(usize::MAX);
         let (from, len) = self.part(offset, huge);
@@ -284,7 +288,7 @@ impl FileView {
         if done == 0 { Ok(()) } else { Err(SysError::last("madvise MADV_COLLAPSE", subject())) }
     }
 
-    /// Keeps the kernel from reading ahead of what is entered: only what is asked for changes.
+    /// Prevents read-ahead beyond what is entered, so that only requested pages change.
     ///
     /// # Errors
     /// When the advice is refused.
@@ -305,7 +309,7 @@ impl FileView {
             .map_err(|e| SysError::new("madvise", format!("{name} of {}", Bytes(len as u64)), e))
     }
 
-    /// Locks all of it in memory (`mlock(2)`, within `RLIMIT_MEMLOCK`); what is not cached is read.
+    /// Locks all of it in memory (`mlock(2)`, within `RLIMIT_MEMLOCK`). Reads what is not cached.
     ///
     /// # Errors
     /// ENOMEM or EPERM beyond the limit.
@@ -316,11 +320,10 @@ impl FileView {
         })
     }
 
-    /// The parts, as ranges of offsets, that are mapped by an entry above the lowest level
-    /// (`PAGEMAP_SCAN`, Linux 6.7).
+    /// Offset ranges that are mapped by an entry above the lowest level (`PAGEMAP_SCAN`, Linux 6.7).
     ///
     /// # Errors
-    /// ENOTTY before that.
+    /// ENOTTY on older kernels.
     pub fn huge_ranges(&self) -> Result<Vec<Range<u64>>, SysError> {
         let start = self.start as u64;
         let end = start + (self.len as u64).next_multiple_of(page_size::base().bytes());
@@ -329,8 +332,8 @@ impl FileView {
         Ok(huge.map(|range| range.start.0 - start..range.end.0 - start).collect())
     }
 
-    /// Numbers of the frames of the whole mapping, page by page; none where no page is entered, or for
-    /// accounts that may not see them.
+    /// Frame numbers of the whole mapping, page by page. `None` for a page that is not entered, or if this
+    /// account may not see frame numbers.
     ///
     /// # Errors
     /// When the page table cannot be read.
@@ -340,7 +343,7 @@ impl FileView {
         Ok(entries.into_iter().map(|entry| entry.frame()).collect())
     }
 
-    /// How much of it is mapped huge, as `smaps` says (`FilePmdMapped`, `ShmemPmdMapped`).
+    /// How many bytes are mapped huge according to `smaps` (`FilePmdMapped`, `ShmemPmdMapped`).
     ///
     /// # Errors
     /// When `smaps` cannot be read.
@@ -349,7 +352,7 @@ impl FileView {
         Ok(smaps::total(&smaps::own(start..start + self.len as u64)?).huge())
     }
 
-    /// The mapping as `/proc/self/maps` has it: with device and inode as other processes show them.
+    /// Its entry in `/proc/self/maps`, with device and inode as other processes show them.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -359,7 +362,7 @@ impl FileView {
         own.ok_or_else(|| SysError::malformed("read", "/proc/self/maps"))
     }
 
-    /// Where `offset` lies, and how much of `len` bytes from there is in the mapping.
+    /// Address of `offset`, and how many of `len` bytes from there are in the mapping.
     fn part(&self, offset: usize, len: usize) -> (*mut c_void, usize) {
         let offset = offset.min(self.len);
         (self.start.wrapping_byte_add(offset), len.min(self.len - offset))
@@ -368,20 +371,20 @@ impl FileView {
 
 impl Drop for FileView {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `map`, never handed out.
+        // SAFETY: exactly the mapping made in `map`, which was never handed out.
         let unmapped = unsafe { munmap(self.start, self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of an owned mapping");
     }
 }
 
-/// Address space that nothing uses yet.
+/// Reserved address space that is not used yet.
 struct Reserved {
     start: *mut c_void,
     len: usize,
 }
 
 impl Reserved {
-    /// Room for `len` bytes at a multiple of `unit`.
+    /// Reserves `len` bytes plus room to align them to `unit`.
     fn new(len: usize, unit: usize) -> Result<Self, SysError> {
         let subject = || format!("{len} bytes of address space");
         let too_large = || SysError::new("mmap", subject(), rustix::io::Errno::NOMEM);
@@ -389,19 +392,19 @@ impl Reserved {
         let len = len.checked_next_multiple_of(page).ok_or_else(too_large)?;
         let len = len.checked_add(unit).ok_or_else(too_large)?;
         let (prot, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: a fresh mapping at an address of the kernel's choice; nothing else refers to it.
+        // SAFETY: a fresh mapping at an address chosen by the kernel; nothing else refers to it.
         unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }
             .map(|start| Self { start, len })
             .map_err(|e| SysError::new("mmap", subject(), e))
     }
 
-    /// The first multiple of `unit` in it.
+    /// The first address in it that is a multiple of `unit`.
     fn boundary(&self, unit: usize) -> *mut c_void {
         let address = self.start as usize;
         self.start.wrapping_byte_add(address.next_multiple_of(unit) - address)
     }
 
-    /// Gives back what lies before and after `len` bytes from `kept` on.
+    /// Releases what lies before and after the `len` bytes at `kept`.
     fn give_back_around(self, kept: *mut c_void, len: usize) {
         let page = page_size::base().bytes() as usize;
         let before = kept as usize - self.start as usize;

@@ -1,9 +1,9 @@
 //! `/sys/kernel/debug/gup_test`: the kernel's own benchmark of `get_user_pages_fast` (mm/gup_test.c, Linux
-//! 5.11), in kernels built with `CONFIG_GUP_TEST`, for root, where debugfs is mounted.
+//! 5.11). It needs a kernel built with `CONFIG_GUP_TEST`, root, and a mounted debugfs.
 //!
-//! The kernel holds the pages of a range, so many in a call, then lets all of them go, and tells the time of
-//! both in whole microseconds: over a range of 2 MiB that is exact to some percent. Not seen: what a caller of
-//! the kernel does around it, and the price of a system call.
+//! The kernel holds the pages of a range, some number per call, then releases all of them, and reports both
+//! times in whole microseconds. Over a range of 2 MiB that is accurate to some percent. Not seen: the work of
+//! a kernel caller around it, and the price of a system call.
 
 use crate::error::SysError;
 use crate::ioctl;
@@ -38,7 +38,7 @@ pub struct GupTest(File);
 pub struct Held {
     /// Looking the pages up and holding them.
     pub get: Nanos,
-    /// Letting them go.
+    /// Releasing them.
     pub put: Nanos,
 }
 
@@ -52,10 +52,10 @@ impl GupTest {
         file.map(Self).map_err(|e| SysError::new("open", PATH, e))
     }
 
-    /// Holds all of `region`, `piece` bytes in a call, and lets it go.
+    /// Holds all of `region`, `piece` bytes per call, and releases it.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The error of the kernel.
     pub fn hold(&self, region: &Region, piece: Bytes, base: PageSize) -> Result<Held, SysError> {
         let mut argument = Argument {
             address: region.as_ptr() as u64,

@@ -1,11 +1,12 @@
-//! Processes of our own: how one is started, and the [`Line`] on which the two sides speak.
+//! Helper processes: how to start one, and the [`Line`] between the two sides.
 //!
-//! A helper is our program again, with one end of a socket pair whose number is its last argument. The
-//! helper inherits no other descriptor beyond the standard ones. One message is its length in four bytes,
-//! little-endian, then JSON. A side that has ended shows as the end of the stream.
+//! A helper is this program again, started with one end of a socket pair, whose number is its last argument.
+//! It inherits no other descriptor except the standard ones. A message is its length in four bytes,
+//! little-endian, followed by JSON. The end of one side shows as end of stream.
 //!
-//! What ends a helper whose starter was killed is its own: a measuring one asks the kernel for it
-//! (`end_with_starter` of `measure`); the supervisor and the recorder of `tracee` go at the end of the stream.
+//! A helper whose starter was killed must end by its own means. A measuring helper asks the kernel to end it
+//! (`end_with_starter` of `measure`). The supervisor and the recorder of `tracee` exit at the end of the
+//! stream.
 //!
 //! Overhead: some 3 ms for a start, some 20 us for a short message.
 
@@ -28,22 +29,23 @@ use std::time::Duration;
 /// be longer.
 const LONGEST: u32 = 64 << 20;
 
-/// How often [`Line::ask`] looks for an interrupt when no signal ends its wait.
+/// How often [`Line::ask`] checks for an interrupt if no signal ends its wait.
 const CHECK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 /// Signals of a terminal or a service manager.
 const OF_TERMINAL: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
-/// Where a helper runs.
+/// Session that a helper runs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Session {
-    /// In a session of its own (setsid(2)): it gets no signal of our terminal.
+    /// A new session (setsid(2)): it gets no signals from this terminal.
     Own,
     Ours,
 }
 
-/// In the forked helper: enters the session, lets the socket survive `exec`, and closes again what was
-/// closed at our start, so that the helper knows it for the programs that it starts.
+/// Runs in the forked helper. Enters the session, keeps the socket open over `exec`, and closes again the
+/// standard descriptors that were closed when this process started. So the helper can pass that state on to
+/// programs.
 fn hand_over(socket: RawFd, session: Session) -> io::Result<()> {
     if session == Session::Own {
         rustix::process::setsid()?;
@@ -56,7 +58,7 @@ fn hand_over(socket: RawFd, session: Session) -> io::Result<()> {
     Ok(())
 }
 
-/// One end of the line between a helper and its starter, with the types of the messages that it sends and gets.
+/// One end of the connection between a helper and its starter, typed by the messages that it sends and gets.
 #[derive(Debug)]
 pub struct Line<Out, In> {
     socket: UnixStream,
@@ -67,7 +69,7 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
     /// Starts `command FD`, where FD is the number of the other end.
     ///
     /// # Errors
-    /// When there is no socket, or the program cannot be started.
+    /// When no socket can be created, or the program cannot be started.
     pub fn start(mut command: Command, session: Session) -> io::Result<(Self, Child)> {
         let (ours, theirs) = UnixStream::pair()?;
         let theirs = OwnedFd::from(theirs);
@@ -78,17 +80,18 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
         command.spawn().map(|child| (Self { socket: ours, messages: PhantomData }, child))
     }
 
-    /// In a helper: the end that it was started with as descriptor `fd`, which nothing else in it uses.
+    /// In a helper: adopts descriptor `fd`, the end that it was started with. Nothing else in the helper uses
+    /// it.
     ///
     /// # Errors
-    /// When `fd` is no socket.
+    /// When `fd` is not a socket.
     pub fn adopt(fd: RawFd) -> Result<Self, SysError> {
         let subject = || format!("descriptor {fd}");
         // SAFETY: fcntl on any number is harmless; it fails when no such descriptor is open.
         if fd <= 2 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
             return Err(SysError::new("fcntl(F_SETFD)", subject(), Errno::BADF));
         }
-        // SAFETY: the descriptor is open, and by this function's contract nobody else's.
+        // SAFETY: the descriptor is open, and by the contract of this function nothing else owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         rustix::net::sockopt::socket_type(&socket)
             .map_err(|e| SysError::new("getsockopt(SO_TYPE)", subject(), e))?;
@@ -98,15 +101,15 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
     /// Sends one message.
     ///
     /// # Errors
-    /// When it is unsendable, or the stream fails.
+    /// When the message cannot be encoded or is too long, or the stream fails.
     pub fn send(&self, message: &Out) -> io::Result<()> {
         send(&self.socket, message)
     }
 
-    /// The next message; none when the other side has ended. Waits for it.
+    /// Waits for the next message; `None` if the other side has ended.
     ///
     /// # Errors
-    /// When the stream fails, or the message has another form.
+    /// When the stream fails, or the message is malformed.
     pub fn receive(&self) -> io::Result<Option<In>> {
         match receive(&self.socket) {
             Err(error) if is_end(&error) => Ok(None),
@@ -114,7 +117,7 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
         }
     }
 
-    /// The next message, where the other side must not end before it.
+    /// The next message. The other side must not end before it.
     ///
     /// # Errors
     /// As [`Self::receive`], and at the end of the stream.
@@ -136,7 +139,7 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
         self.wait(stop, interrupted)
     }
 
-    /// Sends `request`. Where the other side has ended, its last word is the answer.
+    /// Sends `request`. If the other side has ended, its last message is the answer.
     ///
     /// # Errors
     /// As [`Self::send`].
@@ -147,8 +150,8 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
         }
     }
 
-    /// Waits for the answer; none when the other side has ended. `interrupted` is asked after each signal and four
-    /// times a second: once it says true, `stop` is sent. The answer says whether it was.
+    /// Waits for the answer; `None` if the other side has ended. `interrupted` is called after each signal
+    /// and four times a second. Once it returns true, `stop` is sent. The result says whether it was sent.
     ///
     /// # Errors
     /// As [`Self::send`] and [`Self::receive`].
@@ -171,14 +174,14 @@ impl<Out: Serialize, In: DeserializeOwned> Line<Out, In> {
 }
 
 impl<Out, In> Line<Out, In> {
-    /// Whether the other side has said something or is gone. Waits up to `within`, or until a signal.
+    /// Whether the other side has sent something or has ended. Waits up to `within`, or until a signal.
     #[must_use]
     pub fn has_spoken(&self, within: Timespec) -> bool {
         let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
         rustix::event::poll(&mut fds, Some(&within)).is_ok_and(|ready| ready > 0)
     }
 
-    /// Tells the other side that nothing more comes, and waits up to `within` for its end.
+    /// Closes the connection for sending, and waits up to `within` for the other side to end.
     ///
     /// # Errors
     /// When it has not ended by then.
@@ -195,10 +198,10 @@ impl<Out, In> AsFd for Line<Out, In> {
     }
 }
 
-/// Makes the end of a helper's conversation its result. A starter that is gone is no error.
+/// Converts the end of a helper's conversation to its result. A starter that has ended is not an error.
 ///
 /// # Errors
-/// Any other.
+/// Any other error.
 pub fn ended(talked: io::Result<()>) -> Result<(), SysError> {
     match talked {
         Err(error) if !is_end(&error) => Err(SysError::new("recv", "the starter's socket", error)),
@@ -206,7 +209,7 @@ pub fn ended(talked: io::Result<()>) -> Result<(), SysError> {
     }
 }
 
-/// In a helper: ignores what a terminal or a service manager sends. Its starter gets it and decides.
+/// In a helper: ignores signals of a terminal or a service manager. Its starter gets them and decides.
 pub fn leave_signals_to_starter() {
     for signal in OF_TERMINAL {
         // SAFETY: SIG_IGN runs no code; programs get their defaults back before `exec`.
@@ -214,7 +217,7 @@ pub fn leave_signals_to_starter() {
     }
 }
 
-/// True for the error of [`Line::send`] that sent nothing: the message is too long or no JSON.
+/// True for an error of [`Line::send`] where nothing was sent: the message is too long or cannot be encoded.
 #[must_use]
 pub fn is_unsendable(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput
@@ -249,7 +252,7 @@ fn receive<T: DeserializeOwned>(mut from: impl Read) -> io::Result<Option<T>> {
     Ok(Some(serde_json::from_slice(&text)?))
 }
 
-/// True for the ways in which a peer's death shows.
+/// True for the errors that the end of the other side causes.
 #[must_use]
 pub fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};

@@ -1,13 +1,13 @@
-//! The interface of hugetext, of kernels that put the code of all programs on huge pages: settings, the
-//! parameter that they were started with, and what removes huge pages that are there.
+//! The interface of hugetext, for kernels that put the code of all programs on huge pages: its settings, its
+//! boot parameter, and ways to remove existing huge pages.
 //!
-//! `hugetext_enabled` (0 to 3) and `hugetext_pad_threshold` (bytes below a huge page) lie under
-//! `/sys/kernel/mm/transparent_hugepage`; `hugetext=` on the kernel's command line sets the first. khugepaged
-//! acts on them by and by, `khugepaged/pages_to_scan` base pages each `scan_sleep_millisecs`. Switching off
-//! leaves what is there, which `drop_caches` and `split_huge_pages` remove on any kernel, the second
-//! where debugfs is mounted. Every path is taken below one directory, `/` but for a tree that was recorded.
+//! `hugetext_enabled` (0 to 3) and `hugetext_pad_threshold` (bytes below a huge page) are in
+//! `/sys/kernel/mm/transparent_hugepage`. `hugetext=` on the kernel's command line sets the first. khugepaged
+//! applies them gradually, `khugepaged/pages_to_scan` base pages every `scan_sleep_millisecs`. Switching
+//! hugetext off leaves existing huge pages. `drop_caches` and `split_huge_pages` remove those on any kernel;
+//! the second needs debugfs. Every path is below one directory: `/`, or that of a recorded tree.
 //!
-//! Not seen: other kernels that use these names. Reading costs some 10 us a file.
+//! Not seen: other kernels that use these names. Reading costs some 10 us per file.
 
 use crate::error::SysError;
 use crate::page_size;
@@ -22,20 +22,20 @@ use std::path::{Path, PathBuf};
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// Where the kernel shows its settings.
+/// The directory tree with the kernel's settings.
 #[derive(Debug, Clone)]
 pub struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    /// That of this machine.
+    /// The tree of this machine.
     #[must_use]
     pub fn own() -> Self {
         Self::at(Path::new("/"))
     }
 
-    /// One that was recorded below a directory.
+    /// A tree that was recorded below a directory.
     #[must_use]
     pub fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
@@ -49,25 +49,25 @@ impl Tree {
         self.path(&format!("{THP}/{}", setting.into_str()))
     }
 
-    /// What a setting is.
+    /// Reads a setting.
     ///
     /// # Errors
-    /// ENOENT where the kernel does not have it.
+    /// ENOENT if the kernel does not have it.
     pub fn get(&self, setting: Setting) -> Result<u64, SysError> {
         let path = self.setting_path(setting);
         let malformed = || SysError::malformed("read", path.display().to_string());
         thp::chosen(&read_text(&path)?).and_then(|word| word.parse().ok()).ok_or_else(malformed)
     }
 
-    /// Sets it.
+    /// Writes a setting.
     ///
     /// # Errors
-    /// EACCES for accounts that may not, EINVAL for a number that the kernel does not take.
+    /// EACCES for accounts without permission, EINVAL for a number that the kernel rejects.
     pub fn set(&self, setting: Setting, value: u64) -> Result<(), SysError> {
         write(&self.setting_path(setting), &format!("{value}\n"))
     }
 
-    /// The settings; none where the kernel has no hugetext.
+    /// The settings; `None` if the kernel has no hugetext.
     #[must_use]
     pub fn hugetext(&self) -> Option<Hugetext> {
         let mode = self.get(Setting::Mode);
@@ -82,7 +82,7 @@ impl Tree {
         Some(Hugetext { mode, pad_threshold_bytes })
     }
 
-    /// The mode that the kernel was started with, if it was given one.
+    /// The mode that the kernel was started with; `None` if it was given none.
     #[must_use]
     pub fn boot_mode(&self) -> Option<Mode> {
         boot_mode(&read_text(self.path("/proc/cmdline")).ok()?)
@@ -91,7 +91,7 @@ impl Tree {
     /// The pace of khugepaged.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel does not show it.
     pub fn pace(&self) -> Result<Pace, SysError> {
         let number = |file: &str| {
             let path = self.path(&format!("{THP}/khugepaged/{file}"));
@@ -105,7 +105,7 @@ impl Tree {
         })
     }
 
-    /// What removes huge pages, and whether this account may.
+    /// The ways to remove huge pages, and whether this account may use them.
     #[must_use]
     pub fn cleaners(&self) -> Vec<Offered> {
         let offered = |cleaner: Cleaner| {
@@ -123,13 +123,13 @@ impl Tree {
         Cleaner::ALL.into_iter().map(offered).collect()
     }
 
-    /// Removes huge pages of the whole machine. This cannot be undone.
+    /// Removes huge pages on the whole machine. This cannot be undone.
     ///
     /// # Errors
-    /// ENOENT where debugfs is not mounted, EACCES for accounts that may not.
+    /// ENOENT if debugfs is not mounted, EACCES for accounts without permission.
     pub fn clean(&self, cleaner: Cleaner) -> Result<(), SysError> {
         let word = match cleaner {
-            // Page cache, and the names and inodes that hold it.
+            // The page cache, and the dentries and inodes that hold it.
             Cleaner::Caches => "3\n",
             Cleaner::Split => "1\n",
         };
@@ -137,7 +137,7 @@ impl Tree {
     }
 }
 
-/// Writes to a file that is there.
+/// Writes to an existing file.
 fn write(path: &Path, text: &str) -> Result<(), SysError> {
     let written = OpenOptions::new().write(true).truncate(true).open(path);
     written
@@ -145,7 +145,7 @@ fn write(path: &Path, text: &str) -> Result<(), SysError> {
         .map_err(|e| SysError::new("write", path.display().to_string(), e))
 }
 
-/// The last `hugetext=` of a kernel's command line that has a number of a mode.
+/// The last `hugetext=` on a kernel's command line that contains a valid mode number.
 fn boot_mode(line: &str) -> Option<Mode> {
     let words = line.split_ascii_whitespace().rev();
     let mut values = words.filter_map(|word| word.strip_prefix("hugetext="));

@@ -1,10 +1,11 @@
-//! Pools of reserved huge pages: one for each size that processor and kernel offer, each a directory
-//! `hugepages-<n>kB` under `/sys/kernel/mm/hugepages`; and the file systems (`hugetlbfs`) whose files
-//! lie on them. See `Documentation/admin-guide/mm/hugetlbpage.rst`.
+//! Pools of reserved huge pages, one for each size that processor and kernel support. Each is a directory
+//! `hugepages-<n>kB` under `/sys/kernel/mm/hugepages`. Also the file systems (`hugetlbfs`) whose files use
+//! them. See `Documentation/admin-guide/mm/hugetlbpage.rst`.
 //!
-//! A pool grows by as many pages as the kernel finds in one piece, moving what lies between where it can; it
-//! shrinks at once, and pages in use leave it with their user (mm/hugetlb.c, `set_max_huge_pages`). Not
-//! seen: limits of cgroups, by which a touch may end in `SIGBUS` though a page is free.
+//! A pool grows by as many contiguous pages as the kernel finds; it moves other pages out of the way if it
+//! can. A pool shrinks at once; pages in use leave it when they are released (mm/hugetlb.c,
+//! `set_max_huge_pages`). Not seen: cgroup limits, by which a touch may end in `SIGBUS` although a page is
+//! free.
 
 use crate::error::SysError;
 use crate::proc::{fields, lines, meminfo, read_bytes, read_number};
@@ -17,7 +18,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// The part of the memory that is left available when pages are added: one in so many bytes.
+/// Growing a pool leaves one byte in this many of the memory available.
 const LEFT: u64 = 4;
 
 const DIR: &str = "/sys/kernel/mm/hugepages";
@@ -30,7 +31,7 @@ pub fn sizes() -> Result<Vec<PageSize>, SysError> {
     }
 }
 
-/// The file that sets the number of pages in the pool of this page size.
+/// The file that sets the number of pages in the pool of this size.
 #[must_use]
 pub fn control(page: PageSize) -> String {
     of_pool(page, "nr_hugepages")
@@ -40,13 +41,13 @@ fn of_pool(page: PageSize, file: &str) -> String {
     format!("{DIR}/hugepages-{}kB/{file}", page.bytes() >> 10)
 }
 
-/// The size of the pages that calls without a size are served with.
+/// The page size for calls that do not name one.
 pub fn usual() -> Result<PageSize, SysError> {
     let none = || SysError::new("open", DIR, std::io::Error::from_raw_os_error(libc::ENOENT));
     meminfo::read()?.hugetlb_size.ok_or_else(none)
 }
 
-/// The pool of this page size now, with what may be added to it.
+/// Current state of the pool of this page size, with the number of pages that may be added.
 pub fn pool(page: PageSize) -> Result<HugePool, SysError> {
     let count = |file| {
         read_number(of_pool(page, file)).map(|pages| u64::try_from(pages).unwrap_or_default())
@@ -55,7 +56,7 @@ pub fn pool(page: PageSize) -> Result<HugePool, SysError> {
     let memory = meminfo::read()?;
     Ok(HugePool {
         page_bytes: page,
-        // Read, the file counts surplus pages as well; written, it sets the others.
+        // When read, the file includes surplus pages; a write sets the number without them.
         pages: all.saturating_sub(surplus_pages),
         free_pages: count("free_hugepages")?,
         reserved_pages: count("resv_hugepages")?,
@@ -64,19 +65,19 @@ pub fn pool(page: PageSize) -> Result<HugePool, SysError> {
     })
 }
 
-/// How many pages the pool may take from elsewhere for as long as they are used.
+/// Maximum number of surplus pages, which the pool may borrow while they are in use.
 pub fn most_surplus(page: PageSize) -> Result<u64, SysError> {
     let pages = read_number(of_pool(page, "nr_overcommit_hugepages"))?;
     Ok(u64::try_from(pages).unwrap_or_default())
 }
 
-/// Pages that leave [`LEFT`] of the memory available.
+/// Number of pages that can be added while [`LEFT`] of the memory stays available.
 fn addable(available: Bytes, total: Bytes, page: PageSize) -> u64 {
     available.0.saturating_sub(total.0 / LEFT) / page.bytes()
 }
 
-/// Asks for a pool of so many pages. That the call succeeds does not say that all of them are there:
-/// [`pool`] does. A signal ends the search for more.
+/// Requests a pool of `pages` pages. Success does not mean that all of them exist; [`pool`] reports that. A
+/// signal ends the kernel's search for more.
 pub fn resize(page: PageSize, pages: u64) -> Result<(), SysError> {
     let path = control(page);
     let written = OpenOptions::new().write(true).open(&path);
@@ -84,15 +85,15 @@ pub fn resize(page: PageSize, pages: u64) -> Result<(), SysError> {
     written.map_err(|error| SysError::new("write", path, error))
 }
 
-/// Where a file system is mounted whose files lie on pages of this size; none where there is no such
-/// mount. Mounts are known by their type: their first field is whatever was typed when they were made.
+/// Where a file system with pages of this size is mounted; `None` if there is no such mount. Mounts are
+/// recognised by their type: their first field is free text.
 pub fn mount(page: PageSize) -> Result<Option<PathBuf>, SysError> {
     let usual = meminfo::read()?.hugetlb_size;
     let mounts = read_bytes("/proc/self/mounts")?;
     Ok(find_mount(&mounts, page, usual))
 }
 
-/// The mount in the text of `/proc/self/mounts`; `usual` is the size of those that name none.
+/// The mount in the text of `/proc/self/mounts`; `usual` is the size of mounts that name none.
 fn find_mount(mounts: &[u8], page: PageSize, usual: Option<PageSize>) -> Option<PathBuf> {
     lines(mounts).find_map(|line| {
         let mut parts = fields(line).skip(1);
@@ -109,7 +110,7 @@ fn page_size_option(option: &[u8]) -> Option<PageSize> {
     PageSize::new(size.0)
 }
 
-/// A path as it is: the kernel writes blanks and backslashes as three octal digits.
+/// Decodes a path: the kernel writes blanks and backslashes as three octal digits.
 fn unescape(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;

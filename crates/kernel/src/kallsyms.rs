@@ -1,13 +1,13 @@
-//! Kernel symbols: from an address to the function it lies in.
+//! Kernel symbols: finds the function that an address belongs to.
 //!
-//! `/proc/kallsyms` lists every symbol of the kernel and its modules as `address type name
-//! [module]` (kernel/kallsyms.c). It is read and sorted once; a look-up is a binary search.
-//! Only code symbols (types t, T, w, W) are kept. Addresses read as 0 when the account may not see
-//! them: `kernel.kptr_restrict` is 1 or 2, or it is 0, `kernel.perf_event_paranoid` is above 1 and
-//! CAP_SYSLOG is absent. That is distinguished from an empty file ([`KallsymsError::Hidden`]).
+//! `/proc/kallsyms` lists every symbol of the kernel and its modules as `address type name [module]`
+//! (kernel/kallsyms.c). It is read and sorted once; a lookup is a binary search. Only code symbols (types t,
+//! T, w, W) are kept. Addresses read as 0 if the account may not see them: `kernel.kptr_restrict` is 1 or 2;
+//! or it is 0, `kernel.perf_event_paranoid` is above 1, and CAP_SYSLOG is absent. That is distinguished from
+//! an empty file ([`KallsymsError::Hidden`]).
 //!
-//! Not seen: symbols have no size, so an address is taken to belong to the symbol before it unless
-//! it is more than [`MAX_FUNCTION_BYTES`] away. Overhead: some 5 MB read and about 20 ms, once.
+//! Not seen: symbols have no size, so an address is attributed to the symbol before it, unless it is more
+//! than [`MAX_FUNCTION_BYTES`] away. Overhead: reads some 5 MB, about 20 ms, once.
 
 use crate::error::SysError;
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader};
 
 const PATH: &str = "/proc/kallsyms";
 
-/// Farther than this from the symbol before it, an address belongs to none.
+/// An address farther than this from the symbol before it belongs to no function.
 pub const MAX_FUNCTION_BYTES: u64 = 1 << 18;
 
 /// Why there are no kernel symbols.
@@ -51,7 +51,7 @@ impl KernelSymbols {
         Self::parse(&text)
     }
 
-    /// Parses the text of a kallsyms file; lines of another form are passed over.
+    /// Parses the text of a kallsyms file; skips malformed lines.
     pub fn parse(text: &str) -> Result<Self, KallsymsError> {
         let mut names = String::with_capacity(text.len() / 2);
         let mut entries = Vec::with_capacity(text.len() / 42);
@@ -66,13 +66,13 @@ impl KernelSymbols {
         if entries.iter().all(|(address, _)| *address == 0) {
             return Err(KallsymsError::Hidden);
         }
-        // Stable: of several names for one address the first listed stays first.
+        // Stable: of several names for one address, the first listed stays first.
         entries.sort_by_key(|(address, _)| *address);
         entries.dedup_by_key(|(address, _)| *address);
         Ok(Self { entries, names })
     }
 
-    /// The function that `address` lies in.
+    /// The function that contains `address`.
     #[must_use]
     pub fn resolve(&self, address: u64) -> Option<&str> {
         let after = self.entries.partition_point(|(start, _)| *start <= address);
@@ -81,18 +81,18 @@ impl KernelSymbols {
     }
 }
 
-/// The names of all code symbols, which everybody may read, also where the addresses are hidden.
+/// The names of all code symbols. Every account may read them, even if addresses are hidden.
 pub fn functions() -> Result<HashSet<String>, SysError> {
     let text = std::fs::read_to_string(PATH).map_err(|e| SysError::new("read", PATH, e))?;
     Ok(text.lines().filter_map(parse_line).map(|(_, name)| name.to_owned()).collect())
 }
 
-/// True when the file gives this account addresses and not zeroes. Reads as far as the first code
-/// symbol: where per-CPU symbols are offsets, the lines before it are zero for everyone.
+/// True if the file shows addresses and not zeroes to this account. Reads up to the first code symbol: if
+/// per-CPU symbols are offsets, the lines before it are zero for every account.
 pub fn are_shown() -> Result<bool, SysError> {
     let fail = |e| SysError::new("read", PATH, e);
     let file = std::fs::File::open(PATH).map_err(fail)?;
-    // The kernel makes the text as it is read: little at a time is all the work there is.
+    // The kernel generates the text as it is read, so a small buffer saves most of the work.
     first_code_address(BufReader::with_capacity(256, file))
         .map(|a| a.is_some_and(|a| a != 0))
         .map_err(fail)
@@ -149,7 +149,7 @@ ffffffffc0000000 t module_function\t[module]
 
     #[test]
     fn zeroes_before_the_first_code_symbol_hide_nothing() {
-        // x86-64 with zero-based per-CPU symbols, as root and as an account that may not see them.
+        // x86-64 with zero-based per-CPU symbols, as seen by root and by an account without permission.
         let text = |stext: &str| {
             format!(
                 "0000000000000000 A fixed_percpu_data\n0000000000001000 A cpu_debug_store\n\
@@ -164,7 +164,7 @@ ffffffffc0000000 t module_function\t[module]
 
     #[test]
     fn functions_have_names_whoever_asks() {
-        // In a container without the file nobody has.
+        // In a container without the file, no account can read it.
         if let Ok(functions) = functions() {
             assert!(functions.contains("vfs_read"), "{} functions", functions.len());
         }

@@ -1,20 +1,18 @@
-//! Keeping files in the page cache for as long as a session lasts.
+//! Keeps files in the page cache for the duration of a session.
 //!
-//! Where something pages out idle memory (DAMON schemes, proactive reclaim), page cache decays
-//! within minutes. What counts as use is an entry in a page table: a mapping that nobody has
-//! touched decays nearly as fast as no mapping at all, one whose pages are entered once stays. A
-//! [`Keeper`] maps a file and lets the kernel enter the pages that the cache holds already
-//! (`mincore(2)`, then `MADV_POPULATE_READ`): nothing is read from a device, and a file that is
-//! shortened meanwhile is an error of the call instead of `SIGBUS`, because the mapping itself is
-//! never touched. Of files of others that this account may not write `mincore` calls every page cached;
-//! those are asked for page by page with reads that must not wait (`preadv2(2)`, RWF_NOWAIT).
+//! If the system pages out idle memory (DAMON schemes, proactive reclaim), the page cache decays within
+//! minutes. An entry in a page table counts as use. A mapping that is never touched decays almost as fast as
+//! no mapping; one whose pages are entered once stays. A [`Keeper`] maps a file and makes the kernel enter
+//! the pages that are cached already (`mincore(2)`, then `MADV_POPULATE_READ`). Nothing is read from a
+//! device. The mapping itself is never touched, so a file that is shortened meanwhile causes an error of the
+//! call instead of `SIGBUS`. For files of others that this account may not write, `mincore` calls every page
+//! cached. Those are probed page by page with reads that must not wait (`preadv2(2)`, RWF_NOWAIT).
 //!
-//! Only regular files are opened: opening a FIFO waits for its other end, opening a device may do
-//! something. Cost: one mapping per file, 8 bytes of page table and about 50 ns per page. No memory
-//! of others is taken beyond the bound given to [`Keeper::new`].
+//! Only regular files are opened: opening a FIFO waits for its other end, and opening a device may have an
+//! effect. Cost: one mapping per file, 8 bytes of page table and about 50 ns per page. No memory beyond the
+//! limit given to [`Keeper::new`] is used.
 //!
-//! Not seen: reclaim under memory pressure, which takes mapped pages too. Before Linux 5.14
-//! nothing is kept.
+//! Not seen: reclaim under memory pressure, which takes mapped pages too. Before Linux 5.14 nothing is kept.
 
 use crate::cached_file::runs;
 use crate::file_view::{FileView, is_answered_for, is_cached, open_regular};
@@ -33,14 +31,14 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper of at most `room` of cached pages.
+    /// A keeper for at most `room` bytes of cached pages.
     #[must_use]
     pub const fn new(room: Bytes) -> Self {
         Self { room, held: Vec::new() }
     }
 
-    /// Holds what the page cache has of `path`, if it is a regular file that may be read, is not
-    /// empty and fits the room that is left; says whether all of that is held.
+    /// Holds what the page cache has of `path`. The file must be regular, readable, not empty, and fit the
+    /// remaining room. Returns whether all of it is held.
     pub fn hold(&mut self, path: &Path) -> bool {
         let Some(mut held) = open_regular(path).ok().and_then(|(file, len)| Held::map(file, len))
         else {
@@ -55,8 +53,8 @@ impl Keeper {
         whole && entered > Bytes(0)
     }
 
-    /// Lets the file go that `path` names now, under whichever name it was held: pages that are mapped
-    /// cannot be dropped from the cache.
+    /// Releases the file that `path` refers to now, under whichever name it was held: mapped pages cannot be
+    /// dropped from the cache.
     pub fn release(&mut self, path: &Path) {
         let Some(identity) = std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
         else {
@@ -74,7 +72,7 @@ impl Keeper {
 #[derive(Debug)]
 struct Held {
     view: FileView,
-    /// The file, where `mincore` does not answer for it.
+    /// The file, if `mincore` does not answer for it.
     foreign: Option<File>,
     /// Device and inode.
     identity: (u64, u64),
@@ -89,7 +87,8 @@ impl Held {
         Some(Self { view, foreign, identity: (found.dev(), found.ino()), entered: Bytes(0) })
     }
 
-    /// Enters cached pages into the page table, at most `room`: how much, and whether that is all.
+    /// Enters cached pages into the page table, at most `room` bytes. Returns how many bytes, and whether
+    /// that is all.
     fn enter_cached(&self, room: Bytes) -> (Bytes, bool) {
         let page = page_size::base().bytes() as usize;
         let mut entered = 0;
@@ -108,7 +107,7 @@ impl Held {
         (Bytes(entered), true)
     }
 
-    /// Which pages of one window are in the cache.
+    /// Which pages of one window are cached.
     fn cached_pages(&self, window: Range<usize>) -> Option<Vec<bool>> {
         if let Some(file) = &self.foreign {
             let pages = window.step_by(page_size::base().bytes() as usize);
@@ -124,7 +123,7 @@ mod tests {
     use crate::proc::{own_pid, smaps};
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-    /// Resident part of all mappings of `path`; `None` where there is none.
+    /// Resident bytes of all mappings of `path`; `None` if there is no mapping.
     fn resident(path: &Path) -> Option<Bytes> {
         let all = smaps::read(own_pid()).unwrap();
         let of_file = all.iter().filter(|e| Path::new(&e.mapping.path) == path);
@@ -199,7 +198,7 @@ mod tests {
         let empty = dir.path().join("empty");
         std::fs::write(&empty, []).unwrap();
         let mut keeper = Keeper::new(room());
-        // Without a writer an ordinary open of the FIFO would wait for ever.
+        // Without a writer, a plain open of the FIFO would wait for ever.
         assert!(!keeper.hold(&fifo));
         for path in [Path::new("/dev/zero"), Path::new("/"), Path::new("/nonexistent"), &empty] {
             assert!(!keeper.hold(path), "{path:?}");

@@ -1,9 +1,9 @@
-//! What a process asks the Linux kernel: about itself, about others through `/proc`, and about the
-//! machine. One file per kernel interface.
+//! Queries to the Linux kernel: about this process, about others through `/proc`, and about the machine. One
+//! file per kernel interface.
 //!
-//! Everything here reports facts in the types of `pagewise-model` and prints nothing. Calls fail
-//! with [`SysError`], which names the call and its subject. Newer calls are tried, never guessed
-//! from a version number. Nothing in this crate changes another process; that is `tracee`.
+//! Everything here reports facts in the types of `pagewise-model` and prints nothing. Calls fail with
+//! [`SysError`], which names the call and its subject. Newer calls are tried, never guessed from a version
+//! number. Nothing in this crate changes another process; `tracee` does that.
 
 #![allow(
     unsafe_code,

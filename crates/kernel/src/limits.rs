@@ -1,10 +1,11 @@
-//! How much memory an experiment may take here without harm to others.
+//! How much memory an experiment may take here without harm to other programs.
 //!
-//! The least of what the host has available (`MemAvailable`) and what each cgroup above us leaves
-//! (`memory.max` or `memory.high` less `memory.current`, v2; `limit_in_bytes` less
-//! `usage_in_bytes`, v1), less a fifth. Inactive file cache counts as free: the kernel drops it
-//! before it refuses. Not seen: limits of cgroups above a container's own view, and what others
-//! will take later.
+//! It is the smallest of the available memory of the host (`MemAvailable`) and the remainder in each cgroup
+//! above this process, less a fifth. The remainder is `memory.max` or `memory.high` less `memory.current`
+//! (v2), or `limit_in_bytes` less `usage_in_bytes` (v1). Inactive file cache counts as free: the kernel drops
+//! it before it refuses memory.
+//!
+//! Not seen: limits of cgroups above a container's view; memory that other programs will take later.
 
 use crate::error::SysError;
 use crate::proc::{fields, lines, meminfo, number, own_pid, read_bytes, status};
@@ -12,17 +13,17 @@ use pagewise_model::Bytes;
 use rustix::process::Resource;
 use std::path::{Path, PathBuf};
 
-/// What an experiment may take, and who says so.
+/// Memory for an experiment, and what limits it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// At most this much.
+    /// Maximum number of bytes.
     pub bytes: Bytes,
-    /// The available memory of the host, or the cgroup directory that binds.
+    /// The limiting bound: the available memory of the host, or a cgroup directory.
     pub bound_by: String,
 }
 
 impl MemoryLimit {
-    /// That `subject` (`it takes`) is too much; nothing where it is not.
+    /// A sentence that `subject` (`it takes`) is too large; `None` if it is not.
     #[must_use]
     pub fn exceeded(&self, subject: &str, size: Bytes) -> Option<String> {
         let Self { bytes, bound_by } = self;
@@ -30,11 +31,11 @@ impl MemoryLimit {
     }
 }
 
-/// One bound: what is left under it before the fifth is taken off.
+/// One bound: the memory left under it, before a fifth is subtracted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
     pub left: Bytes,
-    /// Where that was read.
+    /// Where it was read.
     pub place: String,
 }
 
@@ -43,8 +44,8 @@ pub fn experiment_memory() -> Result<MemoryLimit, SysError> {
     Ok(smallest(host()?, cgroup_rooms()))
 }
 
-/// The same for memory that this process itself takes: its own limits (`RLIMIT_AS`, `RLIMIT_DATA`) bind
-/// as well.
+/// Like [`experiment_memory`], for memory of this process itself: its own limits (`RLIMIT_AS`, `RLIMIT_DATA`)
+/// count too.
 pub fn own_memory() -> Result<MemoryLimit, SysError> {
     let host = host()?;
     let mapped = status::read(own_pid())?.vm_size.unwrap_or_default();
@@ -58,12 +59,12 @@ pub fn own_memory() -> Result<MemoryLimit, SysError> {
     Ok(smallest(host, rooms))
 }
 
-/// How much may be read into the page cache, where it may have to make room: half of what is left.
+/// How much may be read into the page cache, which may have to evict other pages: half of what is left.
 pub fn cache_room() -> Result<Bytes, SysError> {
     Ok(Bytes(least(host()?, cgroup_rooms()).left.0 / 2))
 }
 
-/// The least room less a fifth.
+/// The smallest bound, less a fifth.
 #[must_use]
 pub fn smallest(host: Room, cgroups: Vec<Room>) -> MemoryLimit {
     let least = least(host, cgroups);
@@ -90,7 +91,8 @@ fn cgroup_rooms() -> Vec<Room> {
     rooms
 }
 
-/// The directories of our own group and of all above it, the nearest first, in each hierarchy that limits memory.
+/// The directories of this process's cgroup and all above it, nearest first, in each hierarchy that limits
+/// memory.
 pub(crate) fn memory_groups() -> Vec<(PathBuf, Files)> {
     let read = |path: &str| read_bytes(path).unwrap_or_default();
     let found = memory_cgroups(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
@@ -100,7 +102,7 @@ pub(crate) fn memory_groups() -> Vec<(PathBuf, Files)> {
     found.into_iter().flat_map(above).collect()
 }
 
-/// The directory of our own cgroup in the version 2 hierarchy.
+/// The directory of this process's cgroup in the version 2 hierarchy.
 pub(crate) fn own_group() -> Option<PathBuf> {
     let own = read_bytes("/proc/self/cgroup").ok()?;
     let mounts = read_bytes("/proc/self/mountinfo").ok()?;
@@ -116,7 +118,7 @@ pub(crate) enum Files {
 }
 
 impl Files {
-    /// The one that limits.
+    /// The file that contains the limit.
     pub(crate) const fn limit(self) -> &'static str {
         match self {
             Self::V1 => "memory.limit_in_bytes",
@@ -139,7 +141,7 @@ impl Files {
     }
 }
 
-/// A limit in bytes; `max` and the page-rounded 2^63 of v1 are none.
+/// A limit in bytes; `None` for `max` and for the page-rounded 2^63 of v1.
 fn parse_limit(text: &[u8]) -> Option<u64> {
     number(text.trim_ascii()).filter(|&n: &u64| n < 1 << 62)
 }
@@ -154,7 +156,7 @@ fn inactive_file(stat: &[u8]) -> u64 {
     value(b"total_inactive_file").or_else(|| value(b"inactive_file")).unwrap_or(0)
 }
 
-/// Mount point, path below it and version of each hierarchy that may limit our memory.
+/// Mount point, path below it and version of each hierarchy that may limit the memory of this process.
 fn memory_cgroups(own: &[u8], mountinfo: &[u8]) -> Vec<(PathBuf, PathBuf, Files)> {
     let mut found = Vec::new();
     for line in lines(own) {

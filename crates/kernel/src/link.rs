@@ -1,18 +1,18 @@
-//! A symbolic link in the place of another: `symlink(2)` under a name beside it, `rename(2)` over it.
+//! Replaces a symbolic link atomically: `symlink(2)` under a temporary name, then `rename(2)` over the old
+//! link.
 //!
-//! At no moment is the name missing, and what is no link or file there (a directory) stays. What a
-//! killed process leaves is a link whose name begins with `.pagewise-link-`; the next one that has
-//! its process id takes it away. Overhead: two calls.
+//! The name never disappears. A directory with that name stays. A killed process leaves a link whose name
+//! begins with `.pagewise-link-`; the next process with the same process id removes it. Overhead: two calls.
 
 use crate::error::SysError;
 use crate::proc::own_pid;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Makes `path` a link to `target`, whatever link or file it was.
+/// Makes `path` a link to `target`, replacing any link or file.
 ///
 /// # Errors
-/// [`SysError`] of the call that failed; `path` is as it was then.
+/// [`SysError`] of the call that failed. Then `path` is unchanged.
 pub fn replace(target: &Path, path: &Path) -> Result<(), SysError> {
     let fresh = path.with_file_name(format!(".pagewise-link-{}", own_pid()));
     let _none_left = std::fs::remove_file(&fresh);

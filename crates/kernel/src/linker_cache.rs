@@ -1,11 +1,11 @@
-//! Libraries by name, as the dynamic linker's cache lists them (`/etc/ld.so.cache`, ldconfig(8)).
+//! Finds libraries by name in the dynamic linker's cache (`/etc/ld.so.cache`, ldconfig(8)).
 //!
-//! The format is that of glibc since 2.2 (sysdeps/generic/dl-cache.h, `struct cache_file_new`): a
-//! header, one entry of 24 bytes for each library, and a table of strings. An older format may stand
-//! before it. Libraries of other architectures are in the same list; the ELF header of each file tells.
+//! The format is that of glibc since 2.2 (sysdeps/generic/dl-cache.h, `struct cache_file_new`): a header, one
+//! entry of 24 bytes for each library, and a string table. An older format may precede it. The same list
+//! contains libraries of other architectures; the ELF header of each file identifies them.
 //!
-//! Not seen: libraries in directories of `LD_LIBRARY_PATH` or of no `/etc/ld.so.conf`; any library of
-//! musl, which has no cache. Overhead: one read of some 50 KiB and one of 20 bytes for each match.
+//! Not seen: libraries in directories of `LD_LIBRARY_PATH` or outside `/etc/ld.so.conf`; any library of musl,
+//! which has no cache. Overhead: one read of some 50 KiB, and one of 20 bytes for each match.
 
 use crate::file_view::open_regular;
 use pagewise_model::look::Allocator;
@@ -18,24 +18,24 @@ const CACHE: &str = "/etc/ld.so.cache";
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER: usize = 48;
 const ENTRY: usize = 24;
-/// Where the number of entries stands in the header.
+/// Offset of the number of entries in the header.
 const COUNT: usize = 20;
-/// Where the offsets of name and path stand in an entry.
+/// Offset, in an entry, of the string offset of the name; below, of the path.
 const NAME: usize = 4;
 const PATH: usize = 8;
 
-/// An allocator that can stand in for glibc's malloc.
+/// An allocator that can replace glibc's malloc.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
     pub allocator: Allocator,
     pub name: &'static str,
-    /// The package of Debian and Ubuntu that has it.
+    /// The Debian and Ubuntu package that contains it.
     pub package: &'static str,
-    /// Beginnings of the names of its libraries, the preferred first.
+    /// Prefixes of its library names, preferred first.
     libraries: &'static [&'static str],
 }
 
-/// The known ones, the preferred first.
+/// The known allocators, preferred first.
 pub const ALLOCATORS: [Known; 3] = [
     Known {
         allocator: Allocator::Jemalloc,
@@ -57,7 +57,7 @@ pub const ALLOCATORS: [Known; 3] = [
     },
 ];
 
-/// The allocators that a program of this architecture can be given as a shared library.
+/// The allocators that are available as a shared library for programs of this architecture.
 #[must_use]
 pub fn allocators() -> Vec<AllocatorLibrary> {
     let cache = fs::read(CACHE).unwrap_or_default();
@@ -73,7 +73,7 @@ pub fn allocators() -> Vec<AllocatorLibrary> {
     ALLOCATORS.iter().filter_map(found).collect()
 }
 
-/// Name and path of each library in the cache; none where it is not of this format.
+/// Name and path of each library in the cache; empty if the cache has another format.
 fn libraries(cache: &[u8]) -> impl Iterator<Item = (&str, &str)> {
     let start = cache.windows(MAGIC.len()).position(|bytes| bytes == MAGIC);
     let table = start.map_or(&[][..], |at| &cache[at..]);

@@ -1,20 +1,22 @@
 //! Locks that the kernel releases when their holder dies: one for experiments, one for settings of the whole
 //! machine.
 //!
-//! One experiment at a time runs on a machine. Any account may experiment, so the lock belongs to no account:
-//! it is a listening unix socket with an abstract name (`unix(7)`): no file, nothing to clean up. Whoever finds
-//! the name taken connects to it and asks the kernel for the listener's pid and user. A holder that does not
-//! listen is looked for in /proc, where an ordinary account sees its own processes alone. A holder outside of
-//! our pid namespace has no pid. Abstract names belong to the network namespace, so containers with their own
-//! do not see each other's experiments. The socket closes at exec; a child forked without exec keeps it. Any
-//! account can hold the name and so refuse experiments to others, so nothing but experiments depends on it.
+//! Only one experiment at a time runs on a machine. Any account may run one, so the lock belongs to no
+//! account: it is a listening unix socket with an abstract name (`unix(7)`), without a file to clean up. A
+//! process that finds the name taken connects to it and asks the kernel for the listener's pid and user. A
+//! holder that does not listen is searched in /proc, where an ordinary account sees only its own processes. A
+//! holder outside this pid namespace has no pid. Abstract names belong to the network namespace, so
+//! containers with separate ones do not see each other's experiments. The socket closes at exec; a child
+//! forked without exec keeps it. Any account can take the name and so block the experiments of others, so
+//! only experiments depend on it.
 //!
 //! Settings of the machine are root's, and so is their lock: a file in root's own directory
 //! ([`machine_dir`](crate::dirs::machine_dir)), locked for a process (fcntl(2), `F_SETLK`). No other account
-//! can open the file, it is the same in all namespaces that share the directory, children do not inherit the
-//! lock, and it ends with its holder. Records of what was changed lie beside it, so a process that has the lock knows
-//! that nobody who wrote a record is alive. Not seen: a container that has a `/run` of its own and may change
-//! settings of the machine.
+//! can open the file. It is the same in all namespaces that share the directory, children do not inherit the
+//! lock, and it ends with its holder. Records of changes are in the same directory. So a process that has the
+//! lock knows that the writers of those records have ended.
+//!
+//! Not seen: a container that has its own `/run` and may change settings of the machine.
 
 use crate::dirs::{DirError, machine_dir};
 use crate::error::SysError;
@@ -32,41 +34,41 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 const NAME: &[u8] = b"pagewise-experiment";
-/// The name of the file in root's directory.
+/// Name of the file in root's directory.
 const SETTINGS: &str = "lock";
 
-/// Characters of the holder's command that are shown.
+/// Number of characters shown of the holder's command.
 const MOST_SHOWN: usize = 60;
 
-/// Refused experiments that are told the holder's pid: each leaves an unanswered connection in the
-/// queue; beyond that many the holder stays unnamed.
+/// Number of refused experiments that learn the holder's pid. Each leaves an unanswered connection in the
+/// queue; beyond that number the holder stays unnamed.
 const QUESTIONS: i32 = 1024;
 
-/// Why the lock could not be had.
+/// Why the lock is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another experiment runs.
     #[error("another experiment runs on this machine{0}")]
     Held(Holder),
-    /// Another start of pagewise changes settings.
+    /// Another pagewise process changes settings.
     #[error("another pagewise changes settings of this machine{0}")]
     Changing(Holder),
-    /// There is no place for the lock.
+    /// No directory for the lock is available.
     #[error(transparent)]
     Dir(#[from] DirError),
     #[error(transparent)]
     Sys(#[from] SysError),
 }
 
-/// Who holds a lock, as far as the kernel names it.
+/// The holder of a lock, as far as the kernel identifies it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holder {
     pub pid: Option<i32>,
     /// Its user.
     pub uid: Option<u32>,
-    /// What it was started as.
+    /// Its command line.
     pub command: Option<String>,
-    /// How long it runs.
+    /// How long it has been running.
     pub age: Option<Nanos>,
 }
 
@@ -82,7 +84,7 @@ impl Holder {
     }
 }
 
-/// The age of a process by its start, in ticks since boot (`starttime` of proc(5)).
+/// Age of a process, from its start in ticks since boot (`starttime` of proc(5)).
 fn age(start_ticks: u64) -> Nanos {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let ticks = rustix::param::clock_ticks_per_second().max(1);
@@ -104,7 +106,7 @@ impl std::fmt::Display for Holder {
 }
 
 impl LockError {
-    /// What to do about it.
+    /// Advice for the user.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -129,12 +131,12 @@ pub struct ExperimentLock {
 }
 
 impl ExperimentLock {
-    /// Takes the lock, without waiting.
+    /// Takes the lock without waiting.
     pub fn acquire() -> Result<Self, LockError> {
         Self::acquire_named(NAME)
     }
 
-    /// Takes the lock of another name: for tests, which must not disturb an experiment.
+    /// Takes a lock with another name: for tests, which must not disturb an experiment.
     pub fn acquire_named(name: &[u8]) -> Result<Self, LockError> {
         let subject = String::from_utf8_lossy(name).into_owned();
         let fail = |call| {
@@ -154,7 +156,7 @@ impl ExperimentLock {
 }
 
 fn open_socket() -> Result<OwnedFd, Errno> {
-    // Non-blocking: a full queue of a stopped holder must not stop us.
+    // Non-blocking: the full queue of a stopped holder must not block this process.
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
@@ -166,15 +168,15 @@ fn holder(name: &[u8], address: &SocketAddrUnix) -> Holder {
     }
 }
 
-/// Process and user that listen at this address. The pid is 0 of one that has none in our pid namespace
-/// (rustix would read it into a number that cannot be 0).
+/// Process and user that listen at this address. The pid is 0 if the process has none in this pid namespace
+/// (rustix would read it into a type that cannot be 0).
 fn listener(address: &SocketAddrUnix) -> Option<libc::ucred> {
     let socket = open_socket().ok()?;
     rustix::net::connect(&socket, address).ok()?;
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, the size of `peer`; both are ours, alive and
-    // not otherwise referenced during the call.
+    // SAFETY: the kernel writes at most `len` bytes, the size of `peer`. Both are locals, alive and not
+    // otherwise referenced during the call.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -187,7 +189,7 @@ fn listener(address: &SocketAddrUnix) -> Option<libc::ucred> {
     (got == 0).then_some(peer)
 }
 
-/// A process that has the name and does not listen, if this account may look at its descriptors.
+/// A process that has bound the name but does not listen, if this account may read its descriptors.
 fn binder(name: &[u8]) -> Option<Holder> {
     let inode = inode_of(name, &read_bytes("/proc/net/unix").ok()?)?;
     let is_it = |pid: &i32| {
@@ -198,8 +200,8 @@ fn binder(name: &[u8]) -> Option<Holder> {
     Some(Holder::from_ids(Some(pid), uid))
 }
 
-/// The inode of the socket with this abstract name, by the text of `/proc/net/unix`, which writes the first
-/// byte of such a name as `@`.
+/// The inode of the socket with this abstract name, from the text of `/proc/net/unix`. There, the first byte
+/// of such a name appears as `@`.
 fn inode_of(name: &[u8], sockets: &[u8]) -> Option<u64> {
     let shown = [b"@", name].concat();
     lines(sockets).find_map(|line| {
@@ -208,7 +210,7 @@ fn inode_of(name: &[u8], sockets: &[u8]) -> Option<u64> {
     })
 }
 
-/// The lock of settings of the whole machine, held while this value lives. Who has it knows that no other
+/// The lock for settings of the whole machine, held while this value exists. Its holder knows that no other
 /// process of this machine changes them.
 #[derive(Debug)]
 pub struct SettingsLock {
@@ -216,20 +218,20 @@ pub struct SettingsLock {
 }
 
 impl SettingsLock {
-    /// Takes the lock, without waiting.
+    /// Takes the lock without waiting.
     ///
     /// # Errors
-    /// Who has it, or why this account cannot.
+    /// The holder of the lock, or why this account cannot take it.
     pub fn acquire() -> Result<Self, LockError> {
         let none = || SysError::new("open", "/run", std::io::Error::from(Errno::NOENT));
         Self::acquire_in(&machine_dir(Missing::IsMade)?.ok_or_else(none)?)
     }
 
-    /// The lock of what is recorded in `directory`, which must be only this account's. A process has one such
-    /// lock at a time: a second would end the first.
+    /// The lock for the records in `directory`, which only this account may have access to. A process must
+    /// hold only one such lock at a time: a second one would end the first.
     ///
     /// # Errors
-    /// Who has it, or the call that failed.
+    /// The holder of the lock, or the call that failed.
     pub fn acquire_in(directory: &Path) -> Result<Self, LockError> {
         let path = directory.join(SETTINGS);
         let failed = |call| {
@@ -248,7 +250,7 @@ impl SettingsLock {
     }
 }
 
-/// Who has locked the file, if it has a pid in our pid namespace.
+/// The process that has locked the file, if it has a pid in this pid namespace.
 fn locker(file: &File) -> Holder {
     let asked = Flock::from(FlockType::WriteLock);
     let found = rustix::process::fcntl_getlk(file, &asked).ok().flatten();

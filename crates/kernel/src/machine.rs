@@ -1,7 +1,7 @@
-//! The facts that name a machine in a report: kernel, processor, pages, memory, account.
+//! The facts that identify a machine in a report: kernel, processor, pages, memory, account.
 //!
-//! All of them are read once, in under a millisecond. What cannot be read is missing with its
-//! reason. Not seen: changes after the read (governor, THP mode set by another).
+//! They are read once, in less than a millisecond. A fact that cannot be read is missing with its reason. Not
+//! seen: later changes (governor, THP mode).
 
 use crate::proc::{cpuinfo, meminfo, read_number, read_text};
 use crate::{affinity, cpuid, linker_cache, page_size, pipe, thp};
@@ -25,7 +25,7 @@ pub fn machine() -> Machine {
         thp_defrag: thp::defrag().into(),
         small_folios: thp::small_folios().into(),
         hypervisor: hypervisor(),
-        // pipe(7): the default of a kernel that does not say.
+        // pipe(7): the default, if the kernel does not report it.
         pipe_max_bytes: pipe::max_size().unwrap_or(Bytes::mib(1)),
         perf_event_paranoid: perf_event_paranoid(),
         uid: rustix::process::geteuid().as_raw(),
@@ -39,7 +39,7 @@ pub fn perf_event_paranoid() -> Fact<i64> {
     read_number("/proc/sys/kernel/perf_event_paranoid").into()
 }
 
-/// The hypervisor: from CPUID (x86), else from the device tree.
+/// The hypervisor: from CPUID (x86), otherwise from the device tree.
 #[must_use]
 pub fn hypervisor() -> Option<String> {
     cpuid::hypervisor().or_else(|| {

@@ -1,11 +1,10 @@
-//! A cgroup of our own with a limit of memory, into which a child can go that is to run short of it.
+//! A temporary cgroup with a memory limit, for a child that is to run short of memory.
 //!
-//! It is made below our own group, or as near to it as the kernel allows: in version 2 a group with processes
-//! hands memory to no child groups, so that there it is made below the root (cgroup-v2.rst, "No Internal
-//! Process Constraint"). It is empty when its child has ended and removed when it is dropped; one that a
-//! killed run has left is removed by the next. Needs root, or a group that was delegated to this account.
-//! What lies in a group beyond its limit is reclaimed: pages of files are dropped, a process without such is
-//! killed.
+//! It is created below this process's cgroup, or as near to it as the kernel permits. In version 2, a cgroup
+//! with processes cannot give memory to children, so there it is created below the root (cgroup-v2.rst, "No
+//! Internal Process Constraint"). It is empty when its child has ended, and is removed on drop. The next run
+//! removes one that a killed run has left. Needs root, or a cgroup that was delegated to this account. Memory
+//! beyond the limit is reclaimed: file pages are dropped, and a process without any is killed.
 
 use crate::error::SysError;
 use crate::limits::{self, Files};
@@ -18,9 +17,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How our groups are called; the number of the process follows.
+/// Name prefix of these cgroups; the process id follows.
 const NAME: &str = "pagewise-limited-";
-/// A group is not empty at once when its last process is reaped.
+/// How long a cgroup may stay non-empty after its last process was reaped.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The group, removed when dropped.
@@ -30,10 +29,10 @@ pub struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// A group whose processes may hold `limit` together.
+    /// Creates a cgroup whose processes may hold `limit` together.
     ///
     /// # Errors
-    /// What the nearest group said, where none can be had.
+    /// The error of the nearest cgroup, if none can be created.
     pub fn new(limit: Bytes) -> Result<Self, SysError> {
         let mut first = None;
         for (dir, files) in limits::memory_groups() {
@@ -60,7 +59,7 @@ impl MemoryGroup {
         Ok(group)
     }
 
-    /// The file into which a process writes `0` to enter.
+    /// The file to which a process writes `0` to enter.
     #[must_use]
     pub fn entrance(&self) -> CString {
         CString::new(self.dir.join("cgroup.procs").as_os_str().as_bytes()).unwrap_or_default()
@@ -79,7 +78,7 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// Removes groups of processes that were killed; one in use stays, the kernel sees to that.
+/// Removes cgroups of killed processes. The kernel refuses to remove one that is in use.
 fn remove_left(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().as_bytes().starts_with(NAME.as_bytes())) {

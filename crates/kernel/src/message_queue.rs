@@ -1,6 +1,6 @@
-//! POSIX message queues (mq_overview(7)): whether one has a name.
+//! POSIX message queues (mq_overview(7)): whether a name is in use.
 //!
-//! Asked by opening it to read, which changes nothing of it; about 2 us. Not seen: queues of other namespaces.
+//! Opens the queue for reading, which changes nothing; about 2 us. Not seen: queues of other namespaces.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -8,7 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 
-/// Whether there is a queue called `name`, which has no slash in front: that is the C library's.
+/// Whether a queue called `name` exists. `name` has no leading slash: the C library adds that.
 #[must_use]
 pub fn exists(name: &OsStr) -> bool {
     let Ok(name) = CString::new(name.as_bytes()) else { return false };
@@ -18,11 +18,11 @@ pub fn exists(name: &OsStr) -> bool {
     let fd = unsafe { libc::syscall(libc::SYS_mq_open, name.as_ptr(), flags, 0, none) };
     match i32::try_from(fd) {
         Ok(fd) if fd >= 0 => {
-            // SAFETY: the call gave this descriptor to us and to nobody else.
+            // SAFETY: the call has just created this descriptor, and nothing else owns it.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
             true
         }
-        // One that this account may not read is there.
+        // A queue that this account may not read exists.
         _ => io::Error::last_os_error().raw_os_error() == Some(libc::EACCES),
     }
 }

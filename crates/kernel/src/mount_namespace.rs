@@ -1,20 +1,22 @@
-//! A mount namespace of this process and of what it starts: another file can be put in the place of one, for
-//! them alone (mount_namespaces(7)).
+//! A mount namespace for this process and its children: it can replace a file for them alone
+//! (mount_namespaces(7)).
 //!
-//! A process with CAP_SYS_ADMIN enters one by unshare(2). Without that right it has to enter a user namespace
-//! with it (user_namespaces(7)), in which it maps its own user and group to themselves and no other: there
-//! files of others show as those of `nobody`, set-user-id programs of others give no rights, and what needs
-//! rights on the machine is refused. The process has all capabilities in that namespace until it executes a
-//! program. Mounts of others still arrive (`MS_SLAVE`), none of these leave.
+//! A process with CAP_SYS_ADMIN enters one by unshare(2). Without it, the process must also enter a user
+//! namespace (user_namespaces(7)), where only its own user and group are mapped, to themselves. There, files
+//! of other users show as those of `nobody`, set-user-id programs of others give no rights, and operations
+//! that need privileges on the machine are refused. The process has all capabilities in that namespace until
+//! it executes a program. New mounts from outside still arrive (`MS_SLAVE`); mounts made here do not leave.
 //!
-//! The file is made on a tmpfs of its own that is mounted with `huge=always` over the directory of the one that
-//! it covers (over `/dev` where that is the root) for as long as that takes, bound over it only for reading,
-//! and held by that alone afterwards. The copy belongs to this user, and whoever tries to write it gets EROFS,
-//! so that no program takes the file for one that it may change. So nothing has to be cleaned up: the namespace, the mount and its memory end with the last
-//! process in it, however that ends (fs/namespace.c, `put_mnt_ns`).
+//! The replacement is created on a separate tmpfs with `huge=always`. While it is created, that tmpfs is
+//! mounted over the directory of the target (over `/dev` if that is the root). Then the file is bound over
+//! the target read-only, and only this bind mount keeps it alive. The copy belongs to this user, and any
+//! attempt to write it fails with EROFS, so no program mistakes it for a file that it may change. No cleanup
+//! is needed: namespace, mount and memory end with the last process in it, however that ends (fs/namespace.c,
+//! `put_mnt_ns`).
 //!
-//! Not seen: other names of the same file (hard links, other mounts of its file system), which lead to the file
-//! itself. Overhead: seven calls, some 0.1 ms, and the memory of the copy, which is not shared with others.
+//! Not seen: other names of the same file (hard links, other mounts of its file system), which still lead to
+//! the original. Overhead: seven calls, some 0.1 ms, and the memory of the copy, which is not shared with
+//! other starts.
 
 use crate::error::SysError;
 use rustix::fs::{Mode, OFlags};
@@ -24,10 +26,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Hidden while a copy of a file in the root is made.
+/// Directory that is hidden while a copy of a file in the root directory is created.
 const BESIDE_ROOT: &str = "/dev";
 
-/// A mount that is there, only for reading; as its file system was mounted otherwise.
+/// Flags of a read-only bind remount; the other flags are those of its file system.
 const FOR_READING: libc::c_ulong =
     libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NODEV;
 
@@ -38,11 +40,11 @@ pub struct MountNamespace {
 }
 
 impl MountNamespace {
-    /// Enters one, with a user namespace around it where there is no right to one alone. A process with
-    /// several threads cannot enter a user namespace.
+    /// Enters a mount namespace, together with a user namespace if the right to enter one alone is missing. A
+    /// process with several threads cannot enter a user namespace.
     ///
     /// # Errors
-    /// Where either is refused: by limits, by a filter, by a security module.
+    /// When either is refused: by limits, a filter, or a security module.
     pub fn enter() -> Result<Self, SysError> {
         let has_own_users = match unshare(libc::CLONE_NEWNS, "a mount namespace") {
             Err(error) if error.errno() == Some(libc::EPERM) => {
@@ -58,17 +60,17 @@ impl MountNamespace {
         Ok(Self { has_own_users })
     }
 
-    /// Whether it lies in a user namespace in which there is only this user.
+    /// Whether it is in a user namespace that maps only this user.
     #[must_use]
     pub const fn has_own_users(&self) -> bool {
         self.has_own_users
     }
 
-    /// Puts a file in the place of `target`, at every path that leads there. `make` makes it, under the name that
-    /// it is given; what else is in the directory cannot be seen meanwhile.
+    /// Replaces `target`, at every path that leads to it. `make` creates the replacement under the name it is
+    /// given. The rest of the directory is hidden meanwhile.
     ///
     /// # Errors
-    /// What `make` says, or when a mount is refused.
+    /// The error of `make`, or a refused mount.
     pub fn cover<E: From<SysError>>(
         &self,
         target: &Path,
@@ -81,10 +83,10 @@ impl MountNamespace {
         let whole = target.canonicalize().map_err(failed("realpath"))?;
         let no_file = || failed("mount")(ErrorKind::IsADirectory.into());
         let (directory, name) = whole.parent().zip(whole.file_name()).ok_or_else(no_file)?;
-        // Held, since its name is hidden while the copy is made.
+        // Kept open, because its name is hidden while the copy is created.
         let held = rustix::fs::open(&whole, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .map_err(|error| failed("open")(error.into()))?;
-        // What is mounted over the root is not met by paths from there.
+        // Path lookups that start at the root do not see a mount over the root.
         let is_root = directory == Path::new("/");
         let place = if is_root { Path::new(BESIDE_ROOT) } else { directory };
         let (copy, hidden) = (place.join(name), text(place)?);
@@ -96,16 +98,16 @@ impl MountNamespace {
         let shown = detach(&hidden);
         made?;
         shown?;
-        // Its path leads to the copy only now that nothing hides it.
+        // Only now does its path lead to the copy: nothing hides it any more.
         Ok(mount(c"none", &text(&whole)?, c"none", FOR_READING, c"")?)
     }
 }
 
-/// Enters a mount namespace in a user namespace in which there is only this user.
+/// Enters a mount namespace in a user namespace that maps only this user.
 fn enter_with_users() -> Result<(), SysError> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS, "a user namespace and a mount namespace")?;
-    // Without the right to change groups this comes before the map of groups.
+    // Without the right to change groups, this must precede the group map.
     let settings = [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("{0} {0} 1", user.as_raw())),
@@ -118,14 +120,14 @@ fn enter_with_users() -> Result<(), SysError> {
 }
 
 fn unshare(flags: libc::c_int, what: &str) -> Result<(), SysError> {
-    // SAFETY: takes a number, and changes what this process sees and may do, no memory.
+    // SAFETY: takes a number, and changes what this process sees and may do; touches no memory.
     match unsafe { libc::unshare(flags) } {
         0 => Ok(()),
         _ => Err(SysError::last("unshare", what)),
     }
 }
 
-/// Memory for files, on huge pages.
+/// Mounts a file system in memory, on huge pages.
 fn mount_memory(at: &CStr) -> Result<(), SysError> {
     let flags = libc::MS_NOSUID | libc::MS_NODEV;
     mount(c"pagewise", at, c"tmpfs", flags, c"mode=0755,huge=always")
@@ -139,16 +141,16 @@ fn mount(
     data: &CStr,
 ) -> Result<(), SysError> {
     let (from, at, kind, data) = (source.as_ptr(), target.as_ptr(), kind.as_ptr(), data.as_ptr());
-    // SAFETY: the four are texts with an end that live in the caller's frame; the kernel reads them.
+    // SAFETY: the four are NUL-terminated texts in the caller's frame, which the kernel only reads.
     match unsafe { libc::mount(from, at, kind, flags, data.cast()) } {
         0 => Ok(()),
         _ => Err(SysError::last("mount", target.to_string_lossy())),
     }
 }
 
-/// Takes a mount off its place; what is bound elsewhere of it stays.
+/// Unmounts a mount; what is bound elsewhere stays.
 fn detach(at: &CStr) -> Result<(), SysError> {
-    // SAFETY: reads a text with an end that lives in the caller's frame.
+    // SAFETY: reads a NUL-terminated text in the caller's frame.
     match unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) } {
         0 => Ok(()),
         _ => Err(SysError::last("umount2", at.to_string_lossy())),
@@ -165,7 +167,7 @@ fn text(path: &Path) -> Result<CString, SysError> {
 mod tests {
     use super::*;
 
-    /// What a thread of its own reads of `path` after it has covered it, where it may.
+    /// What another thread reads from `path` after it has covered it, if that is permitted.
     fn covered(path: &Path, with: &'static str) -> Result<String, SysError> {
         let path = path.to_owned();
         let thread = std::thread::spawn(move || {
@@ -192,7 +194,7 @@ mod tests {
         std::os::unix::fs::symlink(&file, &link).unwrap();
         for path in [&file, &link] {
             match covered(path, "the copy") {
-                // A thread of a test enters no user namespace.
+                // A test thread cannot enter a user namespace.
                 Err(error) => println!("SKIP a_file_is_covered: {error}"),
                 Ok(text) => assert_eq!(text, "the copy"),
             }

@@ -1,13 +1,13 @@
-//! Whether a file was opened, by anybody, since a moment: `inotify(7)` on the file itself.
+//! Whether any process has opened a file since some moment: `inotify(7)` on the file itself.
 //!
-//! `execve(2)` opens the file that it runs, so this sees programs that live for a moment only, and
-//! through any name: the mark is on the inode. `stat(2)` of the file or of a link to it is no event.
-//! Equal events that nobody has read yet are folded into one by the kernel, so there is a yes or no
-//! and no count, and nothing piles up however often the file is opened.
+//! `execve(2)` opens the file that it runs, so this detects even short-lived programs, and under any name:
+//! the mark is on the inode. `stat(2)` of the file or of a link to it is not an event. The kernel merges
+//! equal events that have not been read yet. So the answer is yes or no, not a count, and nothing piles up
+//! however often the file is opened.
 //!
-//! Not seen: who opened it, and whether to run or to read it. Overhead: two calls, and for each
-//! opening of the file the comparison of one event. Takes one of the user's inotify instances
-//! (`fs.inotify.max_user_instances`) while it lives.
+//! Not seen: who opened it, and whether to run or to read it. Overhead: two calls, and a comparison of one
+//! event for each open of the file. Uses one of the user's inotify instances
+//! (`fs.inotify.max_user_instances`) while it exists.
 
 use crate::error::SysError;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Room for the few events that a read gives.
+/// Buffer size for the few events of one read.
 const ROOM: usize = 256;
 
 /// A mark on a file.
@@ -26,10 +26,10 @@ pub struct Opens {
 }
 
 impl Opens {
-    /// Begins to look at `file`. The descriptor is closed at exec.
+    /// Starts to watch `file`. The descriptor is closed at exec.
     ///
     /// # Errors
-    /// When the user has no inotify instance left, or the file is not there.
+    /// When the user has no inotify instance left, or the file does not exist.
     pub fn of(file: &Path) -> Result<Self, SysError> {
         let failed = |call| move |error| SysError::new(call, file.to_string_lossy(), error);
         let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
@@ -38,7 +38,7 @@ impl Opens {
         Ok(Self { events })
     }
 
-    /// Whether it was opened since the last time this was asked.
+    /// Whether it was opened since the last call.
     ///
     /// # Errors
     /// When the events cannot be read.
@@ -82,7 +82,7 @@ mod tests {
     fn a_start_is_an_opening() {
         let place = tempfile::tempdir().unwrap();
         let program = place.path().join("true");
-        // By a process of its own: while a file is open for writing it cannot be run.
+        // Uses another process: a file that is open for writing cannot be executed.
         let shell = |script: &str| {
             let mut command = std::process::Command::new("sh");
             let status = command.args(["-c", script, "sh"]).arg(&program).status();

@@ -1,18 +1,18 @@
-//! The file of a result, under a name that a user gave: how one whole file takes the place of another.
+//! Writes a result to a file that the user named: replaces an old file by a complete new one.
 //!
-//! The path is resolved once, a component at a time, into an open directory and a name; all that follows is done
-//! there, so links that are changed meanwhile lead nowhere else. A link stays: what it leads to is replaced. A
-//! file that is replaced keeps its owner, its group, its access list and its rights to read and write. It never
-//! gets a right to execute, nor a set-user-ID, set-group-ID or sticky bit: their content was another one. Where
-//! the owner cannot be kept, nothing is written.
+//! The path is resolved once, one component at a time, to an open directory and a name. All further steps use
+//! those, so a link that is changed meanwhile has no effect. A link stays: its target is replaced. The new
+//! file keeps the owner, group, access list and read/write permissions of the old one. It never gets execute
+//! permission or a set-user-ID, set-group-ID or sticky bit: those belonged to other content. If the owner
+//! cannot be kept, nothing is written.
 //!
-//! Files of others in sticky directories where every user may write and FIFOs of others are refused, and links of
-//! others are not followed by root: what `fs.protected_regular`, `protected_fifos` and `protected_symlinks` do
-//! (proc_sys_fs(5)), on systems that have them off too. What is not a regular file, and our own output, are
-//! written to as they are.
+//! Files of others in world-writable sticky directories, and FIFOs of others, are refused. Root does not
+//! follow links of others. This matches `fs.protected_regular`, `protected_fifos` and `protected_symlinks`
+//! (proc_sys_fs(5)), and also applies on systems that have them off. Anything that is not a regular file, and
+//! this process's own output, is written to directly.
 //!
-//! Not kept: times, hard links, extended attributes other than the access list. Overhead: three calls for each
-//! component, and those of [`part_file`](crate::part_file).
+//! Not kept: times, hard links, extended attributes other than the access list. Overhead: three calls for
+//! each component, and those of [`part_file`](crate::part_file).
 
 use crate::error::SysError;
 use crate::part_file::{Rights, Target};
@@ -25,7 +25,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 
-/// What a result never takes from the file that it replaces.
+/// The only permission bits that a result takes from the file that it replaces.
 const READ_AND_WRITE: u32 = 0o666;
 
 /// Why a result is not written.
@@ -33,10 +33,10 @@ const READ_AND_WRITE: u32 = 0o666;
 pub enum OutputError {
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// Only a link of another account leads there.
+    /// The path leads there only through a link of another account.
     #[error("{} {why}, so its link is not followed", .at.display())]
     Link { at: std::path::PathBuf, why: trusted_path::Doubt },
-    /// Another account made the file where every user may, or a FIFO anywhere.
+    /// Another account made the file in a world-writable directory, or a FIFO anywhere.
     #[error("it belongs to another user (uid {0}), who may have planted it")]
     Planted(u32),
     /// This account cannot give the new file to the owner of the old one.
@@ -54,7 +54,7 @@ impl From<PathError> for OutputError {
 }
 
 impl OutputError {
-    /// The next step.
+    /// Advice for the user.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
@@ -65,10 +65,10 @@ impl OutputError {
     }
 }
 
-/// Writes a result whole or not at all. A new file gets `mode`.
+/// Writes a complete result or nothing. A new file gets `mode`.
 ///
 /// # Errors
-/// Where the path leads to no place for it, or only by what another account planted.
+/// When the path leads to no usable place, or only through something that another account planted.
 pub fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), OutputError> {
     let failed = |error: Errno| SysError::new("open", path.display().to_string(), error);
     match lead_to_result(path)? {
@@ -94,13 +94,13 @@ fn is_open_as(found: &Found, stream: impl AsFd) -> bool {
     fstat(stream).is_ok_and(|own| (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
 }
 
-/// Writes to what is there.
+/// Writes directly to an existing target.
 fn over(found: Found, content: &[u8]) -> Result<(), OutputError> {
     let kind = FileType::from_raw_mode(found.stat.st_mode);
     let is_planted = !found.is_magic
         && match kind {
             FileType::RegularFile => is_others_in_sticky(&found.above.stat()?, &found.stat),
-            // Its opening waits for a reader, perhaps for ever.
+            // Opening it waits for a reader, possibly for ever.
             FileType::Fifo => {
                 ![0, rustix::process::geteuid().as_raw()].contains(&found.stat.st_uid)
             }
@@ -116,7 +116,7 @@ fn over(found: Found, content: &[u8]) -> Result<(), OutputError> {
     Ok(Target::within(found.above, &found.name).write(content, &rights, true)?)
 }
 
-/// What the file has that the new one is to have too.
+/// Permissions of the old file that the new one must get.
 fn rights_of(found: &Found) -> Result<Rights, OutputError> {
     let user = rustix::process::geteuid();
     if found.stat.st_uid != user.as_raw() && !user.is_root() {
@@ -130,7 +130,7 @@ fn rights_of(found: &Found) -> Result<Rights, OutputError> {
     })
 }
 
-/// Writes to a device, a pipe, or a file of which only a descriptor is known.
+/// Writes to a device, a pipe, or a file known only by its descriptor.
 fn into(found: &Found, content: &[u8]) -> Result<(), SysError> {
     let failed = |call, error| {
         SysError::new(call, found.above.path().join(&found.name).display().to_string(), error)
@@ -151,7 +151,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
     use std::path::PathBuf;
 
-    /// Another account, which nothing here is.
+    /// A user id that nothing in these tests has.
     const STRANGER: u32 = 65001;
 
     fn place(mode: u32) -> (tempfile::TempDir, PathBuf) {

@@ -1,15 +1,15 @@
-//! How much of a file the page cache holds, and how it is made to let go of it.
+//! How much of a file the page cache holds, and how to evict it.
 //!
-//! Three ways, tried in turn. `cachestat(2)` (Linux 6.5) counts the pages of a descriptor; it is for
-//! who owns the file or may write it, as is `mincore(2)`, which older kernels have and which answers
-//! "all" to anybody else. Whoever may only read the file can still ask page by page whether a byte is
-//! there (`preadv2(2)` with `RWF_NOWAIT`): a page that is not there starts reading ahead, so that way
-//! proves that all is there, and never that nothing is.
+//! Three ways are tried in turn. `cachestat(2)` (Linux 6.5) counts the pages of a descriptor; it requires to
+//! own the file or to have write access. So does `mincore(2)`, which exists on older kernels and answers
+//! "all" to other accounts. An account with read access only can still test page by page whether a byte is
+//! cached (`preadv2(2)` with `RWF_NOWAIT`). A missing page starts read-ahead, so this way can prove that all
+//! is cached, but never that nothing is.
 //!
-//! `POSIX_FADV_DONTNEED` drops clean pages that nobody maps, for anybody who may open the file. Dirty
-//! pages have to be written first (`fdatasync`). In a virtual machine the host's cache is not seen.
+//! `POSIX_FADV_DONTNEED` drops clean, unmapped pages, for any account that may open the file. Dirty pages
+//! must be written first (`fdatasync`). In a virtual machine the host's cache is not seen.
 //!
-//! Cost for each GiB: `cachestat` 1 to 5 ms, page by page 30 ms.
+//! Cost per GiB: `cachestat` 1 to 5 ms, page by page 30 ms.
 
 use crate::cachestat;
 use crate::error::SysError;
@@ -21,18 +21,17 @@ use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// How often dropping is tried: reclaim, compaction and an exit that is not over take pages in hand for
-/// a moment (`folio_try_get`), and a page in hand, or one that is being read, is not dropped (mm/truncate.c,
-/// `mapping_evict_folio`).
+/// Attempts to drop. Reclaim, compaction and an exit in progress hold pages for a moment (`folio_try_get`). A
+/// held page, or one that is being read, is not dropped (mm/truncate.c, `mapping_evict_folio`).
 const DROPS: usize = 8;
 
-/// How long pages may be in hand before the next try.
+/// How long pages may be held before the next attempt.
 const IN_HAND: Duration = Duration::from_millis(10);
 
-/// What the cache holds of the beginning of a file.
+/// How much of the beginning of a file is cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cached {
-    /// Pages that were asked for.
+    /// Number of pages examined.
     pub pages: u64,
     pub cached: u64,
 }
@@ -47,7 +46,7 @@ impl Cached {
 /// Counts the cached pages among the first `len` bytes of a file.
 ///
 /// # Errors
-/// `EPERM` for who neither owns the file nor may write it.
+/// `EPERM` for an account that neither owns the file nor may write it.
 pub fn count(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
     match by_cachestat(file, len) {
         Err(error) if error.errno() == Some(libc::ENOSYS) => mincore(file, len),
@@ -55,7 +54,7 @@ pub fn count(file: BorrowedFd<'_>, len: Bytes) -> Result<Cached, SysError> {
     }
 }
 
-/// Whether all of the first `len` bytes is cached, also for who may only read the file.
+/// Whether all of the first `len` bytes are cached. Read access to the file is enough.
 ///
 /// # Errors
 /// When neither way is available.
@@ -66,17 +65,18 @@ pub fn is_all_cached(file: BorrowedFd<'_>, len: Bytes) -> Result<bool, SysError>
     }
 }
 
-/// Writes what is dirty and drops what can be dropped of a whole file.
+/// Writes dirty pages and drops whatever it can of a whole file.
 ///
 /// # Errors
-/// When the file cannot be written back, or takes no advice.
+/// When the file cannot be written back, or does not accept advice.
 pub fn evict(file: BorrowedFd<'_>) -> Result<(), SysError> {
     rustix::fs::fdatasync(file).map_err(|e| SysError::new("fdatasync", "a file", e))?;
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed)
         .map_err(|e| SysError::new("posix_fadvise POSIX_FADV_DONTNEED", "a file", e))
 }
 
-/// Calls `drop`, which drops what it can and tells what is left, until `is_gone` of that, or often enough.
+/// Calls `drop`, which drops pages and returns what is left, until `is_gone` accepts that or the attempts are
+/// used up.
 ///
 /// # Errors
 /// Those of `drop`.

@@ -1,9 +1,9 @@
-//! `/proc/kpageflags` and `/proc/kpagecount`: a word for each frame of physical memory, by its number
-//! (`Documentation/admin-guide/mm/pagemap.rst`). Only for root.
+//! `/proc/kpageflags` and `/proc/kpagecount`: one word for each frame of physical memory, by frame number
+//! (`Documentation/admin-guide/mm/pagemap.rst`). Root only.
 //!
-//! Flags are read without a lock, so those of frames that change hands meanwhile may not fit together.
-//! The count is of entries of page tables, not of references; for a frame of a large folio some kernels
-//! give an average (`CONFIG_NO_PAGE_MAPCOUNT`). Cost: some microseconds a call, 10 ns a frame.
+//! Flags are read without a lock, so those of a frame that changes its use meanwhile may be inconsistent. The
+//! count is of page-table entries, not of references. For a frame of a large folio, some kernels give an
+//! average (`CONFIG_NO_PAGE_MAPCOUNT`). Cost: some microseconds per call, 10 ns per frame.
 
 use crate::error::SysError;
 use crate::proc::read_words;
@@ -13,7 +13,7 @@ use std::fs::File;
 const FLAGS: &str = "/proc/kpageflags";
 const COUNTS: &str = "/proc/kpagecount";
 
-/// The flags of `count` frames from number `first` on; fewer where memory ends.
+/// The flags of `count` frames from number `first` on; fewer at the end of memory.
 ///
 /// # Errors
 /// EACCES or EPERM for accounts other than root.
@@ -21,7 +21,7 @@ pub fn flags(first: u64, count: usize) -> Result<Vec<FrameFlags>, SysError> {
     Ok(read(FLAGS, first, count)?.into_iter().map(FrameFlags).collect())
 }
 
-/// How many entries of page tables map frame `number`.
+/// Number of page-table entries that map frame `number`.
 ///
 /// # Errors
 /// EACCES or EPERM for accounts other than root.

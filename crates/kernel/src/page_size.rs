@@ -3,15 +3,15 @@
 use pagewise_model::PageSize;
 use std::sync::OnceLock;
 
-/// The base page. No system call: `AT_PAGESZ` was given at exec.
+/// The base page. No system call: the kernel passes `AT_PAGESZ` at exec.
 #[must_use]
 pub fn base() -> PageSize {
     let bytes = rustix::param::page_size() as u64;
     PageSize::new(bytes).unwrap_or(PageSize::BASE_4K)
 }
 
-/// The largest transparent huge page, or where that is unknown the span of one middle-level table
-/// entry: a page full of 8-byte entries, each for one base page. Read once: a kernel does not change it.
+/// The largest transparent huge page. If that is unknown, the span of one middle-level table entry: a page
+/// full of 8-byte entries, each for one base page. Read once: it does not change while a kernel runs.
 #[must_use]
 pub fn huge() -> PageSize {
     static FOUND: OnceLock<PageSize> = OnceLock::new();

@@ -1,16 +1,16 @@
-//! How this machine's page tables divide an address, and the pages they can map.
+//! How this machine's page tables divide an address, and which pages they can map.
 //!
-//! On x86 an address has 48 translated bits in four levels, or 57 in five where the kernel has switched
-//! them on: it takes `la57` out of `/proc/cpuinfo` where it has not (arch/x86/kernel/cpu/common.c). Every
-//! process then walks five levels, also for addresses below 47 bits. Other architectures do not tell a
-//! process how many bits they translate.
+//! On x86 an address has 48 translated bits in four levels, or 57 in five if the kernel has enabled them. If
+//! not, the kernel removes `la57` from `/proc/cpuinfo` (arch/x86/kernel/cpu/common.c). With five levels every
+//! process walks all five, also for addresses below 47 bits. Other architectures do not report how many bits
+//! they translate.
 
 use crate::page_size;
 use crate::proc::cpuinfo::CpuInfo;
 use pagewise_model::address::Layout;
 use pagewise_model::{Bytes, PageSize};
 
-/// The layout that the processor of `info` has; none for an architecture that does not tell.
+/// The layout for the processor of `info`; `None` for an architecture that does not report it.
 #[must_use]
 pub fn layout(info: &CpuInfo) -> Option<Layout> {
     if !cfg!(target_arch = "x86_64") {
@@ -26,7 +26,7 @@ pub fn has_five_levels(info: &CpuInfo) -> bool {
     info.has("la57")
 }
 
-/// The pages that processor and kernel map, smallest first.
+/// The page sizes that processor and kernel can map, smallest first.
 #[must_use]
 pub fn page_sizes(info: &CpuInfo) -> Vec<PageSize> {
     let giant = PageSize::new(Bytes::gib(1).0).filter(|_| info.has("pdpe1gb"));

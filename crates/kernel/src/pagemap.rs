@@ -1,12 +1,10 @@
-//! `/proc/PID/pagemap`: what the page table of a process holds, a word for each base page
-//! (`Documentation/admin-guide/mm/pagemap.rst`), and its ioctl `PAGEMAP_SCAN` (Linux 6.7), which says
-//! what the words do not: whether an entry above the lowest level maps the page, and whether it is the
-//! zero page.
+//! `/proc/PID/pagemap`: the page table of a process, one word for each base page
+//! (`Documentation/admin-guide/mm/pagemap.rst`). Its ioctl `PAGEMAP_SCAN` (Linux 6.7) also reports whether an
+//! entry above the lowest level maps a page, and whether it is the zero page.
 //!
-//! Open to whom the process may be traced by (`PTRACE_MODE_READ`), root or not; numbers of frames and
-//! places in swap space are hidden (0) without CAP_SYS_ADMIN. Nothing is stopped: each call tells of the
-//! moment at which it walks. The kernel's own addresses have no words. Cost: 2-5 us a call and some
-//! nanoseconds a page.
+//! It requires the right to trace the process (`PTRACE_MODE_READ`), not root. Without CAP_SYS_ADMIN, frame
+//! numbers and swap locations are hidden (0). Nothing is stopped: each call reports the moment of its walk.
+//! Kernel addresses have no words. Cost: 2-5 us per call and some nanoseconds per page.
 
 use crate::error::SysError;
 use crate::ioctl;
@@ -17,17 +15,17 @@ use pagewise_model::Bytes;
 use pagewise_model::address::{Address, Entry, Scanned};
 use std::fs::File;
 
-/// Number of linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl encoding
-/// (x86, arm64, riscv).
+/// Number from linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl encoding (x86,
+/// arm64, riscv).
 const PAGEMAP_SCAN: u64 = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const PAGE_IS_ZERO: u64 = 1 << 5;
 const PAGE_IS_HUGE: u64 = 1 << 6;
-/// Linux 6.15.
+/// Since Linux 6.15.
 const PAGE_IS_GUARD: u64 = 1 << 8;
 
-/// Ranges taken at once.
+/// Maximum number of ranges per call.
 const RANGES: usize = 64;
 
 /// `struct pm_scan_arg`.
@@ -48,7 +46,7 @@ struct ScanArgument {
     return_mask: u64,
 }
 
-/// Categories of pages: all of the first, any of the second, none of the third.
+/// Selects pages by category: all of the first, any of the second, none of the third.
 struct Wanted {
     all: u64,
     any: u64,
@@ -72,10 +70,10 @@ pub struct Pagemap {
 }
 
 impl Pagemap {
-    /// That of process `pid`.
+    /// Opens that of process `pid`.
     ///
     /// # Errors
-    /// ENOENT for no such process, EACCES or EPERM for one that this account may not look at.
+    /// ENOENT if there is no such process, EACCES or EPERM if this account may not read it.
     pub fn open(pid: i32) -> Result<Self, SysError> {
         let path = pid_path(pid, "pagemap");
         match File::open(&path) {
@@ -84,8 +82,8 @@ impl Pagemap {
         }
     }
 
-    /// The entries of `count` base pages from the one of `address` on; fewer where the addresses of
-    /// processes end, none for those of the kernel.
+    /// The entries of `count` base pages from that of `address` on. Fewer at the end of the user address
+    /// space; none for kernel addresses.
     ///
     /// # Errors
     /// When the process has ended.
@@ -95,15 +93,15 @@ impl Pagemap {
         Ok(words.into_iter().map(Entry).collect())
     }
 
-    /// The address space that this was opened on is still there: its process has not ended, and executed no other
-    /// program. `address` is one that it has.
+    /// Whether the address space that this was opened on still exists: its process has neither ended nor
+    /// executed another program. `address` must belong to it.
     #[must_use]
     pub fn is_there(&self, address: u64) -> bool {
         self.read(address, 1).is_ok_and(|entries| !entries.is_empty())
     }
 
-    /// The ranges of present pages from `start` to `end`, both multiples of the base page, that are mapped
-    /// by an entry above the lowest level or are the zero page.
+    /// Ranges of present pages from `start` to `end` that are mapped by an entry above the lowest level or
+    /// are the zero page. Both bounds are multiples of the base page.
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
@@ -112,9 +110,9 @@ impl Pagemap {
         self.all(start, end, &Wanted { all: PAGE_IS_PRESENT, any, none: 0 })
     }
 
-    /// The ranges of pages from `start` to `end`, both multiples of the base page, that there are, in memory or
-    /// swapped out. What nobody has touched costs next to nothing, however large. Guard pages
-    /// (`MADV_GUARD_INSTALL`) are none, but before Linux 6.15 look as if swapped out.
+    /// Ranges of existing pages from `start` to `end`, in memory or swapped out. Both bounds are multiples of
+    /// the base page. Untouched memory costs next to nothing, however large. Guard pages
+    /// (`MADV_GUARD_INSTALL`) do not count, but before Linux 6.15 they look swapped out.
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
@@ -128,8 +126,8 @@ impl Pagemap {
         }
     }
 
-    /// The ranges of pages from `start` to `end`, both multiples of the base page, that count as resident: those in
-    /// memory but the zero page.
+    /// Ranges of pages from `start` to `end` that count as resident: those in memory, except the zero page.
+    /// Both bounds are multiples of the base page.
     ///
     /// # Errors
     /// ENOTTY before Linux 6.7.
@@ -157,7 +155,8 @@ impl Pagemap {
         Ok(found)
     }
 
-    /// Fills `ranges` from address `from` on; tells how many, and how far it came.
+    /// Fills `ranges` from address `from` on. Returns the number of ranges and the address that the scan
+    /// reached.
     fn some(
         &self,
         from: u64,
@@ -177,9 +176,9 @@ impl Pagemap {
             return_mask: PAGE_IS_HUGE | PAGE_IS_ZERO,
             ..ScanArgument::default()
         };
-        // SAFETY: the number encodes the size of the argument (checked by a test), only integers. Beside
-        // it the kernel writes at most `vec_len` ranges of three integers to `ranges`, which has as many
-        // and is borrowed exclusively; nothing is changed, as `flags` asks for nothing.
+        // SAFETY: the number encodes the size of the argument (checked by a test), which holds integers only.
+        // Besides it, the kernel writes at most `vec_len` ranges of three integers to `ranges`, which has
+        // that many and is borrowed exclusively. Nothing else changes, since `flags` requests nothing.
         let count = unsafe {
             let name = "ioctl PAGEMAP_SCAN";
             ioctl::control(name, self.path.as_str(), &self.file, PAGEMAP_SCAN, &mut argument)
@@ -189,23 +188,23 @@ impl Pagemap {
     }
 }
 
-/// Whether this kernel keeps soft-dirty bits (`CONFIG_MEM_SOFT_DIRTY`): a page just written has one.
+/// Whether this kernel keeps soft-dirty bits (`CONFIG_MEM_SOFT_DIRTY`): a page that was just written has one.
 ///
 /// # Errors
-/// When no page can be had or looked at.
+/// When no page can be allocated or examined.
 pub fn keeps_soft_dirty() -> Result<bool, SysError> {
     Ok(own_page()?.is_soft_dirty())
 }
 
-/// Whether numbers of frames are shown to this account.
+/// Whether this account can see frame numbers.
 ///
 /// # Errors
-/// When no page can be had or looked at.
+/// When no page can be allocated or examined.
 pub(crate) fn shows_frames() -> Result<bool, SysError> {
     Ok(own_page()?.frame().is_some())
 }
 
-/// The entry of a page of ours that has just been written.
+/// The entry of a page of this process that has just been written.
 fn own_page() -> Result<Entry, SysError> {
     let mut region = Region::new(Bytes(1), Pages::Any)?;
     region.touch(region.size());
@@ -226,7 +225,7 @@ mod tests {
         assert_eq!(size_of::<PageRange>(), 3 * size_of::<u64>());
     }
 
-    /// A region of three base pages and our page table.
+    /// A region of three base pages, and the page table of this process.
     fn three_pages() -> (Region, Pagemap, u64) {
         let page = page_size::base().bytes();
         let region = Region::new(Bytes(3 * page), Pages::Base).unwrap();
@@ -267,7 +266,7 @@ mod tests {
         let count = 3 * RANGES as u64;
         let region = Region::new(Bytes(2 * count * page), Pages::Base).unwrap();
         let bytes = region.as_slice();
-        // Every other page: no two of them in one range.
+        // Every other page: no two of them are in one range.
         let step = usize::try_from(2 * page).unwrap();
         assert_eq!(bytes.iter().step_by(step).map(|byte| u64::from(*byte)).sum::<u64>(), 0);
         let start = bytes.as_ptr() as u64;

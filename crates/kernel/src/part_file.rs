@@ -1,17 +1,17 @@
-//! A file that is there whole under its name or not at all: written without a name, brought to disk, then
+//! Creates a file that exists completely or not at all: it is written without a name, synced to disk, then
 //! named.
 //!
-//! Where the file system can (`O_TMPFILE`, open(2)), the file has no name until it is whole, so a process that
-//! is killed while it writes leaves nothing. Elsewhere it has another name in the same directory, which
-//! begins with `.pagewise-part-` and is never an existing one (`O_EXCL`). So has a file that is to replace
-//! another, for the moment between linkat(2) and rename(2). Its writer holds a lock on it (flock(2)), which
-//! ends with the process however that ends, so a name without a lock is what a killed one left:
-//! [`remove_leftovers`] takes it away. Contents go to disk before the name (fsync(2)). Where nothing may be
-//! replaced, the name is given by linkat(2), or renameat2(2) with `RENAME_NOREPLACE`; on a file system without
-//! that flag, such as NFS, by link(2).
+//! If the file system supports it (`O_TMPFILE`, open(2)), the file has no name until it is complete, so a
+//! process that is killed while writing leaves nothing. Otherwise it has a temporary name in the same
+//! directory, which begins with `.pagewise-part-` and never existed before (`O_EXCL`). A file that replaces
+//! another also has such a name, for the moment between linkat(2) and rename(2). Its writer holds a lock on
+//! it (flock(2)), which ends with the process however that ends. So a temporary name without a lock is a
+//! leftover of a killed process, and [`remove_leftovers`] removes it. Content goes to disk before the name
+//! (fsync(2)). If nothing may be replaced, the name is given by linkat(2), or by renameat2(2) with
+//! `RENAME_NOREPLACE`; on a file system without that flag, such as NFS, by link(2).
 //!
-//! Not seen: leftovers of other accounts, or that this account may not open. Overhead: seven calls, and
-//! the time that the disk takes.
+//! Not seen: leftovers of other accounts, or that this account may not open. Overhead: seven calls, and the
+//! time of the disk.
 
 use crate::attributes::ACCESS_LIST;
 use crate::clock;
@@ -31,16 +31,16 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// How names of unfinished files begin.
+/// Name prefix of unfinished files.
 const START: &str = ".pagewise-part-";
-/// How often another name is tried where somebody took a new one for a leftover.
+/// Attempts to find a name, in case another process mistakes a new file for a leftover.
 const ATTEMPTS: usize = 10;
-/// Rights of a file for its owner alone.
+/// Mode of a file for its owner only.
 pub const PRIVATE: u32 = 0o600;
-/// Rights of a file that others may read.
+/// Mode of a file that other accounts may read.
 pub const PUBLIC: u32 = 0o644;
 
-/// Rights of a new file that the user has named, less what the umask takes (`Umask` of proc(5), since Linux 4.7).
+/// Mode of a new file that the user has named: the umask is applied (`Umask` of proc(5), since Linux 4.7).
 #[must_use]
 pub fn by_umask() -> u32 {
     let status = read_bytes(Path::new("/proc/self/status")).unwrap_or_default();
@@ -51,19 +51,19 @@ pub fn by_umask() -> u32 {
     umask.map_or(PRIVATE, |umask| 0o666 & !umask)
 }
 
-/// The name that a file is to have, in an open directory: a path that changes meanwhile leads nowhere else.
+/// The name of the future file, in an open directory: a path that changes meanwhile has no effect.
 #[derive(Debug)]
 pub struct Target {
     directory: TrustedDir,
     name: OsString,
-    /// As the user knows it.
+    /// The path as the user knows it.
     path: PathBuf,
 }
 
-/// What a file is to have beside its content. Never more than these: no set-user-ID, set-group-ID or sticky bit.
+/// What a file gets besides its content, and never more: no set-user-ID, set-group-ID or sticky bit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rights {
-    /// Owner and group; as the kernel gives them where there are none.
+    /// Owner and group; `None` for those that the kernel assigns.
     pub owner: Option<(u32, u32)>,
     /// Permission bits.
     pub mode: u32,
@@ -72,13 +72,13 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// Those of a new file.
+    /// The permissions of a new file.
     #[must_use]
     pub const fn new(mode: u32) -> Self {
         Self { owner: None, mode, access_list: None }
     }
 
-    /// Gives them to a file. The owner comes first: a changed owner may not meet wider rights.
+    /// Applies them to a file. The owner is set first: a new owner must not get wider permissions in between.
     fn give(&self, file: &File) -> Result<(), (&'static str, Errno)> {
         if let Some((uid, gid)) = self.owner {
             let is_owned = fstat(file).is_ok_and(|now| (now.st_uid, now.st_gid) == (uid, gid));
@@ -86,7 +86,7 @@ impl Rights {
                 let owner = (Uid::from_raw(uid), Gid::from_raw(gid));
                 fchown(file, Some(owner.0), Some(owner.1)).map_err(|error| ("fchown", error))?;
             }
-            // A list that the directory gives to its new files.
+            // Removes an access list that the directory gives to new files.
             match fremovexattr(file, ACCESS_LIST) {
                 Ok(()) | Err(Errno::NODATA | Errno::NOTSUP) => {}
                 Err(error) => return Err(("fremovexattr", error)),
@@ -105,26 +105,27 @@ impl Rights {
 #[derive(Debug)]
 pub struct PartFile {
     file: File,
-    /// Its name meanwhile, where it has one.
+    /// Its temporary name, if it has one.
     part: Option<OsString>,
     target: Target,
 }
 
-/// Writes a file of this content and these permission bits: whole at once, without what killed processes left
-/// beside it.
+/// Writes a complete file with this content and mode. Also removes what killed processes left in the
+/// directory.
 ///
 /// # Errors
-/// Those of [`Target::open`], [`PartFile::create`] and [`PartFile::place`], and when the disk takes no more.
+/// Those of [`Target::open`], [`PartFile::create`] and [`PartFile::place`], and when the disk is full.
 pub fn write_whole(path: &Path, content: &[u8], mode: u32, replaces: bool) -> Result<(), SysError> {
     Target::open(path)?.write(content, &Rights::new(mode), replaces)
 }
 
 impl Target {
-    /// The last name of this path, in the directory that the rest leads to. A link of that name is not followed.
+    /// The last component of this path, in the directory that the rest leads to. A link with that name is not
+    /// followed.
     ///
     /// # Errors
-    /// When the path does not end with a name, or its directory cannot be opened, or only by a link that another
-    /// account planted.
+    /// When the path does not end with a name, or its directory cannot be opened, or only by a link that
+    /// another account planted.
     pub fn open(path: &Path) -> Result<Self, SysError> {
         let failed = |error| SysError::new("open", path.display().to_string(), error);
         let Some(name) = path.file_name() else {
@@ -158,7 +159,7 @@ impl Target {
         part.place(replaces)
     }
 
-    /// Removes what killed processes left in its directory; their names.
+    /// Removes what killed processes left in its directory. Returns the names.
     #[must_use]
     pub fn remove_leftovers(&self) -> Vec<PathBuf> {
         let Some(entries) = self.readable().and_then(|fd| Dir::new(fd).ok()) else {
@@ -169,13 +170,13 @@ impl Target {
             .map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned());
         let parts = names.filter(|name| name.as_bytes().starts_with(START.as_bytes()));
         let removed = |name: &OsString| {
-            // Locked until it is gone: a writer that meets the lock makes another.
+            // Stays locked until it is removed: a writer that finds it locked creates another file.
             self.left(name).is_some_and(|_locked| self.unlink(name).is_ok())
         };
         parts.filter(removed).map(|name| self.path.with_file_name(name)).collect()
     }
 
-    /// Its directory, to be read; one may be written that cannot be.
+    /// Its directory, opened for reading; `None` if it may only be written.
     fn readable(&self) -> Option<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&self.directory, ".", flags, Mode::empty()).ok()
@@ -185,7 +186,7 @@ impl Target {
         unlinkat(&self.directory, name, AtFlags::empty())
     }
 
-    /// A file of this account (of anybody, for root) that no living process writes, locked.
+    /// A file of this account (for root: of any account) that no living process writes; locked.
     fn left(&self, name: &OsStr) -> Option<OwnedFd> {
         let flags =
             OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -201,10 +202,10 @@ impl Target {
 }
 
 impl PartFile {
-    /// Makes an empty file that is to be `target`, only for its owner.
+    /// Creates an empty file, accessible to its owner only, that is to become `target`.
     ///
     /// # Errors
-    /// When its directory takes no new ones.
+    /// When its directory does not accept new files.
     pub fn create(target: Target) -> Result<Self, SysError> {
         let subject = target.path.display().to_string();
         let failed = |e: std::io::Error| SysError::new("open", subject.clone(), e);
@@ -219,17 +220,17 @@ impl PartFile {
         Err(failed(std::io::Error::other("something removes every new file there")))
     }
 
-    /// None where the file system has no such files.
+    /// `None` if the file system does not support unnamed files.
     fn nameless(target: &Target) -> Option<File> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let opened = openat(&target.directory, ".", flags, Mode::from_raw_mode(PRIVATE));
         let file = File::from(opened.ok()?);
-        // For the moment in which it has another name.
+        // For the moment in which it has a temporary name.
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
         Some(file)
     }
 
-    /// None where somebody took the file for a leftover, between its making and its lock.
+    /// `None` if another process took the file for a leftover, between its creation and its lock.
     fn named(target: &Target) -> std::io::Result<Option<(File, OsString)>> {
         let part = other_name();
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -243,17 +244,17 @@ impl PartFile {
         Ok(None)
     }
 
-    /// The open file, to be filled.
+    /// The open file, to be written.
     #[must_use]
     pub const fn file(&self) -> &File {
         &self.file
     }
 
-    /// Brings it to disk under its name; one of that name is replaced only where `replaces`.
+    /// Syncs it to disk under its name. Replaces an existing file only with `replaces`.
     ///
     /// # Errors
-    /// When the disk does not take it, EEXIST where the name is taken, EINVAL where the file system
-    /// can neither rename without replacing nor link.
+    /// When the disk does not accept it; EEXIST if the name is taken; EINVAL if the file system can neither
+    /// rename without replacing nor link.
     pub fn place(mut self, replaces: bool) -> Result<(), SysError> {
         let subject = self.target.path.display().to_string();
         let failed = |call| {
@@ -280,14 +281,14 @@ impl PartFile {
                     .map_err(|e| failed("renameat2")(e.into()))?;
             }
         }
-        // A directory that may be written and not read cannot be opened: its name goes to disk later.
+        // A directory that may be written but not read cannot be opened: then its entry goes to disk later.
         let directory = self.target.readable().map(File::from);
         directory.map_or(Ok(()), |directory| directory.sync_all().map_err(failed("fsync")))
     }
 
-    /// Gives a file without a name this one.
+    /// Gives this name to an unnamed file.
     fn link(&self, name: &OsStr) -> std::io::Result<()> {
-        // By its descriptor without a name (AT_EMPTY_PATH) it takes a right that users do not have.
+        // Linking by descriptor (AT_EMPTY_PATH) needs a privilege that ordinary users do not have.
         let open = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         Ok(linkat(CWD, open, &self.target.directory, name, AtFlags::SYMLINK_FOLLOW)?)
     }
@@ -296,14 +297,14 @@ impl PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
-            // Gone already where it was placed: the name is never used again.
+            // Already gone if the file was placed. The name is never used again.
             let _gone = self.target.unlink(part);
         }
     }
 }
 
-/// Gives `part` the name `name` by a link where renaming was refused as unknown (EINVAL). A link refuses a
-/// taken name too. The first name goes when the part is dropped.
+/// Gives `part` the name `name` by a link if renaming was refused as unknown (EINVAL). A link also refuses a
+/// taken name. The first name is removed when the part is dropped.
 fn or_linked(
     renamed: Result<(), Errno>,
     directory: &impl AsFd,
@@ -317,7 +318,7 @@ fn or_linked(
     }
 }
 
-/// A name that nobody else chooses.
+/// A unique name.
 fn other_name() -> OsString {
     format!("{START}{}-{}", own_pid(), clock::now().0).into()
 }
@@ -330,7 +331,7 @@ mod tests {
         Target::open(path).unwrap()
     }
 
-    /// As on a file system that has no files without a name.
+    /// As on a file system without unnamed files.
     fn named(path: &Path) -> PartFile {
         let target = target(path);
         let (file, part) = PartFile::named(&target).unwrap().unwrap();
@@ -361,7 +362,7 @@ mod tests {
         for (part, call) in
             [(part_file, "renameat2"), (PartFile::create(self::target(&target)).unwrap(), "linkat")]
         {
-            // Without files that have no name, all of them are of the first kind.
+            // Without unnamed files, all files take the first way.
             let call = if part.part.is_some() { "renameat2" } else { call };
             let error = part.place(false).unwrap_err();
             assert_eq!((error.call, error.errno()), (call, Some(libc::EEXIST)));
@@ -384,7 +385,7 @@ mod tests {
         let linked = |renamed, name: &str| or_linked(renamed, directory, &part, name.as_ref());
         assert_eq!(linked(unknown, "file"), Ok(()));
         assert_eq!(linked(unknown, "file"), Err(Errno::EXIST));
-        // The first answer stays where there are no links either, and where it was another one.
+        // If links are not supported either, or the first error was another one, the first result stays.
         assert_eq!(linked(unknown, "/nonexistent/file"), unknown);
         assert_eq!(linked(Err(Errno::NOSPC), "other"), Err(Errno::NOSPC));
         drop(part_file);

@@ -1,8 +1,8 @@
 //! `perf_event_open(2)`: attributes, opening, and counters read by `read(2)`.
 //!
-//! Rings and samples of other processes are `tracee`'s. A counter shares the hardware with others:
-//! the kernel reports for how long it was wanted and for how long it ran, and [`Reading::scaled`]
-//! extends the count over the gap. Software events always run. Opening costs about 5 us, a read 1.
+//! Rings and samples of other processes are in `tracee`. A counter shares the hardware with others. The
+//! kernel reports how long it was enabled and how long it ran, and [`Reading::scaled`] extrapolates the
+//! count. Software events always run. Opening costs about 5 us, a read 1 us.
 
 use crate::error::SysError;
 use crate::proc::cpuinfo;
@@ -51,23 +51,23 @@ pub fn open(
     group_fd: Option<BorrowedFd<'_>>,
     flags: u64,
 ) -> Result<OwnedFd, SysError> {
-    // The kernel writes its own size into the attribute when it refuses with E2BIG.
+    // The kernel writes its own size to the attribute when it refuses with E2BIG.
     let mut attr = *attr;
     let group = group_fd.map_or(-1, |fd| fd.as_raw_fd());
     let flags = flags | u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: `attr` is a whole perf_event_attr with its size set by its maker, and ours alone; the
-    // event changes no memory of ours.
+    // SAFETY: `attr` is a local, complete perf_event_attr whose size its constructor has set. The event
+    // changes no memory of this process.
     let fd = unsafe { sys::perf_event_open(&raw mut attr, pid, cpu, group, flags) };
     if fd < 0 {
         let (kind, config) = (attr.type_, attr.config);
         let subject = format!("event {kind}:{config:#x} of process {pid}, cpu {cpu}");
         return Err(SysError::last("perf_event_open", subject));
     }
-    // SAFETY: the kernel has just returned this descriptor, which nobody else owns.
+    // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Why a hardware event cannot be had, in words.
+/// Why a hardware event is not available, in words.
 #[must_use]
 pub fn hardware_refusal(error: &SysError) -> String {
     let in_guest = cpuinfo::read().is_ok_and(|cpu| cpu.has("hypervisor"));
@@ -85,14 +85,14 @@ pub fn hardware_refusal(error: &SysError) -> String {
     }
 }
 
-/// Sends the records of `event` to the ring of `target`, which is of the same task and CPU.
+/// Redirects the records of `event` to the ring of `target`, which has the same task and CPU.
 pub fn redirect(event: BorrowedFd<'_>, target: BorrowedFd<'_>) -> Result<(), SysError> {
-    // SAFETY: both are open perf events of ours, and the argument is a number, no pointer.
+    // SAFETY: both are open perf events, and the argument is a number, not a pointer.
     let done = unsafe { sys::ioctls::SET_OUTPUT(event.as_raw_fd(), target.as_raw_fd()) };
     if done == 0 { Ok(()) } else { Err(SysError::last("PERF_EVENT_IOC_SET_OUTPUT", "perf event")) }
 }
 
-/// The number by which records name `event`, inherited copies of it included.
+/// The number that names `event` and its inherited copies in records.
 pub fn id(event: BorrowedFd<'_>) -> Result<u64, SysError> {
     let mut id = 0;
     // SAFETY: `event` is an open perf event, and the kernel writes one u64 into the live local.
@@ -100,20 +100,19 @@ pub fn id(event: BorrowedFd<'_>) -> Result<u64, SysError> {
     if done == 0 { Ok(id) } else { Err(SysError::last("PERF_EVENT_IOC_ID", "perf event")) }
 }
 
-/// A count with the times that tell how much of it was seen.
+/// A count, with the times that show how much of the run it covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Events counted.
     pub value: u64,
-    /// Time in which the event was wanted.
+    /// Time in which the event was enabled.
     pub enabled: Nanos,
     /// Time in which it was on the hardware.
     pub running: Nanos,
 }
 
 impl Reading {
-    /// The count extended over the time in which it was not on the hardware; `None` when it never
-    /// was although it was wanted.
+    /// The count extrapolated to the whole enabled time; `None` if it was enabled but never on the hardware.
     #[must_use]
     pub fn scaled(self) -> Option<f64> {
         match (self.enabled.0, self.running.0) {
@@ -131,7 +130,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Opens a counter; `attr` must come from [`attr`], whose read format this type expects.
+    /// Opens a counter. `attr` must come from [`attr`], whose read format this type expects.
     pub fn open(attr: &perf_event_attr, pid: i32, cpu: i32) -> Result<Self, SysError> {
         open(attr, pid, cpu, None, 0).map(|fd| Self { fd })
     }
@@ -151,7 +150,7 @@ impl Counter {
         call: &'static str,
         ioctl: unsafe fn(i32, u32) -> i32,
     ) -> Result<(), SysError> {
-        // SAFETY: `fd` is an open perf event, and both controls take a number, no pointer.
+        // SAFETY: `fd` is an open perf event, and both requests take a number, not a pointer.
         let done = unsafe { ioctl(self.fd.as_raw_fd(), 0) };
         if done == 0 { Ok(()) } else { Err(SysError::last(call, "perf event")) }
     }
@@ -161,7 +160,7 @@ impl Counter {
         let mut bytes = [0u8; 24];
         let len = rustix::io::read(&self.fd, &mut bytes)
             .map_err(|e| SysError::new("read", "perf event", e))?;
-        // An event that could not be put on the hardware when pinned reads as end-of-file.
+        // A pinned event that could not be put on the hardware reads as end of file.
         parse(&bytes[..len]).ok_or_else(|| SysError::malformed("read", "perf event"))
     }
 }

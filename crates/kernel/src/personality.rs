@@ -1,28 +1,28 @@
-//! Address randomisation of the programs that this thread starts (personality(2)).
+//! Address randomisation for programs that this thread starts (personality(2)).
 //!
-//! The flag `ADDR_NO_RANDOMIZE` belongs to a thread. What it makes inherits it, and exec places the
-//! image, libraries, heap and stack by it (fs/binfmt_elf.c; mm/util.c, `arch_pick_mmap_layout`); what
-//! runs already stays where it is. A set-user-id program clears it. The machine-wide setting is
-//! `kernel.randomize_va_space`. The seccomp profiles of containers often refuse the call.
+//! The flag `ADDR_NO_RANDOMIZE` belongs to a thread. Its children inherit it, and exec places image,
+//! libraries, heap and stack accordingly (fs/binfmt_elf.c; mm/util.c, `arch_pick_mmap_layout`). A running
+//! program is not affected. A set-user-id program clears it. The machine-wide setting is
+//! `kernel.randomize_va_space`. Seccomp profiles of containers often refuse the call.
 
 use crate::error::SysError;
 use crate::proc::read_number;
 
-/// Asks for the flags without changing them.
+/// Argument that reads the flags without changing them.
 const ASK: libc::c_ulong = 0xffff_ffff;
 const NO_RANDOMIZE: libc::c_int = libc::ADDR_NO_RANDOMIZE;
 
-/// Whether programs started from here have no address randomisation.
+/// Whether programs started from here run without address randomisation.
 #[must_use]
 pub fn has_fixed_addresses() -> bool {
     let is_off = read_number("/proc/sys/kernel/randomize_va_space").is_ok_and(|level| level == 0);
     is_off || flags().is_ok_and(|flags| flags & NO_RANDOMIZE != 0)
 }
 
-/// Gives programs that this thread, and what it makes from now on, starts no address randomisation.
+/// Disables address randomisation for programs that this thread, and its later children, start.
 ///
 /// # Errors
-/// Where the call is refused.
+/// When the call is refused.
 pub fn fix_addresses() -> Result<(), SysError> {
     let flags = flags()? | NO_RANDOMIZE;
     set(libc::c_ulong::from(flags.cast_unsigned())).map(|_before| ())
@@ -32,7 +32,7 @@ fn flags() -> Result<libc::c_int, SysError> {
     set(ASK)
 }
 
-/// Sets the flags, and tells those from before.
+/// Sets the flags and returns the previous ones.
 fn set(flags: libc::c_ulong) -> Result<libc::c_int, SysError> {
     // SAFETY: the call takes a number and changes no memory.
     let before = unsafe { libc::personality(flags) };

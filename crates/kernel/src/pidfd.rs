@@ -1,9 +1,9 @@
-//! A descriptor that stands for a process (`pidfd_open(2)`): cannot be confused by pid reuse.
+//! A descriptor that refers to a process (`pidfd_open(2)`) and is safe against pid reuse.
 //!
-//! `pidfd_getfd` copies a descriptor out of another process and needs the right to trace it; the
-//! copy keeps the other end of a pipe open until it is closed here.
+//! `pidfd_getfd` copies a descriptor out of another process and needs the right to trace it. The copy keeps
+//! the other end of a pipe open until it is closed here.
 //!
-//! `process_madvise(2)` (Linux 5.10) needs the right to read the process's memory and CAP_SYS_NICE, also for
+//! `process_madvise(2)` (Linux 5.10) needs the right to read the process's memory, and CAP_SYS_NICE even for
 //! a process of the same account (mm/madvise.c).
 
 use crate::error::SysError;
@@ -11,12 +11,12 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// What may be advised of the memory of another process; none of it changes what the memory holds.
+/// Advice on the memory of another process. None of it changes the content of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// It will not be used soon (`MADV_COLD`).
+    /// Not needed soon (`MADV_COLD`).
     Cold,
-    /// It is to be on huge pages now (`MADV_COLLAPSE`, Linux 6.1).
+    /// Put on huge pages now (`MADV_COLLAPSE`, Linux 6.1).
     Collapse,
 }
 
@@ -36,14 +36,14 @@ fn invalid(call: &'static str, subject: String) -> SysError {
 /// Opens process `pid`. The descriptor is closed at exec.
 pub fn open(pid: i32) -> Result<OwnedFd, SysError> {
     let subject = || format!("process {pid}");
-    // A Pid is positive; the kernel would answer EINVAL to any other.
+    // A Pid is positive; the kernel would refuse any other number with EINVAL.
     let target = Some(pid).filter(|&p| p > 0).and_then(Pid::from_raw);
     let target = target.ok_or_else(|| invalid("pidfd_open", subject()))?;
     rustix::process::pidfd_open(target, PidfdFlags::empty())
         .map_err(|e| SysError::new("pidfd_open", subject(), e))
 }
 
-/// A copy of descriptor `fd` of the process behind `pidfd`.
+/// Copies descriptor `fd` of the process behind `pidfd`.
 pub fn get_fd(pidfd: impl AsFd, fd: i32) -> Result<OwnedFd, SysError> {
     rustix::process::pidfd_getfd(pidfd, fd, PidfdGetfdFlags::empty())
         .map_err(|e| SysError::new("pidfd_getfd", format!("descriptor {fd}"), e))
@@ -58,19 +58,20 @@ pub fn send_signal(pidfd: impl AsFd, signal: i32) -> Result<(), SysError> {
         .map_err(|e| SysError::new("pidfd_send_signal", subject(), e))
 }
 
-/// Advises on a range of addresses of the process behind `pidfd`.
+/// Gives advice on an address range of the process behind `pidfd`.
 ///
 /// # Errors
-/// ESRCH when it has ended, EPERM without CAP_SYS_NICE, EINVAL for what the kernel does not know or cannot
-/// do there, ENOMEM where nothing is mapped or no memory is left, EAGAIN and EBUSY where it was in use.
+/// ESRCH if it has ended, EPERM without CAP_SYS_NICE, EINVAL if the kernel does not know the advice or cannot
+/// apply it there, ENOMEM if nothing is mapped or no memory is left, EAGAIN and EBUSY if the memory was in
+/// use.
 pub fn advise(pidfd: impl AsFd, range: &Range<u64>, advice: Advice) -> Result<(), SysError> {
     let subject = || format!("{:#x}-{:#x}", range.start, range.end);
     let too_far = |_| invalid("process_madvise", subject());
     let start = usize::try_from(range.start).map_err(too_far)?;
     let len = usize::try_from(range.end.saturating_sub(range.start)).map_err(too_far)?;
     let part = libc::iovec { iov_base: std::ptr::without_provenance_mut(start), iov_len: len };
-    // SAFETY: the kernel reads `part`, which outlives the call. The range is of the other process, which the
-    // kernel checks there; even of our own, neither advice changes what any memory holds.
+    // SAFETY: the kernel reads `part`, which outlives the call. The range belongs to the other process, where
+    // the kernel checks it. Even for this process, neither advice changes the content of memory.
     let advised = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
@@ -100,7 +101,7 @@ mod tests {
         let own = open(own_pid()).unwrap();
         let start = region.as_ptr() as u64;
         for advice in [Advice::Cold, Advice::Collapse] {
-            // That a kernel does not have it, or no huge page, is an answer too.
+            // A kernel without the call, or without a free huge page, is a valid result too.
             if let Err(error) = advise(&own, &(start..start + huge), advice) {
                 assert!(error.errno().is_some() && error.call == "process_madvise", "{error}");
             }

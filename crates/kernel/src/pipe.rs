@@ -11,7 +11,7 @@ use pagewise_model::Bytes;
 use rustix::pipe::PipeFlags;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// A pipe as (reading end, writing end), both closed at exec unless `flags` are your own.
+/// A pipe as (reading end, writing end), both closed at exec.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd), SysError> {
     pipe_with_flags(PipeFlags::CLOEXEC)
 }
@@ -29,7 +29,7 @@ pub fn capacity(fd: impl AsFd) -> Result<Bytes, SysError> {
     })
 }
 
-/// Sets the capacity, which the kernel rounds up; returns what it is now.
+/// Sets the capacity, which the kernel rounds up. Returns the new capacity.
 pub fn set_capacity(fd: impl AsFd, wanted: Bytes) -> Result<Bytes, SysError> {
     let fd = fd.as_fd();
     let subject = || format!("descriptor {} to {wanted}", fd.as_raw_fd());
@@ -40,7 +40,7 @@ pub fn set_capacity(fd: impl AsFd, wanted: Bytes) -> Result<Bytes, SysError> {
         .map_err(|e| SysError::new("fcntl F_SETPIPE_SZ", subject(), e))
 }
 
-/// The capacity of a new pipe of a user who is not over the limit.
+/// The capacity of a new pipe, for a user below the limit.
 #[must_use]
 pub fn default_capacity() -> Bytes {
     pagewise_model::machine::default_pipe(crate::page_size::base())
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn grows_and_rounds_up() {
         let (reader, writer) = pipe().unwrap();
-        // Two pages where this user is over the limit.
+        // Two pages if this user is above the limit.
         assert!(capacity(&reader).unwrap() <= default_capacity());
         let page = crate::page_size::base().bytes();
         let now = set_capacity(&writer, Bytes(page + 1)).unwrap();

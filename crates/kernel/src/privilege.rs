@@ -1,7 +1,8 @@
-//! Programs that gain rights when they start: such programs are not run under pagewise.
+//! Programs that gain rights at their start. pagewise does not run such programs.
 //!
-//! Set-user-id and set-group-id bits, or file capabilities (`security.capability`, capabilities(7)).
-//! A set-group-id bit without group execute permission means something else and does not count.
+//! Rights come from set-user-id and set-group-id bits, or from file capabilities (`security.capability`,
+//! capabilities(7)). A set-group-id bit without group execute permission means something else and does not
+//! count.
 
 use crate::error::SysError;
 use rustix::io::Errno;
@@ -9,10 +10,10 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The attribute of a file that gives capabilities.
+/// The extended attribute that holds capabilities.
 const CAPABILITIES: &str = "security.capability";
 
-/// The rights that starting a file gives.
+/// The rights that a file gives when it is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileRights {
     /// The user it runs as (set-user-id).
@@ -24,20 +25,20 @@ pub struct FileRights {
 }
 
 impl FileRights {
-    /// Of the file at `path`, symbolic links followed.
+    /// Rights of the file at `path`. Follows symbolic links.
     ///
     /// # Errors
-    /// When the file or its attributes cannot be looked at.
+    /// When the file or its attributes cannot be examined.
     pub fn of(path: &Path) -> Result<Self, SysError> {
         let name = path.display().to_string();
         let meta = std::fs::metadata(path).map_err(|e| SysError::new("stat", name.as_str(), e))?;
         Self::of_parts(&meta, rustix::fs::getxattr(path, CAPABILITIES, &mut [0u8; 64]), &name)
     }
 
-    /// Of an open file of this name.
+    /// Rights of an open file with this name.
     ///
     /// # Errors
-    /// When its attributes cannot be looked at.
+    /// When its attributes cannot be examined.
     pub fn of_open(file: &File, name: &str) -> Result<Self, SysError> {
         let meta = file.metadata().map_err(|e| SysError::new("fstat", name, e))?;
         Self::of_parts(&meta, rustix::fs::fgetxattr(file, CAPABILITIES, &mut [0u8; 64]), name)
@@ -57,7 +58,7 @@ impl FileRights {
         })
     }
 
-    /// The mark by which it would gain rights, as the end of a sentence about it.
+    /// The mark by which it would gain rights, as the end of a sentence about it; `None` without one.
     #[must_use]
     pub const fn mark(self) -> Option<&'static str> {
         match self {
@@ -68,7 +69,7 @@ impl FileRights {
         }
     }
 
-    /// True when these are more than `user` in `group` has by itself.
+    /// True if these exceed the rights of `user` in `group`.
     #[must_use]
     pub fn exceed(self, user: u32, group: u32) -> bool {
         self.user.is_some_and(|own| own != user)
@@ -85,12 +86,12 @@ const fn is_set_group(mode: u32) -> bool {
     mode & 0o2010 == 0o2010
 }
 
-/// What the answer to the question for the attribute means.
+/// Interprets the result of reading the attribute.
 fn has_capabilities(answer: Result<usize, Errno>) -> Result<bool, Errno> {
     match answer {
         Ok(len) => Ok(len > 0),
         Err(Errno::RANGE) => Ok(true),
-        // No such attribute, or a file system without attributes.
+        // The attribute is missing, or the file system does not support attributes.
         Err(Errno::NODATA | Errno::NOTSUP | Errno::NOSYS) => Ok(false),
         Err(e) => Err(e),
     }

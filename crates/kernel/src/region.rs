@@ -1,10 +1,10 @@
-//! Owned private anonymous memory on chosen pages: base pages only, huge pages, or reserved ones.
+//! Private anonymous memory on chosen pages: base pages only, huge pages, or reserved ones.
 //!
-//! The region lies between two inaccessible guards, so the kernel never merges its mapping with a
-//! neighbour: what `smaps` says of it is about it alone, and a run past the end faults. Huge
-//! regions start at a huge page boundary. "Huge" is an advice that the kernel may refuse under
-//! fragmentation; [`Region::huge_bytes`] says what came of it. Pages of the reserved pool
-//! (`hugetlb`) are taken when the region is made, or refused then.
+//! The region is between two inaccessible guards, so the kernel never merges its mapping with a neighbour.
+//! What `smaps` reports for it concerns it alone, and an access past the end faults. Huge regions start at a
+//! huge-page boundary. "Huge" is advice that the kernel may ignore under fragmentation;
+//! [`Region::huge_bytes`] reports the result. Pages of the reserved pool (`hugetlb`) are taken, or refused,
+//! when the region is created.
 //!
 //! Overhead: one mmap, one mprotect, one madvise, about 5 us, plus the faults at the first touch.
 
@@ -17,24 +17,24 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Puts memory on huge pages now (Linux 6.1). `libc` names it for glibc only.
+/// Puts memory on huge pages now (Linux 6.1). `libc` defines it only for glibc.
 pub(crate) const MADV_COLLAPSE: libc::c_int = 25;
 
 /// The pages wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pages {
-    /// Whatever the machine's setting gives.
+    /// The default of the machine.
     #[default]
     Any,
     /// Base pages only (`MADV_NOHUGEPAGE`).
     Base,
-    /// Huge pages where the kernel has them (`MADV_HUGEPAGE`, aligned).
+    /// Huge pages if the kernel has them (`MADV_HUGEPAGE`, aligned).
     Huge,
-    /// Huge pages of the reserved pool (`MAP_HUGETLB`, `vm.nr_hugepages`).
+    /// Huge pages from the reserved pool (`MAP_HUGETLB`, `vm.nr_hugepages`).
     HugeTlb,
 }
 
-/// An owned mapping; dropped, it is unmapped.
+/// An owned mapping, unmapped on drop.
 #[derive(Debug)]
 pub struct Region {
     start: NonNull<u8>,
@@ -43,9 +43,9 @@ pub struct Region {
     outer_len: usize,
 }
 
-// SAFETY: a Region is the only owner of its memory, and nothing in it depends on the thread that made it.
+// SAFETY: a Region is the only owner of its memory, and nothing in it depends on the thread that created it.
 unsafe impl Send for Region {}
-// SAFETY: through `&Region` the memory can only be read; writing takes `&mut Region`.
+// SAFETY: `&Region` only permits reading the memory; writing requires `&mut Region`.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -61,7 +61,7 @@ impl Region {
         region.open_up()?;
         match pages {
             Pages::Any | Pages::HugeTlb => {}
-            // EINVAL: a kernel without huge pages has base pages only.
+            // EINVAL: a kernel without huge pages only has base pages.
             Pages::Base => match region.advise(Advice::LinuxNoHugepage) {
                 Err(e) if e.errno() != Some(libc::EINVAL) => return Err(e),
                 _ => {}
@@ -71,16 +71,16 @@ impl Region {
         Ok(region)
     }
 
-    /// `size` (rounded up) of zeroed memory on pages of the reserved pool of this page size.
+    /// `size` (rounded up) of zeroed memory on pages from the reserved pool of this page size.
     pub fn from_pool(size: Bytes, page: PageSize) -> Result<Self, SysError> {
         let region = Self::reserve(size, page)?;
         region.take_from_pool(page)?;
         Ok(region)
     }
 
-    /// `size` (rounded up to base pages) of zeroed memory that the call which maps it has filled as well
-    /// (`MAP_POPULATE`), on the pages that the machine's setting gives. What the kernel could not fill
-    /// it leaves out and says nothing: [`Region::residency`] tells.
+    /// `size` (rounded up to base pages) of zeroed memory that the mapping call has already filled
+    /// (`MAP_POPULATE`), on the pages that the machine's setting gives. The kernel silently skips what it
+    /// cannot fill; [`Region::residency`] shows that.
     pub fn populated(size: Bytes) -> Result<Self, SysError> {
         let region = Self::reserve(size, page_size::base())?;
         region.put(MapFlags::POPULATE, "mmap MAP_POPULATE")?;
@@ -94,8 +94,7 @@ impl Region {
         let len = size.0.max(1).checked_next_multiple_of(unit).ok_or_else(too_large)?;
         let outer_len = len.checked_add(unit + 2 * guard).ok_or_else(too_large)?;
         let outer_len = usize::try_from(outer_len).map_err(|_| too_large())?;
-        // SAFETY: a fresh mapping at an address of the kernel's choice, which touches no memory
-        // that exists.
+        // SAFETY: a fresh mapping at an address chosen by the kernel, which touches no existing memory.
         let outer_start = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -114,22 +113,22 @@ impl Region {
 
     fn open_up(&self) -> Result<(), SysError> {
         let rights = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: the range lies in the mapping that `self` owns, and nobody refers to it yet.
+        // SAFETY: the range is in the mapping that `self` owns, and nothing refers to it yet.
         unsafe { rustix::mm::mprotect(self.start.as_ptr().cast(), self.len, rights) }
             .map_err(|e| SysError::new("mprotect", format!("{} of memory", self.size()), e))
     }
 
-    /// Puts pages of the reserved pool, each of `unit`, between the guards.
+    /// Puts pages of size `unit` from the reserved pool between the guards.
     fn take_from_pool(&self, unit: PageSize) -> Result<(), SysError> {
         let size = MapFlags::from_bits_retain(unit.bytes().ilog2() << libc::MAP_HUGE_SHIFT);
         self.put(MapFlags::HUGETLB | size, "mmap MAP_HUGETLB")
     }
 
-    /// Puts a private mapping made with these flags, by a call of this name, between the guards.
+    /// Puts a private mapping between the guards, created with these flags. `call` names the call in errors.
     fn put(&self, flags: MapFlags, call: &'static str) -> Result<(), SysError> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED | flags;
-        // SAFETY: what is replaced lies in the mapping that `self` owns, and nobody refers to it yet.
+        // SAFETY: the replaced part is in the mapping that `self` owns, and nothing refers to it yet.
         unsafe { rustix::mm::mmap_anonymous(self.start.as_ptr().cast(), self.len, rights, flags) }
             .map(drop)
             .map_err(|e| SysError::new(call, format!("{} of memory", self.size()), e))
@@ -159,11 +158,11 @@ impl Region {
         Bytes(self.len as u64)
     }
 
-    /// The memory as bytes; reading what was never touched maps the zero page.
+    /// The memory as bytes. Reading an untouched page maps the zero page.
     #[must_use]
     pub const fn as_slice(&self) -> &[u8] {
-        // SAFETY: `start` and `len` describe memory that `self` owns, mapped readable and zeroed by
-        // the kernel; private and anonymous, so nobody else writes it while `self` is borrowed.
+        // SAFETY: `start` and `len` describe memory that `self` owns, mapped readable and zeroed by the
+        // kernel. It is private and anonymous, so nothing else writes it while `self` is borrowed.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
@@ -201,8 +200,8 @@ impl Region {
 
     /// `madvise` over the whole region.
     pub fn advise(&mut self, advice: Advice) -> Result<(), SysError> {
-        // SAFETY: the range is memory that `self` owns and has borrowed exclusively; whatever the advice
-        // drops reads as zeroes afterwards, which is valid for bytes.
+        // SAFETY: the range is memory that `self` owns and has borrowed exclusively. Memory dropped by the
+        // advice reads as zeroes afterwards, which is valid for bytes.
         unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.len, advice) }
             .map_err(|e| SysError::new("madvise", format!("{advice:?} of {}", self.size()), e))
     }
@@ -212,24 +211,24 @@ impl Region {
         let fail = |e| SysError::new("madvise", format!("{advice:?} of {range:?}"), e);
         let within = self.as_mut_slice().get_mut(range.clone());
         let part = within.ok_or_else(|| fail(rustix::io::Errno::INVAL))?;
-        // SAFETY: the range lies in memory that `self` owns and has borrowed exclusively; whatever the advice
-        // drops reads as zeroes afterwards, which is valid for bytes.
+        // SAFETY: the range is in memory that `self` owns and has borrowed exclusively. Memory dropped by the
+        // advice reads as zeroes afterwards, which is valid for bytes.
         unsafe { rustix::mm::madvise(part.as_mut_ptr().cast(), part.len(), advice) }.map_err(fail)
     }
 
-    /// Puts what is resident on huge pages now (`MADV_COLLAPSE`, Linux 6.1).
+    /// Puts resident memory on huge pages now (`MADV_COLLAPSE`, Linux 6.1).
     pub fn collapse(&mut self) -> Result<(), SysError> {
         // SAFETY: the range is memory that `self` owns and has borrowed exclusively; its content stays.
         let done = unsafe { libc::madvise(self.start.as_ptr().cast(), self.len, MADV_COLLAPSE) };
         if done == 0 { Ok(()) } else { Err(SysError::last("madvise MADV_COLLAPSE", "a region")) }
     }
 
-    /// Gives all pages back; the next touch faults them in again.
+    /// Releases all pages; the next touch faults them in again.
     pub fn discard(&mut self) -> Result<(), SysError> {
         self.advise(Advice::LinuxDontNeed)
     }
 
-    /// How much of the region is mapped by huge pages, as `smaps` proves.
+    /// How many bytes of the region are mapped by huge pages, according to `smaps`.
     pub fn huge_bytes(&self) -> Result<Bytes, SysError> {
         self.residency().map(|r| r.anon_huge + r.pool)
     }
@@ -239,8 +238,8 @@ impl Region {
         Ok(smaps::total(&self.entries()?))
     }
 
-    /// The size of the pages on which everything that is resident lies, as `smaps` proves; none where
-    /// nothing is resident, or not all of it on pages of one size.
+    /// The size of the pages that hold all resident memory, according to `smaps`. `None` if nothing is
+    /// resident, or pages of several sizes are in use.
     pub fn proven_page(&self) -> Result<Option<PageSize>, SysError> {
         let entries = self.entries()?;
         let total = smaps::total(&entries);
@@ -253,7 +252,7 @@ impl Region {
         })
     }
 
-    /// What `smaps` says of the mappings between the guards.
+    /// The entries of `smaps` between the guards.
     fn entries(&self) -> Result<Vec<smaps::Entry>, SysError> {
         let start = self.start.as_ptr() as u64;
         smaps::own(start..start + self.len as u64)
@@ -262,8 +261,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `reserve` with this address and length, is owned by `self`
-        // alone, and no borrow of it outlives `self`.
+        // SAFETY: `reserve` created the mapping with this address and length. Only `self` owns it, and no
+        // borrow of it outlives `self`.
         let unmapped = unsafe { rustix::mm::munmap(self.outer_start, self.outer_len) };
         debug_assert!(unmapped.is_ok(), "munmap of an owned mapping");
     }

@@ -1,27 +1,27 @@
-//! A short time ahead of ordinary processes (`sched_setscheduler(2)`, `SCHED_RR`).
+//! Runs this thread ahead of ordinary processes for a short time (`sched_setscheduler(2)`, `SCHED_RR`).
 //!
-//! Needs CAP_SYS_NICE, or RLIMIT_RTPRIO; without either nothing changes. Children do not inherit it
-//! (`SCHED_RESET_ON_FORK`). The kernel leaves other processes a part of each second whatever we do
+//! Needs CAP_SYS_NICE or RLIMIT_RTPRIO; without either nothing changes. Children do not inherit it
+//! (`SCHED_RESET_ON_FORK`). The kernel always reserves a part of each second for other processes
 //! (`sched_rt_runtime_us`). Overhead: three calls.
 
-/// The lowest of the priorities that go before ordinary processes.
+/// The lowest priority that precedes ordinary processes.
 const LOWEST: libc::c_int = 1;
 
-/// This thread goes before ordinary processes until this is dropped.
+/// Keeps this thread ahead of ordinary processes until it is dropped.
 #[derive(Debug)]
 pub struct Ahead {
-    /// Policy and priority.
+    /// Previous policy and priority; `None` if nothing was changed.
     before: Option<(libc::c_int, libc::c_int)>,
 }
 
 impl Ahead {
-    /// From now on, where that is allowed.
+    /// Starts now, if permitted.
     #[must_use]
     pub fn of_ordinary_processes() -> Self {
         let policy = policy();
         let is_set =
             policy == libc::SCHED_OTHER && set(libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, LOWEST);
-        // An ordinary thread has no other priority than 0.
+        // An ordinary thread always has priority 0.
         Self { before: is_set.then_some((policy, 0)) }
     }
 }
@@ -34,7 +34,8 @@ impl Drop for Ahead {
     }
 }
 
-/// The policy of this thread. A call of the kernel: musl's function fails, because POSIX means all threads by it.
+/// The policy of this thread. Uses the system call: musl's function fails, because in POSIX it concerns all
+/// threads.
 fn policy() -> libc::c_int {
     // SAFETY: reads the policy of this thread (0); touches no memory.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
@@ -43,7 +44,7 @@ fn policy() -> libc::c_int {
 
 fn set(policy: libc::c_int, priority: libc::c_int) -> bool {
     // The kernel's `sched_param` is this number; a C library's may be longer.
-    // SAFETY: reads the live `priority`; 0 is this thread.
+    // SAFETY: reads the live `priority`; 0 means this thread.
     let done =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
     done == 0

@@ -1,10 +1,10 @@
-//! What this process was given at its start, before the Rust runtime changed it: the runtime
-//! ignores SIGPIPE and opens /dev/null in place of standard descriptors that are closed
-//! (library/std/src/sys/pal/unix), and neither can be told afterwards. What we start gets both as we
-//! did: a program whose output is closed must see its writes fail.
+//! State of this process at its start, before the Rust runtime changed it. The runtime ignores SIGPIPE, and
+//! opens /dev/null in place of closed standard descriptors (library/std/src/sys/pal/unix). Neither can be
+//! detected afterwards. Programs started from here get the original state: a program whose output is closed
+//! must see its writes fail.
 //!
-//! Recorded by a function in `.init_array`, which the C library runs before `main`: 64
-//! `sigaction(2)` and 3 `fcntl(2)` calls, some 5 us.
+//! A function in `.init_array` records it, which the C library runs before `main`: 64 `sigaction(2)` and 3
+//! `fcntl(2)` calls, some 5 us.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
@@ -17,8 +17,8 @@ static IGNORED: AtomicU64 = AtomicU64::new(0);
 /// Bit `n` stands for descriptor `n` of 0, 1 and 2.
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 
-// SAFETY: the section holds pointers to functions of the C calling convention, which is what this
-// is; the function needs nothing of the runtime: it makes system calls and stores numbers.
+// SAFETY: the section holds pointers to functions with the C calling convention, as this is. The function
+// needs nothing of the runtime: it makes system calls and stores numbers.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_START: extern "C" fn() = record;
@@ -33,7 +33,7 @@ fn ignored_now() -> u64 {
     for signal in 1..=64 {
         // SAFETY: a sigaction is plain integers and nullable pointers.
         let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: reads the action of `signal` into a live sigaction of ours.
+        // SAFETY: reads the action of `signal` into a live local sigaction.
         let known = unsafe { libc::sigaction(signal, ptr::null(), &raw mut now) } == 0;
         if known && now.sa_sigaction == libc::SIG_IGN {
             ignored |= 1 << (signal - 1);
@@ -65,33 +65,33 @@ pub fn was_closed(descriptor: u32) -> bool {
     descriptor < 3 && CLOSED.load(Ordering::Relaxed) & (1 << descriptor) != 0
 }
 
-/// In a forked child that is about to become another program: closes standard descriptor 0, 1 or 2
-/// where it was closed at our start. Async-signal-safe.
+/// Runs in a forked child that is about to execute a program. Closes standard descriptor 0, 1 or 2 if it was
+/// closed when this process started. Async-signal-safe.
 pub fn close_again(descriptor: u32) {
     if was_closed(descriptor) {
-        // SAFETY: what the runtime opened there is owned by no object; `exec` follows.
+        // SAFETY: no object owns what the runtime opened there; `exec` follows.
         unsafe { libc::close(descriptor.cast_signed()) };
     }
 }
 
-/// The path that `execve(2)` was given, which an argument list need not tell; empty where the kernel
-/// did not hand it on (`AT_EXECFN`, getauxval(3)).
+/// The path that was passed to `execve(2)`, which the argument list need not contain. Empty if the kernel did
+/// not provide it (`AT_EXECFN`, getauxval(3)).
 #[must_use]
 pub fn file() -> &'static OsStr {
-    // SAFETY: reads the list of values that the kernel put above our stack; 0 for an unknown one.
+    // SAFETY: reads the auxiliary vector, which the kernel put above the stack; 0 for an unknown entry.
     let text = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
     if text.is_null() {
         return OsStr::new("");
     }
-    // SAFETY: the kernel ends the text with a NUL, and it lies above our stack as long as we live.
+    // SAFETY: the kernel ends the text with a NUL, and it stays above the stack for the life of this process.
     OsStr::from_bytes(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
-/// Gives SIGPIPE back its default, which the runtime took, unless it was ignored at the start: a
-/// tool in a pipeline then ends when its reader does.
+/// Resets SIGPIPE to its default, which the runtime changed, unless it was ignored at the start. A tool in a
+/// pipeline then ends when its reader does.
 pub fn restore_pipe_signal() {
     if ignored() & (1 << (libc::SIGPIPE - 1)) == 0 {
-        // SAFETY: SIG_DFL runs no code of ours.
+        // SAFETY: SIG_DFL runs no code of this program.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     }
 }

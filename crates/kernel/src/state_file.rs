@@ -1,8 +1,8 @@
-//! Small files that keep what took time to measure, between one start and the next.
+//! Small files that keep expensive measurements from one start to the next.
 //!
-//! One file each, readable only by its owner, replaced as a whole ([`part_file`](crate::part_file)). A file that is missing,
-//! too old, from the future, too large, owned by another user, open to other writers, or a link is not
-//! read: what was kept can be measured again.
+//! Each is readable only by its owner and is replaced as a whole ([`part_file`](crate::part_file)). A file is
+//! not read if it is missing, too old, from the future, too large, owned by another user, writable by others,
+//! or a link. The data can be measured again.
 
 use crate::error::SysError;
 use crate::part_file;
@@ -13,25 +13,25 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// Which files are read.
+/// Conditions for reading a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Older ones are not.
+    /// Older files are not read.
     pub most_age: Duration,
-    /// Of larger ones no more than this, which is then not of the right form.
+    /// At most this much is read; a larger file is then malformed.
     pub most_bytes: u64,
 }
 
-/// What was kept.
+/// Content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
     /// The file's contents.
     pub text: Vec<u8>,
-    /// Since it was written.
+    /// Time since it was written.
     pub age: Duration,
 }
 
-/// What a file keeps, if it may be trusted.
+/// The content of a file, if it can be trusted.
 #[must_use]
 pub fn read(path: &Path, limits: Limits) -> Option<Content> {
     let mut options = OpenOptions::new();
@@ -39,7 +39,7 @@ pub fn read(path: &Path, limits: Limits) -> Option<Content> {
     let file = options.open(path).ok()?;
     let meta = file.metadata().ok()?;
     let is_own = meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
-    // A time in the future says nothing of the age.
+    // A modification time in the future gives no age.
     let age = meta.modified().ok()?.elapsed().ok()?;
     if !meta.is_file() || !is_own || age > limits.most_age {
         return None;
@@ -49,10 +49,10 @@ pub fn read(path: &Path, limits: Limits) -> Option<Content> {
     Some(Content { text, age })
 }
 
-/// Keeps `text` in a file, whose directory is made if it is not there.
+/// Writes `text` to a file. Creates its directory if necessary.
 ///
 /// # Errors
-/// When it cannot be written; then the file is as it was.
+/// When it cannot be written. Then the file is unchanged.
 pub fn write(path: &Path, text: &[u8]) -> Result<(), SysError> {
     let failed = |call| move |e: std::io::Error| SysError::new(call, path.display().to_string(), e);
     let dir = path.parent().unwrap_or(Path::new("."));

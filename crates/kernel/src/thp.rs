@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 const DIR: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// The word in brackets, or the whole text where there is none.
+/// The word in brackets, or the whole text without brackets.
 #[must_use]
 pub fn chosen(text: &str) -> Option<&str> {
     match text.split_once('[') {
@@ -32,8 +32,8 @@ pub fn enabled() -> Result<String, SysError> {
     setting("enabled")
 }
 
-/// The word for anonymous memory on the largest huge page: its own (`hugepages-<n>kB/enabled`, Linux 6.8)
-/// unless that inherits, else [`enabled`].
+/// The word for anonymous memory on the largest huge page: that of its size (`hugepages-<n>kB/enabled`, Linux
+/// 6.8) unless it is `inherit`, otherwise [`enabled`].
 pub fn enabled_largest() -> Result<String, SysError> {
     let largest = huge_page_size()?;
     let own = setting(&format!("hugepages-{}kB/enabled", largest.bytes() >> 10));
@@ -43,7 +43,7 @@ pub fn enabled_largest() -> Result<String, SysError> {
     }
 }
 
-/// `defrag`: what a fault does when no huge page is free.
+/// `defrag`: behaviour of a fault when no huge page is free.
 pub fn defrag() -> Result<String, SysError> {
     setting("defrag")
 }
@@ -65,13 +65,13 @@ pub fn huge_page_size() -> Result<PageSize, SysError> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SizeControl {
     pub size: PageSize,
-    /// `always`, `madvise`, `inherit` or `never` for anonymous memory; `None` where it is not offered.
+    /// `always`, `madvise`, `inherit` or `never` for anonymous memory; `None` if not offered.
     pub enabled: Option<String>,
-    /// The same for shared memory.
+    /// The word for shared memory; `None` if not offered.
     pub shmem_enabled: Option<String>,
 }
 
-/// The file that says for whom folios of this size are, below `root`.
+/// The file below `root` that says which memory may use folios of this size.
 fn control(root: &Path, size: PageSize) -> PathBuf {
     root.join(format!("hugepages-{}kB/enabled", size.bytes() >> 10))
 }
@@ -82,35 +82,35 @@ pub fn root() -> &'static Path {
     Path::new(DIR)
 }
 
-/// For whom anonymous memory is on folios of this size (`always`, `inherit`, `madvise`, `never`), by the settings below
-/// `root`.
+/// Which anonymous memory may use folios of this size (`always`, `inherit`, `madvise`, `never`), according to
+/// the settings below `root`.
 pub fn word(root: &Path, size: PageSize) -> Result<String, SysError> {
     let path = control(root, size).display().to_string();
     let text = read_text(&path)?;
     chosen(&text).map(str::to_owned).ok_or_else(|| SysError::malformed("read", path))
 }
 
-/// Changes that for the whole machine.
+/// Sets this word for the whole machine.
 pub fn set_word(root: &Path, size: PageSize, word: &str) -> Result<(), SysError> {
     let path = control(root, size);
     std::fs::write(&path, word).map_err(|e| SysError::new("write", path.display().to_string(), e))
 }
 
-/// Folios of this size that faults on anonymous memory have had so far, on the whole machine.
+/// Number of folios of this size allocated by faults on anonymous memory so far, on the whole machine.
 pub fn folio_faults(size: PageSize) -> Result<u64, SysError> {
     let count =
         read_number(format!("{DIR}/hugepages-{}kB/stats/anon_fault_alloc", size.bytes() >> 10))?;
     Ok(u64::try_from(count).unwrap_or_default())
 }
 
-/// For whom small folios and the largest are now.
+/// Which memory may use small folios and the largest ones now.
 pub fn small_folios() -> Result<SmallFolios, SysError> {
     let (small, largest) = (SmallFolios::SIZE, huge_page_size()?);
     let words = (word(root(), small)?, word(root(), largest)?);
     Ok(SmallFolios { small: words.0, largest: words.1, may_change: false })
 }
 
-/// Every size that this kernel knows, smallest first; empty before multi-size THP.
+/// Every size that this kernel supports, smallest first; empty before multi-size THP.
 pub fn sizes() -> Result<Vec<SizeControl>, SysError> {
     let control = |(size, dir): (PageSize, PathBuf)| {
         let word = |file: &str| {
@@ -135,7 +135,7 @@ pub(crate) fn sized_directories(dir: &str) -> Result<Vec<(PageSize, PathBuf)>, S
     Ok(found)
 }
 
-/// The page size in the name `hugepages-<n>kB` of a directory.
+/// Parses the page size in a directory name `hugepages-<n>kB`.
 fn size_of_directory(name: &str) -> Option<PageSize> {
     let kib: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
     PageSize::new(Bytes(kib.checked_mul(1024)?).0)

@@ -6,10 +6,10 @@
 //! Manual volume 2, CPUID). A hypervisor may blank or invent all of it: an empty list means that
 //! nothing is claimed, not that there is no TLB.
 //!
-//! From family 1Ah on (Zen 5) AMD counts the second level in units of 32, and leaf 0x8000_0021 says so
-//! (EAX bit 14, L2TlbSizeX32); a hypervisor that does not know the bit hides it, and the figure is 32
-//! times too small. Where the family is of that kind and the bit is not there, both readings are given.
-//! On processors with cores of several kinds the answer is that of the core that asks.
+//! From family 1Ah on (Zen 5), AMD counts the second level in units of 32, and leaf 0x8000_0021 says so (EAX
+//! bit 14, L2TlbSizeX32). A hypervisor that does not know the bit hides it, and then the figure is 32 times
+//! too small. For such a family without the bit, both readings are given. On processors with several kinds of
+//! cores, the result is for the core that runs the query.
 
 use crate::cpuid::{self, Registers};
 use crate::proc::cpuinfo;
@@ -25,12 +25,12 @@ pub struct Tlb {
     /// The page sizes that share its entries, as text ("4K", "2M/4M", ...).
     pub pages: &'static str,
     pub entries: u32,
-    /// Entries if the figure is in a larger unit that is not known.
+    /// Number of entries if the figure is in a larger unit; `None` if it is unambiguous.
     pub scaled: Option<u32>,
 }
 
 impl Tlb {
-    /// The page sizes that share its entries; those without a name of their own are left out.
+    /// The page sizes that share its entries; sizes without a name are left out.
     #[must_use]
     pub fn page_sizes(&self) -> Vec<PageSize> {
         let sizes = self.pages.split('/').filter_map(|size| size.parse::<Bytes>().ok());
@@ -38,7 +38,7 @@ impl Tlb {
     }
 }
 
-/// The TLBs that the processor under the calling thread claims; empty where it claims nothing.
+/// The TLBs that the current processor claims; empty if it claims nothing.
 #[must_use]
 pub fn claimed() -> Vec<Tlb> {
     let info = cpuinfo::read().unwrap_or_default();
@@ -61,7 +61,7 @@ fn leaf18() -> Vec<Registers> {
     (0..=last).filter_map(|sub| cpuid::leaf(0x18, sub)).collect()
 }
 
-/// The leaves that the decoding needs; absent ones are `None`.
+/// The leaves needed for decoding; missing ones are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AmdLeaves {
     /// 0x8000_0005.
@@ -126,8 +126,8 @@ pub(crate) fn intel(leaf2: Registers, leaf18: &[Registers]) -> Vec<Tlb> {
     found
 }
 
-/// The descriptor bytes of leaf 2: three of EAX, whose lowest byte is a count, four of the others;
-/// a register with its top bit set holds none.
+/// The descriptor bytes of leaf 2: three of EAX, whose lowest byte is a count, and four of each other
+/// register. A register with its top bit set contains none.
 fn descriptors(r: Registers) -> Vec<u8> {
     let valid = |register: u32| register >> 31 == 0;
     let eax = [r.eax].into_iter().filter(|&e| valid(e)).flat_map(|e| e.to_le_bytes()[1..].to_vec());
@@ -135,7 +135,7 @@ fn descriptors(r: Registers) -> Vec<u8> {
     eax.chain(rest).filter(|&b| b != 0).collect()
 }
 
-/// What a descriptor byte of leaf 2 stands for; bytes that are not here are caches or not known.
+/// Meaning of the descriptor bytes of leaf 2. Bytes that are missing here are caches or unknown.
 const DESCRIPTORS: &[(u8, Tlb)] = &[
     (0x01, tlb(1, Side::Code, "4K", 32)),
     (0x02, tlb(1, Side::Code, "4M", 2)),
@@ -182,7 +182,7 @@ const DESCRIPTORS: &[(u8, Tlb)] = &[
     (0xca, tlb(2, Side::Unified, "4K", 512)),
 ];
 
-/// The TLBs that one descriptor byte stands for.
+/// The TLBs that one descriptor byte describes.
 fn descriptor(byte: u8) -> impl Iterator<Item = Tlb> {
     DESCRIPTORS.iter().filter(move |(known, _)| *known == byte).map(|&(_, tlb)| tlb)
 }

@@ -1,14 +1,14 @@
-//! Which CPUs are hardware threads of one core (`/sys/devices/system/cpu/cpu<N>/topology`), and what
-//! cache a core has to itself (`cache/index<N>` there).
+//! Which CPUs are hardware threads of one core (`/sys/devices/system/cpu/cpu<N>/topology`), and the private
+//! caches of a core (`cache/index<N>` there).
 //!
-//! In a virtual machine this is what the host chose to show: threads of one core may be shown as
-//! two cores. Reading costs about 20 us for each CPU.
+//! In a virtual machine this is what the host chose to show: threads of one core may appear as two cores.
+//! Reading costs about 20 us per CPU.
 
 use crate::error::SysError;
 use crate::proc::read_text;
 use pagewise_model::Bytes;
 
-/// The hardware threads of the core of `cpu`, itself among them, ascending.
+/// The hardware threads of the core of `cpu`, including itself, ascending.
 pub fn siblings(cpu: u32) -> Result<Vec<u32>, SysError> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let text = read_text(&path)?;
@@ -48,7 +48,7 @@ fn cache_dir(cpu: u32) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/cache")
 }
 
-/// A list such as `0-3,8`, as the kernel writes it.
+/// Parses a list such as `0-3,8` in the kernel's format.
 fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {

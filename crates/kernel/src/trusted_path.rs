@@ -1,20 +1,20 @@
-//! A path that nobody but root and this account can lead elsewhere.
+//! A path that only root and this account can redirect.
 //!
-//! The path is walked from the root, one component at a time, each opened in the directory before it
-//! (openat(2), `O_PATH | O_NOFOLLOW`). Every directory on the way must belong to root or to this account, and
-//! no other account may write to it, unless its sticky bit keeps others from renaming what is in it. A
-//! symbolic link is followed if it belongs to root or to this account: the directory that holds it has passed.
-//! The path that comes out has no links. Since no other account can rename one of its components, the path
-//! leads to the same directory for as long as that directory exists. That is why callers use the path and
-//! hold no descriptor: a search path (PATH) can name it.
+//! The path is walked from the root, one component at a time, each opened in the previous directory
+//! (openat(2), `O_PATH | O_NOFOLLOW`). Every directory on the way must belong to root or to this account. No
+//! other account may write to it, unless its sticky bit prevents others from renaming its entries. A symbolic
+//! link is followed if it belongs to root or to this account; its directory has already passed. The resulting
+//! path has no links. No other account can rename one of its components, so it leads to the same directory
+//! for as long as that exists. That is why callers may use the path instead of a descriptor: a search path
+//! (PATH) can contain it.
 //!
-//! Two kinds of accounts need more care. Where each user has a group of their own, directories are often
-//! writable by it: that is accepted if `/etc/passwd` and `/etc/group` show no other member, and the directory
-//! has no access control list. In a user namespace (user_namespaces(7)) users without a number inside show as
-//! the overflow user: its directories count as root's there, because nobody inside can be that user.
+//! Two cases need more care. If each user has a private group, directories are often group-writable. That is
+//! accepted if `/etc/passwd` and `/etc/group` show no other member and the directory has no access control
+//! list. In a user namespace (user_namespaces(7)), users without a number inside show as the overflow user.
+//! There, directories of the overflow user count as root's, because no process inside can be that user.
 //!
-//! Not seen: members of groups that only a directory service knows; mounts that root makes later. Overhead:
-//! three calls for each component, some 10 us in all.
+//! Not seen: group members that only a directory service knows; mounts that root makes later. Overhead: three
+//! calls per component, some 10 us in total.
 
 use crate::attributes;
 use crate::error::SysError;
@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as the kernel follows in one path.
+/// Maximum number of links in one path, the same as the kernel's.
 const MOST_LINKS: u32 = 40;
 const WRITABLE_BY_GROUP: u32 = 0o020;
 const WRITABLE_BY_ALL: u32 = 0o002;
@@ -34,29 +34,29 @@ const STICKY: u32 = 0o1000;
 const PATH_ONLY: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const DIRECTORY_ONLY: OFlags = PATH_ONLY.union(OFlags::DIRECTORY);
 
-/// Why other accounts could lead a path elsewhere.
+/// Why other accounts could redirect a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
-    /// It is another user's.
+    /// It belongs to another user.
     #[error("belongs to another user (uid {0})")]
     Foreign(u32),
-    /// Every user may write it, or rename in it.
+    /// Every user may write to it, or rename its entries.
     #[error("can be written by every user")]
     Open,
-    /// The members of a group may write it, or rename in it.
+    /// The members of a group may write to it, or rename its entries.
     #[error("can be written by other users (group {0})")]
     Group(u32),
 }
 
-/// Why there is no such directory for us.
+/// Why no usable directory was found.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// Other accounts could lead the path elsewhere.
+    /// Other accounts could redirect the path.
     #[error("{} {why}", .at.display())]
     Doubtful {
-        /// What they could change.
+        /// The part that they could change.
         at: PathBuf,
         why: Doubt,
     },
@@ -75,20 +75,20 @@ impl From<PathError> for SysError {
     }
 }
 
-/// What a walk does where nothing has the name.
+/// What a walk does if a name does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
     Ends,
-    /// It makes a directory only for this account.
+    /// Creates a directory for this account only.
     IsMade,
-    /// It makes a directory that others may enter and read.
+    /// Creates a directory that others may enter and read.
     IsMadeOpen,
 }
 
 /// What a walk accepts on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trust {
-    /// Only what no account but root can change.
+    /// Only what root alone can change.
     Root,
     /// Only what no other account can change.
     Whole,
@@ -110,12 +110,12 @@ impl AsFd for TrustedDir {
     }
 }
 
-/// What a path leads to.
+/// Target of a path.
 #[derive(Debug)]
 pub(crate) enum End {
     Directory(TrustedDir),
     Other(Found),
-    /// Nothing has this name in that directory, and names follow it or not.
+    /// The name does not exist in that directory. `is_last`: no further names follow it.
     Nowhere {
         above: TrustedDir,
         name: OsString,
@@ -123,27 +123,27 @@ pub(crate) enum End {
     },
 }
 
-/// What is no directory and no link, opened without use of it.
+/// An object that is neither directory nor link, opened with `O_PATH`.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) above: TrustedDir,
     pub(crate) name: OsString,
     pub(crate) file: OwnedFd,
     pub(crate) stat: Stat,
-    /// A link of /proc led to it: the directory has no such name (proc(5), `/proc/PID/fd`).
+    /// A link of /proc led to it, so the directory contains no such name (proc(5), `/proc/PID/fd`).
     pub(crate) is_magic: bool,
 }
 
-/// The directory of an absolute path; none where it is missing and is not to be made.
+/// Opens the directory of an absolute path; `None` if it is missing and is not to be created.
 ///
 /// # Errors
-/// What could lead it elsewhere, and calls that fail.
+/// Whatever could redirect it, and failed calls.
 pub fn walk(path: &Path, missing: Missing) -> Result<Option<TrustedDir>, PathError> {
     walk_by(Trust::Whole, path, missing)
 }
 
-/// The directory of an absolute path in which this account keeps a file of its user's: as [`walk`] for root. Other
-/// accounts may share directories, and only links that others planted are refused.
+/// The directory of an absolute path in which this account keeps a file for its user. For root this is
+/// [`walk`]. Other accounts may use shared directories, and only links that others planted are refused.
 ///
 /// # Errors
 /// As [`walk`].
@@ -160,9 +160,10 @@ fn walk_by(trust: Trust, path: &Path, missing: Missing) -> Result<Option<Trusted
     }
 }
 
-/// What the path of a result leads to. Other accounts may own and change directories on the way: the result is
-/// theirs to replace then. A link of theirs is not followed by root, nor by anybody in a sticky directory where
-/// every user may write, as by the kernel with `fs.protected_symlinks` (proc_sys_fs(5)), which may be off.
+/// Resolves the path of a result. Other accounts may own and change directories on the way; then they can
+/// also replace the result. Root follows none of their links. In a world-writable sticky directory no account
+/// follows them. That is the rule of `fs.protected_symlinks` (proc_sys_fs(5)), which may be off in the
+/// kernel.
 pub(crate) fn lead_to_result(path: &Path) -> Result<End, PathError> {
     let start = if path.is_absolute() {
         root(Trust::Links)?
@@ -174,11 +175,11 @@ pub(crate) fn lead_to_result(path: &Path) -> Result<End, PathError> {
     lead(start, path, Missing::Ends)
 }
 
-/// Why an account other than root could change the file of this absolute path, or put another in its place; none
-/// where nobody can, or where nothing is there.
+/// Why an account other than root could change or replace the file of this absolute path. `None` if no
+/// account can, or if the file does not exist.
 ///
 /// # Errors
-/// Calls that fail.
+/// Failed calls.
 pub fn doubt(path: &Path) -> Result<Option<(PathBuf, Doubt)>, SysError> {
     let checked = lead(root(Trust::Root)?, path, Missing::Ends).and_then(|end| match end {
         End::Other(found) => {
@@ -238,8 +239,7 @@ impl TrustedDir {
         &self.path
     }
 
-    /// What has this name in it, for the caller to judge; a directory is made where it is missing and asked
-    /// for.
+    /// The entry with this name, for the caller to judge. Creates a missing directory if requested.
     ///
     /// # Errors
     /// When a call fails.
@@ -271,7 +271,7 @@ impl TrustedDir {
         }
     }
 
-    /// Where a link leads. Those of /proc are followed by the kernel alone: their text may be no path.
+    /// Follows a link. Only the kernel can follow those of /proc: their text may not be a path.
     fn follow(&self, name: &OsStr, link: Self) -> Result<Step, PathError> {
         let is_magic = rustix::fs::fstatfs(&link.fd).is_ok_and(|fs| fs.f_type == PROC_SUPER_MAGIC);
         if self.trust == Trust::Links && is_magic {
@@ -297,9 +297,9 @@ impl TrustedDir {
         if is_others_in_sticky(&self.stat()?, found) { link.check_owner(found) } else { Ok(()) }
     }
 
-    /// What has this name in it, opened without use of it.
+    /// Opens the entry with this name with `O_PATH`.
     fn open(&self, name: &OsStr, missing: Missing) -> Result<Option<OwnedFd>, SysError> {
-        // As a directory first: file systems that are mounted at their first use are mounted by that alone.
+        // As a directory first: only that triggers file systems that are mounted on first use.
         let open = || match rustix::fs::openat(&self.fd, name, DIRECTORY_ONLY, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 rustix::fs::openat(&self.fd, name, PATH_ONLY, Mode::empty())
@@ -350,7 +350,7 @@ impl TrustedDir {
         if is_trusted { Ok(()) } else { Err(self.doubt(Doubt::Foreign(found.st_uid))) }
     }
 
-    /// Whether an access control list may give rights to others: its mask shows as the rights of the group.
+    /// Whether an access control list may give rights to others: its mask shows as the group permissions.
     fn has_list(&self) -> bool {
         !matches!(attributes::access_list(&self.fd), Ok(None))
     }
@@ -380,15 +380,16 @@ const fn is_directory(found: &Stat) -> bool {
     matches!(FileType::from_raw_mode(found.st_mode), FileType::Directory)
 }
 
-/// Whether this lies in a sticky directory where others may write, and belongs to neither us nor the directory's
-/// owner: the rule of `fs.protected_regular` and its like (fs/namei.c, `may_create_in_sticky`).
+/// Whether this is in a sticky directory that others may write, and belongs neither to this account nor to
+/// the directory's owner: the rule of `fs.protected_regular` and similar settings (fs/namei.c,
+/// `may_create_in_sticky`).
 pub(crate) fn is_others_in_sticky(above: &Stat, found: &Stat) -> bool {
     let own = rustix::process::geteuid().as_raw();
     let is_shared = above.st_mode & (WRITABLE_BY_ALL | WRITABLE_BY_GROUP) != 0;
     above.st_mode & STICKY != 0 && is_shared && ![own, above.st_uid].contains(&found.st_uid)
 }
 
-/// Components of a path, the first one last; `..` among them.
+/// Components of a path in reverse order, including `..`.
 fn reversed(path: &Path) -> Vec<OsString> {
     let named = |component| match component {
         Component::Normal(_) | Component::ParentDir => {
@@ -399,14 +400,14 @@ fn reversed(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(named).collect()
 }
 
-/// Whether this is how the kernel shows users that have no number in this user namespace, and nothing else.
+/// Whether this uid only stands for users without a number in this user namespace.
 fn is_unmapped(uid: u32) -> bool {
     let overflow = read_number("/proc/sys/kernel/overflowuid").ok();
     let map = || read_text("/proc/self/uid_map").ok();
     overflow == Some(i64::from(uid)) && map().is_some_and(|map| !has_number(&map, uid))
 }
 
-/// Whether a user has this number, by the text of `/proc/PID/uid_map`.
+/// Whether a user has this number, according to the text of `/proc/PID/uid_map`.
 fn has_number(map: &str, uid: u32) -> bool {
     let range = |line: &str| {
         let mut words = line.split_whitespace().map(str::parse::<u64>);
@@ -417,7 +418,7 @@ fn has_number(map: &str, uid: u32) -> bool {
     map.lines().filter_map(range).any(|range| range.contains(&u64::from(uid)))
 }
 
-/// Whether the owner of this is the only one in its group, or those that are in it too are root and us.
+/// Whether the group has no members other than its owner, root and this account.
 fn is_private(found: &Stat) -> bool {
     let file = |path: &str| read_bytes(path).unwrap_or_default();
     let own = rustix::process::geteuid().as_raw();
@@ -425,8 +426,9 @@ fn is_private(found: &Stat) -> bool {
     has_no_others(&users, &groups, (found.st_uid, found.st_gid), &[0, own, found.st_uid])
 }
 
-/// Whether a group has members among `trusted` alone, by the text of passwd(5) and group(5). One that is in
-/// neither is private if it has the number of its owner, as groups have that are made with their user.
+/// Whether all members of a group are among `trusted`, according to the text of passwd(5) and group(5). A
+/// group in neither file is private if it has the number of its owner, as groups created together with their
+/// user have.
 fn has_no_others(users: &[u8], groups: &[u8], (owner, group): (u32, u32), trusted: &[u32]) -> bool {
     let users: Vec<(&[u8], u32, u32)> = records(users)
         .filter_map(|row| Some((*row.first()?, number(row.get(2)?)?, number(row.get(3)?)?)))

@@ -1,19 +1,19 @@
 //! userfaultfd(2), in two forms.
 //!
-//! [`Userfault`] has asynchronous write protection (Linux 6.7), for one property of it: a mapping
-//! that is registered is given its pages one by one. The kernel maps no cached pages around a fault
-//! there (mm/memory.c, `uffd_disable_fault_around`) and no large folio as a whole.
+//! [`Userfault`] uses asynchronous write protection (Linux 6.7), for one property: a registered mapping gets
+//! its pages one by one. In it, the kernel maps no cached pages around a fault (mm/memory.c,
+//! `uffd_disable_fault_around`) and no large folio as a whole.
 //!
-//! Nothing is ever protected, so no fault waits for anybody. The descriptor belongs to the memory of
-//! the process that made it, in whatever process it is held, and any holder may use it on that memory. When
-//! the last copy is closed its mappings are as they were; a forked child does not have the property
-//! (mm/userfaultfd.c, `dup_userfaultfd`), neither has what a process maps or moves later.
+//! Nothing is ever protected, so no fault waits. The descriptor belongs to the memory of the process that
+//! created it, in whatever process it is held, and any holder may use it on that memory. When the last copy
+//! is closed, the mappings lose the property. A forked child does not have it (mm/userfaultfd.c,
+//! `dup_userfaultfd`), nor do mappings that a process creates or moves later.
 //!
-//! [`Missing`] lets another thread of the program answer each fault on memory that is not there yet, as
-//! those do that fetch pages from elsewhere. The faulting thread sleeps until the page is filled in.
+//! [`Missing`] lets another thread of the program serve each fault on memory that does not exist yet, as
+//! programs do that fetch pages from elsewhere. The faulting thread sleeps until the page is filled in.
 //!
-//! Needs no right: [`FLAGS`] ask for faults in user mode only, which no setting forbids. Refused
-//! (EPERM) for shared mappings of files that are open only for reading. Cost: 1-2 us a mapping.
+//! Needs no privilege: [`FLAGS`] request faults in user mode only, which no setting forbids. Refused (EPERM)
+//! for shared mappings of files that are open for reading only. Cost: 1-2 us per mapping.
 
 use crate::error::SysError;
 use crate::{ioctl, page_size};
@@ -22,12 +22,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// What the call is made with: closed at exec, user mode only.
+/// Flags of the call: closed at exec, user mode only.
 pub const FLAGS: i32 = libc::O_CLOEXEC | USER_MODE_ONLY;
 const USER_MODE_ONLY: i32 = 1;
 
-// Numbers of linux/userfaultfd.h, _IOWR, the same on every architecture that uses the generic
-// ioctl encoding (x86, arm64, riscv).
+// Numbers from linux/userfaultfd.h, _IOWR, the same on every architecture that uses the generic ioctl
+// encoding (x86, arm64, riscv).
 const UFFDIO_API: u64 = 0xc018_aa3f;
 const UFFDIO_REGISTER: u64 = 0xc020_aa00;
 const UFFDIO_COPY: u64 = 0xc028_aa03;
@@ -36,10 +36,10 @@ const FEATURE_WP_UNPOPULATED: u64 = 1 << 13;
 const FEATURE_WP_ASYNC: u64 = 1 << 15;
 const MODE_MISSING: u64 = 1;
 const MODE_WP: u64 = 1 << 1;
-/// The first byte of a message about a fault, and where its address stands.
+/// First byte of a message about a fault; below, the offset of its address.
 const EVENT_FAULT: u8 = 0x12;
 const FAULT_ADDRESS: std::ops::Range<usize> = 16..24;
-/// Bytes of a message.
+/// Size of a message.
 const MESSAGE: usize = 32;
 
 /// `struct uffdio_api`.
@@ -69,14 +69,14 @@ struct CopyArgument {
     copied: i64,
 }
 
-/// Makes a descriptor for the memory of this process.
+/// Creates a descriptor for the memory of this process.
 fn open(flags: i32) -> Result<OwnedFd, SysError> {
-    // SAFETY: makes a descriptor from a number; touches no memory.
+    // SAFETY: creates a descriptor from a number; touches no memory.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
     if fd < 0 {
         return Err(SysError::last("userfaultfd", "own memory"));
     }
-    // SAFETY: the kernel has just returned this descriptor, which fits an int and nobody else owns.
+    // SAFETY: the kernel has just returned this descriptor. It fits an int, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -100,12 +100,12 @@ fn register(fd: &OwnedFd, start: u64, len: u64, mode: u64) -> Result<(), SysErro
     done.map(drop)
 }
 
-/// A descriptor that is ready to be registered with.
+/// A descriptor that is ready for registration.
 #[derive(Debug)]
 pub struct Userfault(OwnedFd);
 
 impl Userfault {
-    /// One for the memory of this process.
+    /// Opens one for the memory of this process.
     ///
     /// # Errors
     /// ENOSYS, EPERM (a seccomp profile), EINVAL before Linux 6.7.
@@ -113,7 +113,7 @@ impl Userfault {
         Self::ready(open(FLAGS)?)
     }
 
-    /// Makes a descriptor ready that userfaultfd(2) has just given to some process with [`FLAGS`].
+    /// Prepares a descriptor that userfaultfd(2) has just returned, in any process, for [`FLAGS`].
     ///
     /// # Errors
     /// EINVAL before Linux 6.7.
@@ -121,18 +121,18 @@ impl Userfault {
         shake_hands(&fd, FEATURE_WP_ASYNC | FEATURE_WP_UNPOPULATED).map(|()| Self(fd))
     }
 
-    /// Registers the mappings from `start` on, whole pages.
+    /// Registers the mappings from `start` on, in whole pages.
     ///
     /// # Errors
-    /// EPERM for a shared mapping of a file that is open only for reading, EBUSY where the memory
-    /// has another such descriptor, EINVAL where nothing is mapped.
+    /// EPERM for a shared mapping of a file that is open for reading only, EBUSY if the memory has another
+    /// such descriptor, EINVAL if nothing is mapped.
     pub fn register(&self, start: u64, len: u64) -> Result<(), SysError> {
         register(&self.0, start, len, MODE_WP)
     }
 }
 
-/// Answers faults on memory that is not there yet with pages full of zeroes. When it is dropped, threads
-/// that wait for an answer go on by themselves.
+/// Serves faults on missing memory with pages full of zeroes. On drop, waiting threads continue by
+/// themselves.
 #[derive(Debug)]
 pub struct Missing {
     fd: OwnedFd,
@@ -140,7 +140,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// One for the memory of this process.
+    /// Opens one for the memory of this process.
     ///
     /// # Errors
     /// ENOSYS, EPERM (a seccomp profile), EINVAL before Linux 5.11.
@@ -151,18 +151,18 @@ impl Missing {
         Ok(Self { fd, zeroes: vec![0; page] })
     }
 
-    /// Registers private anonymous memory from `start` on, whole pages.
+    /// Registers private anonymous memory from `start` on, in whole pages.
     ///
     /// # Errors
-    /// EBUSY where the memory has another such descriptor, EINVAL where nothing is mapped.
+    /// EBUSY if the memory has another such descriptor, EINVAL if nothing is mapped.
     pub fn register(&self, start: u64, len: u64) -> Result<(), SysError> {
         register(&self.fd, start, len, MODE_MISSING)
     }
 
-    /// Waits for a fault, at most `patience`, and fills in its page; says whether one was filled in.
+    /// Waits for a fault, at most `patience`, and fills in its page. Returns whether a page was filled in.
     ///
     /// # Errors
-    /// Where the descriptor cannot be read or the page not be filled in.
+    /// When the descriptor cannot be read or the page cannot be filled in.
     pub fn answer(&self, patience: Nanos) -> Result<bool, SysError> {
         const SUBJECT: &str = "a userfaultfd";
         let fail = |call| move |e: Errno| SysError::new(call, SUBJECT, e);
@@ -186,7 +186,7 @@ impl Missing {
         }
     }
 
-    /// Puts zeroes where the memory has no page yet: what it reads as anyway.
+    /// Writes zeroes where the memory has no page yet; it reads as zeroes anyway.
     fn fill(&self, address: u64) -> Result<bool, SysError> {
         let len = self.zeroes.len() as u64;
         let mut argument = CopyArgument {
@@ -196,9 +196,9 @@ impl Missing {
             mode: 0,
             copied: 0,
         };
-        // SAFETY: the number encodes the size of the argument (checked by a test), five integers. The
-        // source is `len` bytes that live; the kernel fills only a page that is missing in registered
-        // private memory, which holds zeroes for any borrower, before and after.
+        // SAFETY: the number encodes the size of the argument (checked by a test), five integers. The source
+        // is `len` live bytes. The kernel only fills a page that is missing in registered private memory,
+        // which reads as zeroes before and after.
         let done = unsafe {
             ioctl::control(
                 "ioctl UFFDIO_COPY",
@@ -209,7 +209,7 @@ impl Missing {
             )
         };
         match done {
-            // Filled in meanwhile: a fault that a signal has interrupted is reported twice.
+            // Filled in meanwhile: a fault that a signal interrupted is reported twice.
             Err(e) if e.errno() == Some(libc::EEXIST) => Ok(false),
             done => done.map(|_| true),
         }

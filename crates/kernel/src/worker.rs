@@ -1,10 +1,10 @@
-//! A child process that answers requests, so that what kills it kills nobody else.
+//! A child process that answers requests, so that a fatal error ends only the child.
 //!
-//! For loops over mapped files: a page that cannot be read back and a file that somebody shortens
-//! are `SIGBUS` to whoever touches the mapping. The child is a copy by `fork(2)`; requests and
-//! answers are one number each, through a pair of sockets. It ends when the [`Worker`] is dropped,
-//! and dies with the thread that made it. Cost: one fork, then about 10 us per request beside its
-//! work. While it lives, the first write to each page that both have copies that page.
+//! It is for loops over mapped files: a page that cannot be read back, or a file that is shortened, causes
+//! `SIGBUS` in the process that touches the mapping. The child is a copy by `fork(2)`. Requests and answers
+//! are one number each, through a socket pair. It ends when the [`Worker`] is dropped, and dies with the
+//! thread that created it. Cost: one fork, then about 10 us per request besides its work. While it lives, the
+//! first write to each shared page copies that page.
 
 use crate::child::{fork, leave, reap};
 use crate::error::SysError;
@@ -17,18 +17,18 @@ use std::os::fd::OwnedFd;
 
 const SUBJECT: &str = "a working child";
 
-/// A child that answers; dropped, it ends.
+/// A child that answers requests; it ends on drop.
 #[derive(Debug)]
 pub struct Worker {
     pid: i32,
-    /// Tells of its end: the line does not, while another child has a copy of the far end.
+    /// Reports its end. The socket does not, while another child has a copy of the far end.
     process: OwnedFd,
     line: OwnedFd,
 }
 
 impl Worker {
-    /// Starts a child that answers each request by `serve`. In a process with threads that may only
-    /// make system calls: it allocates nothing and takes no lock.
+    /// Starts a child that answers each request with `serve`. In a process with threads, `serve` may only
+    /// make system calls, and must neither allocate nor lock.
     pub fn start(serve: impl FnMut(u64) -> Result<f64, Errno>) -> Result<Self, SysError> {
         let fail = |e| SysError::new("socketpair", SUBJECT, e);
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
@@ -43,7 +43,7 @@ impl Worker {
                 }
             },
             None => {
-                // Neither a return nor a panic leads the copy back into the caller's code.
+                // Neither a return nor a panic may lead the child back into the caller's code.
                 let _end = Leaving;
                 drop(ours);
                 answer_all(&theirs, serve);
@@ -52,10 +52,10 @@ impl Worker {
         }
     }
 
-    /// The answer to one request; an error when the child has died over it, or before.
+    /// The answer to one request; an error if the child has died.
     pub fn ask(&self, request: u64) -> Result<f64, SysError> {
         let gone = || SysError::new("recv", SUBJECT, io::Error::other("it has ended"));
-        // Without the signal that a socket without a reader raises.
+        // Suppresses the signal for a socket without a reader.
         let sent = rustix::net::send(&self.line, &request.to_ne_bytes(), SendFlags::NOSIGNAL);
         sent.map_err(|_| gone())?;
         self.wait();
@@ -76,7 +76,7 @@ impl Worker {
     fn wait(&self) {
         let mut ready =
             [PollFd::new(&self.line, PollFlags::IN), PollFd::new(&self.process, PollFlags::IN)];
-        // A failure shows in the reading that follows, which does not wait.
+        // A failure shows in the next read, which does not wait.
         let _ready = retry_on_intr(|| poll(&mut ready, None));
     }
 }
@@ -87,10 +87,10 @@ impl Drop for Worker {
     }
 }
 
-/// Ends child `pid` by shutting its line, which serves any process with copies of it, and reaps it.
+/// Ends child `pid` by shutting down its socket, which works even if other processes have copies of it. Then
+/// reaps the child.
 fn end(line: &OwnedFd, pid: i32) {
-    // It fails only when the child has ended, and nobody is left to wait for where ended children
-    // are not kept.
+    // It fails only if the child has ended. If ended children are not kept, there is nothing to reap.
     let _shut = rustix::net::shutdown(line, Shutdown::Both);
     let _reaped = reap(pid);
 }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn two_end_in_any_order() {
-        // The second child has copies of the first one's line.
+        // The second child has copies of the first one's socket.
         let first = Worker::start(|n| Ok(n as f64)).unwrap();
         let second = Worker::start(|n| Ok(n as f64)).unwrap();
         assert_eq!(first.ask(1).unwrap(), 1.0);

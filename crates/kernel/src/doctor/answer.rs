@@ -1,12 +1,11 @@
-//! What an errno means as the answer to "can this be used here?".
+//! Interprets an errno as the answer to "can this be used here?".
 //!
-//! Pure, so that every newer call is tested with the refusals that kernels, security modules and
-//! containers give.
+//! Pure, so that every newer call is tested with the refusals of kernels, security modules and containers.
 
 use crate::error::SysError;
 use pagewise_model::capability::{Answer, Capability};
 
-/// The answer that a call gave: 0 for success, else its errno.
+/// The answer from the outcome of a call: 0 for success, else its errno.
 #[must_use]
 pub fn answer_from(errno: i32) -> Answer {
     let no = |why: &str| Answer::No(why.to_owned());
@@ -26,7 +25,7 @@ pub fn answer_from(errno: i32) -> Answer {
     }
 }
 
-/// The same for a result; a failure without errno is one that the probe does not understand.
+/// Like [`answer_from`], for a result. A failure without errno is one that the probe does not understand.
 #[must_use]
 pub fn answer_of<T>(result: &Result<T, SysError>) -> Answer {
     match result {
@@ -44,7 +43,7 @@ pub(super) fn answer_if(found: bool, why_not: impl Into<String>) -> Answer {
     if found { Answer::Yes } else { Answer::No(why_not.into()) }
 }
 
-/// A capability; what unlocks it is kept only when it is not there.
+/// A capability. `unlock` is kept only if the capability is missing.
 #[must_use]
 pub(super) fn capability(
     group: &str,

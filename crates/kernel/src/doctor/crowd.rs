@@ -1,9 +1,9 @@
 //! How much CPU time other processes use right now.
 //!
-//! [`schedstat`] gives the nanoseconds that each thread ran; two readings around a
-//! short sleep give the share. The kernel brings a running thread's figure up to date at its tick
-//! (1 to 10 ms), so a share is good to a few percent of a CPU. Not seen: processes that end within
-//! the watch, and those hidden from this account (`hidepid`). Absent without CONFIG_SCHED_INFO.
+//! [`schedstat`] gives the run time of each thread in nanoseconds. Two readings around a short sleep give the
+//! share. The kernel updates the figure of a running thread at its tick (1 to 10 ms), so a share is accurate
+//! to a few percent of a CPU. Not seen: processes that end during the watch, and those hidden from this
+//! account (`hidepid`). Absent without CONFIG_SCHED_INFO.
 //!
 //! Overhead: about 10 us per thread on the machine, twice, and the sleep.
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 type RunTimes = HashMap<i32, u64>;
 
-/// CPU time of other processes during `watch`, in CPUs; `None` where the kernel does not count it.
+/// CPU time of other processes during `watch`, in CPUs; `None` if the kernel does not count it.
 pub(super) fn others_share(watch: Duration) -> Option<f64> {
     let (start, before) = (now(), run_times()?);
     std::thread::sleep(watch);
@@ -23,7 +23,7 @@ pub(super) fn others_share(watch: Duration) -> Option<f64> {
     Some(ran(&before, &after) as f64 / wall as f64)
 }
 
-/// Nanoseconds that the threads of `after` ran since `before`; new threads count whole.
+/// Nanoseconds that the threads of `after` ran since `before`. New threads count in full.
 fn ran(before: &RunTimes, after: &RunTimes) -> u64 {
     let grown =
         |(tid, time): (&i32, &u64)| time.saturating_sub(before.get(tid).copied().unwrap_or(0));
@@ -34,7 +34,7 @@ fn run_times() -> Option<RunTimes> {
     let own = own_pid();
     let mut times = RunTimes::new();
     for pid in tree::all().ok()?.into_iter().filter(|&pid| pid != own) {
-        // A process that has just ended has no threads any more.
+        // A process that has just ended has no threads left.
         for tid in tree::threads(pid).unwrap_or_default() {
             times.extend(schedstat::read(tid).map(|stat| (tid, stat.ran.0)));
         }

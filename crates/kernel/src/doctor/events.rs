@@ -1,5 +1,5 @@
-//! Probes: perf events, tracepoints, kernel symbols. Each opens one event on this process and closes
-//! it again.
+//! Probes: perf events, tracepoints, kernel symbols. Each opens one event on this process and closes it
+//! again.
 
 use super::answer::{answer_if, answer_of, capability};
 use crate::error::SysError;
@@ -84,7 +84,7 @@ fn tracepoints() -> Capability {
     )
 }
 
-/// The number of a tracepoint, from tracefs at either of its usual places.
+/// Number of a tracepoint, from tracefs at either of its usual places.
 fn tracepoint_id(name: &str) -> Result<u64, SysError> {
     let first = format!("/sys/kernel/tracing/events/{name}/id");
     let read = |path: &str| read_number(path).map(i64::unsigned_abs);

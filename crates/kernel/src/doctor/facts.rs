@@ -1,7 +1,7 @@
-//! Plain facts about processor, memory and kernel, for reading by people.
+//! Plain facts about processor, memory and kernel, for people to read.
 //!
-//! From `/proc/cpuinfo`, CPUID, sysfs and, where the kernel shows it, its build configuration.
-//! What is not there is left out.
+//! Sources: `/proc/cpuinfo`, CPUID, sysfs and, if the kernel shows it, its build configuration. Missing facts
+//! are left out.
 
 use crate::proc::cpuinfo::{self, CpuInfo};
 use crate::proc::{buddyinfo, lines, meminfo, pagetypeinfo, read_bytes, read_text, status};
@@ -9,7 +9,7 @@ use crate::tlb::{self, Tlb};
 use crate::{hugetlb, page_size, page_table, thp};
 use pagewise_model::capability::Trait;
 
-/// Build options that decide what a remedy or a probe can do.
+/// Build options that decide whether a remedy or a probe can work.
 const OPTIONS: [&str; 6] = [
     "CONFIG_TRANSPARENT_HUGEPAGE",
     "CONFIG_READ_ONLY_THP_FOR_FS",
@@ -92,7 +92,7 @@ fn memory() -> Vec<Trait> {
     traits
 }
 
-/// How much of the free memory lies in blocks that can become huge pages as they are.
+/// Share of the free memory in blocks that can become huge pages without moving anything.
 fn free_blocks() -> Option<Trait> {
     let (base, huge) = (page_size::base(), page_size::huge());
     let info = buddyinfo::read().ok()?;
@@ -110,7 +110,7 @@ fn pools() -> Vec<Trait> {
         .collect()
 }
 
-/// How much of the memory could be moved together, where the kernel shows it.
+/// Share of the memory that could be moved together, if the kernel shows it.
 fn page_blocks() -> Option<Trait> {
     let blocks = pagetypeinfo::read().ok()?;
     let all = blocks.movable.saturating_add(blocks.other);

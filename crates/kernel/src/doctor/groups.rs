@@ -1,12 +1,12 @@
-//! Probe: may this account make cgroups below its own (memory limits and pressure per experiment).
+//! Probe: whether this account may create cgroups below its own (memory limits and pressure per experiment).
 
 use super::answer::{answer_from, capability};
 use crate::limits;
 use pagewise_model::capability::{Answer, Capability};
 use rustix::fs::Access;
 
-/// Whether our cgroup (v2) is delegated to this account. Nothing is created: the directory's own
-/// permissions decide, and the kernel is asked for them.
+/// Whether this process's cgroup (v2) is delegated to this account. Nothing is created: the kernel checks the
+/// permissions of the directory.
 pub(super) fn delegation() -> Capability {
     let answer = match limits::own_group() {
         None => Answer::No("no cgroup v2 hierarchy is mounted".into()),

@@ -1,10 +1,9 @@
-//! Does the hypervisor take free memory back?
+//! Detects whether the hypervisor takes free memory back.
 //!
-//! With free page reporting or a balloon, memory that nobody uses in the guest is not backed by the
-//! host; its first touch then faults in the host too and costs several times a plain first touch.
-//! Tried: the time to touch fresh memory against the time to touch it again right after it was
-//! given back. Not seen: memory that happened to be in use shortly before; a ratio near 1 proves
-//! nothing, so the devices are named as well.
+//! With free page reporting or a balloon, the host does not back memory that is free in the guest. The first
+//! touch then faults in the host too, and costs several times a plain first touch. The probe compares the
+//! time to touch fresh memory with the time to touch it again right after it was freed. Not seen: memory that
+//! happened to be in use shortly before. So a ratio near 1 proves nothing, and the devices are named as well.
 //!
 //! Overhead: at most 64 MiB, and 30 ms for the first pass.
 
@@ -18,12 +17,12 @@ use pagewise_model::{Bytes, Nanos};
 const SIZE: Bytes = Bytes::mib(64);
 const CAP: Nanos = Nanos::millis(30);
 
-/// Above this the first touch was served by the host, not by the guest alone.
+/// Above this ratio the host served the first touch, not the guest alone.
 pub(super) const SUSPECT_RATIO: f64 = 3.0;
 
-/// How much longer the first touch of fresh memory took than the second.
+/// Time of the first touch of fresh memory, as a multiple of the second.
 pub(super) fn first_touch_ratio() -> Result<f64, SysError> {
-    // A quarter of what an experiment may take: a small container must survive the question.
+    // A quarter of what an experiment may take: a small container must survive the probe.
     let size = SIZE.min(Bytes(limits::experiment_memory()?.bytes.0 / 4));
     let mut region = Region::new(size, Pages::Huge).or_else(|_| Region::new(size, Pages::Any))?;
     let (pages, first) = touch_some(&mut region, u64::MAX);
@@ -32,14 +31,14 @@ pub(super) fn first_touch_ratio() -> Result<f64, SysError> {
     Ok(first.0 as f64 / second.0.max(1) as f64)
 }
 
-/// Touches up to `most` base pages in order until the time is up; returns how many, and the CPU time:
-/// what other processes take is not in it, what the host takes inside a fault is.
+/// Touches up to `most` base pages in order until the time is up. Returns their number and the CPU time. That
+/// excludes time taken by other processes, and includes time taken by the host inside a fault.
 fn touch_some(region: &mut Region, most: u64) -> (u64, Nanos) {
     let page = page_size::base().bytes() as usize;
     let (start, cpu) = (now(), thread_cpu());
     let mut count = 0;
     for chunk in region.as_mut_slice().chunks_mut(page) {
-        // Looking at the clock costs about as much as a fault has noise: only every 64 pages.
+        // Reading the clock costs about as much as the noise of a fault, so it is read only every 64 pages.
         if count == most || (count % 64 == 0 && now().0 - start.0 > CAP.0) {
             break;
         }
@@ -58,7 +57,7 @@ pub(super) fn backing_trait(ratio: &Result<f64, SysError>) -> Trait {
     Trait { group: "memory".into(), name: "first touch".into(), value }
 }
 
-/// Devices through which a host takes memory back, by driver name.
+/// Driver names of devices through which a host takes memory back.
 pub(super) fn reclaiming_devices() -> Vec<String> {
     ["virtio_balloon", "virtio_mem", "hv_balloon", "vmw_balloon"]
         .into_iter()
@@ -71,7 +70,7 @@ fn has_device(driver: &str) -> bool {
     let buses = ["virtio", "vmbus", "platform"];
     buses.iter().any(|bus| {
         std::fs::read_dir(format!("/sys/bus/{bus}/drivers/{driver}")).is_ok_and(|entries| {
-            // A bound device is a link to its directory; `module` is one too.
+            // A bound device is a link to its directory; `module` is a link too.
             entries
                 .flatten()
                 .any(|e| e.file_type().is_ok_and(|t| t.is_symlink()) && e.file_name() != "module")

@@ -1,4 +1,4 @@
-//! Probes: calls on memory and on the page cache, tried on a few pages of our own.
+//! Probes: calls on memory and on the page cache, tried on a few pages of this process.
 
 use super::answer::{answer_if, answer_of, capability};
 use crate::error::SysError;
@@ -17,8 +17,8 @@ use std::os::fd::OwnedFd;
 
 const GROUP: &str = "memory";
 
-// Number of linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl
-// encoding (x86, arm64, riscv).
+// Number from linux/fs.h, _IOWR, the same on every architecture that uses the generic ioctl encoding (x86,
+// arm64, riscv).
 const PROCMAP_QUERY: u64 = 0xc068_6611;
 
 pub(super) fn probe() -> Vec<Capability> {
@@ -123,7 +123,7 @@ fn files() -> Vec<Capability> {
     ]
 }
 
-/// Yes when the effect was proven, no with `why_not` when the call passed without it.
+/// Yes if the effect was proven; no with `why_not` if the call succeeded without it.
 fn proven(result: Result<bool, SysError>, why_not: &str) -> Answer {
     match result {
         Ok(effect) => answer_if(effect, why_not),
@@ -140,7 +140,7 @@ fn huge_answer(result: Result<bool, SysError>, setting: Option<&str>) -> Answer 
     }
 }
 
-/// The probes take one huge page; where that is hundreds of MiB they do not.
+/// A region of one huge page for the probes. Fails if a huge page has hundreds of MiB.
 fn huge_region() -> Result<Region, SysError> {
     let size = Bytes(page_size::huge().bytes());
     if size > Bytes::mib(64) {
@@ -172,7 +172,7 @@ fn take_reserved() -> Result<(), SysError> {
     let size = meminfo::read()?.hugetlb_size.unwrap_or_else(page_size::huge);
     let fail = |call| move |e| SysError::new(call, format!("a reserved page of {size}"), e);
     let len = size.bytes() as usize;
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    // SAFETY: a fresh mapping at an address chosen by the kernel.
     let start = unsafe {
         rustix::mm::mmap_anonymous(
             std::ptr::null_mut(),
@@ -182,7 +182,7 @@ fn take_reserved() -> Result<(), SysError> {
         )
     }
     .map_err(fail("mmap MAP_HUGETLB"))?;
-    // SAFETY: the mapping just made, which nobody refers to.
+    // SAFETY: the mapping just made, which nothing refers to.
     unsafe { rustix::mm::munmap(start, len) }.map_err(fail("munmap"))
 }
 
@@ -217,7 +217,7 @@ fn query_map() -> Result<(), SysError> {
         ..MapQuery::default()
     };
     let (name, file) = ("ioctl PROCMAP_QUERY", open("/proc/self/maps")?);
-    // SAFETY: the number encodes the size of the argument (checked by a test), only integers.
+    // SAFETY: the number encodes the size of the argument (checked by a test), which holds integers only.
     unsafe { control(name, "own memory", &file, PROCMAP_QUERY, &mut query) }.map(drop)
 }
 

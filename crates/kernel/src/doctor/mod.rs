@@ -1,12 +1,12 @@
-//! What this machine, kernel and account allow, and what disturbs measurements here.
+//! What this machine, kernel and account permit, and what disturbs measurements here.
 //!
-//! Every capability is found by trying it on this process or on a tiny child; no kernel version is
-//! compared. A probe answers yes, no with the reason, or unknown with the error, and says what
-//! would unlock it. Nothing on the system is changed: the probes use their own memory, pipes and
-//! children, and give them back.
+//! Every capability is found by trying it on this process or on a tiny child; no kernel version is compared.
+//! A probe answers yes, no with the reason, or unknown with the error, and says what would unlock the
+//! capability. Nothing on the system changes: the probes use and release their own memory, pipes and
+//! children.
 //!
-//! Overhead: under 150 ms in all. Most of that are two probes with a time cap of their own: other
-//! processes' CPU time (a 30 ms sleep) and memory that the host takes back (up to 45 ms).
+//! Overhead: under 150 ms in total. Most of that is for two probes with their own time limit: CPU time of
+//! other processes (a 30 ms sleep) and memory that the host takes back (up to 45 ms).
 
 mod answer;
 mod crowd;
@@ -27,7 +27,7 @@ use pagewise_model::capability::Checkup;
 #[must_use]
 pub fn checkup() -> Checkup {
     let machine = crate::machine::machine();
-    // First, while nothing of ours has warmed the free memory.
+    // Must come first, before this process has touched any of the free memory.
     let backing = host::first_touch_ratio();
     let mut capabilities = events::probe();
     capabilities.extend(process::probe());

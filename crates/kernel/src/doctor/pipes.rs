@@ -1,9 +1,9 @@
-//! Probes: moving pages through pipes, and how many large pipes this account may still have.
+//! Probes: moving pages through pipes, and how many large pipes this account may still create.
 //!
-//! The kernel does not say how much pipe memory a user holds, so large pipes are made until one is
-//! refused or there are as many as the remedy `pipe-grow` uses at most. They hold no data and are
-//! gone within a millisecond. Not more, because a pipe that another program of the user makes while
-//! the limit is passed has two pages for as long as it lives.
+//! The kernel does not report how much pipe memory a user holds. So large pipes are created until one is
+//! refused or the maximum of the remedy `pipe-grow` is reached. They hold no data and exist for less than a
+//! millisecond. No more are created: while the limit is exceeded, a new pipe of another program of the user
+//! gets two pages for its whole life.
 
 use super::answer::{answer_of, capability};
 use crate::error::SysError;
@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 
 const GROUP: &str = "pipes";
 const LARGE: Bytes = Bytes::mib(1);
-/// All that `pipe-grow` may use (16 MiB); the probe stops there.
+/// The maximum that `pipe-grow` may use (16 MiB); the probe stops there.
 const MOST: usize = 16;
 
 pub(super) fn probe() -> Vec<Capability> {
@@ -56,7 +56,7 @@ fn limit_answer(count: usize, ended: Option<&SysError>) -> Answer {
     }
 }
 
-/// How many pipes of 1 MiB could be had, all held at once, and why not more.
+/// How many pipes of 1 MiB could be created and held at once, and why not more.
 fn count_large() -> (usize, Option<SysError>) {
     let mut held: Vec<(OwnedFd, OwnedFd)> = Vec::new();
     while held.len() < MOST {

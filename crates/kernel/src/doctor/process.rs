@@ -1,4 +1,4 @@
-//! Probes: what may be done to another process, tried on a child of our own.
+//! Probes: what may be done to another process, tried on a child.
 
 use super::answer::{answer_from, answer_of, capability};
 use crate::child::{self, Sleeper};
@@ -42,7 +42,7 @@ pub(super) fn probe() -> Vec<Capability> {
     ]
 }
 
-/// The Yama restriction on ptrace, where this kernel has it.
+/// The Yama restriction on ptrace, if this kernel has Yama.
 pub(super) fn yama() -> Option<Trait> {
     let scope = read_number("/proc/sys/kernel/yama/ptrace_scope").ok()?;
     let value = match scope {
@@ -55,7 +55,7 @@ pub(super) fn yama() -> Option<Trait> {
 }
 
 fn seize(child: &Sleeper) -> Result<(), SysError> {
-    // SAFETY: PTRACE_SEIZE takes no address; the child is ours and is killed when it is dropped.
+    // SAFETY: PTRACE_SEIZE takes no address. The target is a child of this process, which is killed on drop.
     let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, child.pid(), 0usize, 0usize) };
     if seized == 0 {
         Ok(())
@@ -71,7 +71,7 @@ fn copy_descriptor() -> Result<(), SysError> {
     pidfd::get_fd(&target, reader.as_raw_fd()).map(drop)
 }
 
-/// `MADV_COLD` needs the same rights as `MADV_COLLAPSE` and changes nothing that matters.
+/// `MADV_COLD` needs the same rights as `MADV_COLLAPSE`, and has no effect that matters.
 fn advise_child() -> Result<(), SysError> {
     let page = page_size::base().bytes();
     let mut region = Region::new(Bytes(page), Pages::Any)?;
@@ -97,7 +97,7 @@ fn seccomp(no_new_privs: bool) -> Capability {
     capability(GROUP, name, gives, answer, Some(unlock))
 }
 
-/// Runs in a child: installs a filter that allows everything.
+/// Installs a filter that allows everything. Runs in a child.
 fn install_filter(no_new_privs: bool) -> i32 {
     const ALLOW: libc::sock_filter = libc::sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
@@ -108,7 +108,7 @@ fn install_filter(no_new_privs: bool) -> i32 {
     let mut filter = [ALLOW];
     let program = libc::sock_fprog { len: 1, filter: filter.as_mut_ptr() };
     if no_new_privs {
-        // SAFETY: sets a flag of this child; the unused arguments are 0, as the call demands.
+        // SAFETY: sets a flag of this child. The unused arguments are 0, as the call requires.
         let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1usize, 0usize, 0usize, 0usize) };
         if set != 0 {
             return child::errno();
@@ -123,7 +123,7 @@ fn install_filter(no_new_privs: bool) -> i32 {
 
 fn thp_disable() -> Capability {
     let tried = child::errno_in_child(|| {
-        // SAFETY: sets a flag of this child only; the unused arguments are 0, as the call demands.
+        // SAFETY: sets a flag of this child only. The unused arguments are 0, as the call requires.
         let set = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1usize, 0usize, 0usize, 0usize) };
         if set == 0 { 0 } else { child::errno() }
     });

@@ -1,7 +1,7 @@
-//! What spoils measurements on this machine, each with what to do about it.
+//! What disturbs measurements on this machine, each with advice.
 //!
-//! The judgements are pure functions of what was read; the reads are in [`collect`]. Thresholds: a
-//! spoiler is named when it can move a result by about a percent.
+//! The judgements are pure functions of the data that was read; [`collect`] reads it. Threshold: a spoiler is
+//! named if it can change a result by about one percent.
 
 use super::{crowd, host};
 use crate::error::SysError;
@@ -14,7 +14,7 @@ use pagewise_model::capability::{Answer, Capability, Spoiler};
 use pagewise_model::machine::Machine;
 use std::time::Duration;
 
-/// How long other processes are watched.
+/// How long to watch other processes.
 const WATCH: Duration = Duration::from_millis(30);
 
 pub(super) fn collect(
@@ -132,7 +132,7 @@ fn turbo() -> Option<Spoiler> {
 }
 
 fn busy_neighbours(share: Option<f64>, cpus: usize) -> Option<Spoiler> {
-    // The figures of running threads lag by up to a tick, so the sum may pass what there is.
+    // The figures of running threads lag by up to a tick, so the sum may exceed the number of CPUs.
     let share = share.filter(|&s| s > 0.1)?.min(cpus as f64);
     spoiler(
         format!("other processes use {:.0}% of a CPU, of {cpus}", share * 100.0),
@@ -156,7 +156,7 @@ fn taken_back(ratio: &Result<f64, SysError>, devices: &[String], guest: bool) ->
 }
 
 fn damon() -> Option<Spoiler> {
-    // Its settings are for root to read; its kernel threads show to everybody.
+    // Its settings are readable by root only; its kernel threads are visible to every account.
     let is_monitor = |pid: i32| stat::read(pid).is_ok_and(|s| s.comm.starts_with("kdamond"));
     if !tree::all().ok()?.into_iter().any(is_monitor) {
         return None;
@@ -204,7 +204,7 @@ fn mitigations() -> Option<Spoiler> {
     )
 }
 
-/// Mitigations that act at each entry or switch, in order.
+/// Mitigations that act at each kernel entry or context switch, in order.
 fn costly_mitigations(mut files: Vec<(String, String)>) -> Vec<String> {
     const MARKS: [&str; 4] = ["PTI", "Clear CPU buffers", "IBPB: always-on", "Safe RET"];
     files.retain(|(_, text)| MARKS.iter().any(|mark| text.contains(mark)));

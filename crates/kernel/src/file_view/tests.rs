@@ -65,7 +65,7 @@ fn what_a_fault_brings_along_takes_none_of_its_own() {
     for shift in [0, 5] {
         let taken = faults(shift, &all);
         assert!((1..=198).contains(&taken), "{taken}");
-        // Later touches of the same pages, and pages behind the end, take none.
+        // Later touches of the same pages, and pages beyond the end, cause no fault.
         assert_eq!(faults(shift, &[&all[..], &all[..], &[1000]].concat()), taken);
     }
     assert_eq!(faults(0, &[0, 190, 0, 190]), 2);
@@ -95,7 +95,7 @@ fn a_file_is_read_whole_up_to_a_size() {
 fn a_pipe_that_is_open_here_is_read_by_its_number() {
     let number = |end: &OwnedFd| PathBuf::from(format!("/proc/self/fd/{}", end.as_raw_fd()));
     let (read, write) = rustix::pipe::pipe().unwrap();
-    // Its other end would be waited for.
+    // A read would wait for the writer.
     let error = read_named(&number(&write), Bytes(5)).unwrap_err().to_string();
     assert!(error.contains("Bad file descriptor"), "{error}");
     rustix::io::write(&write, b"12345").unwrap();
@@ -114,7 +114,7 @@ fn what_is_no_file_with_content_is_reported() {
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
     std::fs::write(&empty, []).unwrap();
     let said = |path: &Path| open_regular(path).unwrap_err().to_string();
-    // Without a writer an ordinary open of the FIFO would wait for ever.
+    // Without a writer, a plain open of the FIFO would wait for ever.
     for path in [&fifo, Path::new("/dev/zero"), dir.path()] {
         assert!(said(path).ends_with("not a regular file"), "{}", said(path));
     }

@@ -1,22 +1,21 @@
 //! `/proc/buddyinfo`: free memory of each zone by the size of its blocks.
 //!
-//! Column n counts free blocks of 2^n base pages; a block is counted once, where it is whole. What is free in
-//! smaller blocks can become a huge page only when the kernel moves what lies between (compaction). The
-//! counts of a zone are of one moment; pages in the lists of CPUs are in none (mm/vmstat.c,
-//! `frag_show_print`).
+//! Column n counts free blocks of 2^n base pages. A block counts once, at its full size. Memory that is free
+//! in smaller blocks can become a huge page only if the kernel moves the pages in between (compaction). The
+//! counts of a zone are consistent. Pages in per-CPU lists are not counted (mm/vmstat.c, `frag_show_print`).
 
 use super::{fields, lines, number, read_bytes};
 use crate::error::SysError;
 use pagewise_model::{Bytes, PageSize};
 
-/// Free blocks of all zones together: at place n the number of blocks of 2^n base pages.
+/// Free blocks of all zones together: index n holds the number of blocks of 2^n base pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BuddyInfo {
     blocks: Vec<u64>,
 }
 
 impl BuddyInfo {
-    /// What is free in blocks that hold a page of this size.
+    /// Free bytes in blocks that can hold a page of this size.
     #[must_use]
     pub fn free_for(&self, page: PageSize, base: PageSize) -> Bytes {
         let order = (page.bytes() / base.bytes().max(1)).max(1).ilog2() as usize;

@@ -1,4 +1,4 @@
-//! `/proc/cpuinfo`: model and features of the processors, of the first one.
+//! `/proc/cpuinfo`: model and features of the first processor.
 //!
 //! The file differs by architecture: x86 has `vendor_id`, `model name`, `flags`; arm64 has
 //! `CPU implementer`, `CPU part`, `Features` and no name. About 50 us per CPU to read.
@@ -7,12 +7,12 @@ use super::{fields, lines, named, number, read_bytes};
 use crate::error::SysError;
 use std::collections::BTreeSet;
 
-/// What the file says of the first processor.
+/// Data of the first processor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuInfo {
     /// `GenuineIntel`, `AuthenticAMD`, or the implementer code of arm64 (`0x41`).
     pub vendor: String,
-    /// Name where the kernel gives one; else implementer and part.
+    /// Name, if the kernel gives one; otherwise implementer and part.
     pub model_name: String,
     /// Family (x86).
     pub family: Option<u32>,

@@ -1,8 +1,8 @@
-//! `/proc/PID/fd`: the descriptors of a process and what they lead to.
+//! `/proc/PID/fd`: the descriptors of a process and their targets.
 //!
-//! Each entry is a link whose text names the target (`pipe:[1234]`, `socket:[1234]`, a path) and
-//! whose own permission bits say whether the descriptor reads or writes (fs/proc/fd.c). Costs
-//! about 3 us per descriptor. Descriptors that close while the directory is read are left out.
+//! Each entry is a link. Its text names the target (`pipe:[1234]`, `socket:[1234]`, a path), and its
+//! permission bits say whether the descriptor is open for reading or writing (fs/proc/fd.c). Costs about 3 us
+//! per descriptor. Descriptors that close while the directory is read are left out.
 
 use super::{number, pid_path};
 use crate::error::SysError;
@@ -10,22 +10,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What a descriptor leads to.
+/// Target of a descriptor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
     /// A pipe, by inode.
     Pipe(u64),
     /// A socket, by inode.
     Socket(u64),
-    /// Something without a file: `eventpoll`, `eventfd`, `perf_event`, ...
+    /// An object without a file: `eventpoll`, `eventfd`, `perf_event`, ...
     Anonymous(String),
-    /// Memory with a descriptor, by the name its owner gave.
+    /// A memfd, by the name that its creator gave.
     Memfd(String),
     /// A file under `/dev`.
     Device(PathBuf),
     /// Any other file or directory.
     File(PathBuf),
-    /// A file without a name any more, by its last name.
+    /// A deleted file, by its last name.
     Deleted(PathBuf),
 }
 
@@ -47,7 +47,7 @@ impl Target {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Descriptor {
     pub fd: i32,
-    /// What it leads to.
+    /// Target of the descriptor.
     pub target: Target,
     /// Open for reading.
     pub readable: bool,
@@ -55,7 +55,7 @@ pub struct Descriptor {
     pub writable: bool,
 }
 
-/// The target that the text of a link names.
+/// Parses the text of a link.
 #[must_use]
 pub fn parse_target(link: &[u8]) -> Target {
     let bracketed = |prefix: &[u8]| -> Option<u64> {
@@ -88,7 +88,7 @@ pub fn parse_target(link: &[u8]) -> Target {
     }
 }
 
-/// The descriptors of process `pid`; needs the right to trace it.
+/// The descriptors of process `pid`. Needs the right to trace it.
 pub fn list(pid: i32) -> Result<Vec<Descriptor>, SysError> {
     let dir = pid_path(pid, "fd");
     let fail = |e| SysError::new("read_dir", dir.clone(), e);

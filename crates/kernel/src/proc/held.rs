@@ -1,11 +1,11 @@
-//! Memory that processes hold by descriptors, mapped or not: files of tmpfs and memfds, and pipes.
+//! Memory that processes hold through descriptors, mapped or not: tmpfs files, memfds, and pipes.
 //!
-//! `statx(2)` through `/proc/PID/fd/N` tells device, inode and allocated blocks. It is asked for what
-//! is known without a server (`AT_STATX_DONT_SYNC`), so that a network file system that hangs does
-//! not hang us. Which devices are memory comes from `/proc/PID/mountinfo` and from a memfd of our own:
-//! memfds lie on a mount that no list has.
+//! `statx(2)` through `/proc/PID/fd/N` returns device, inode and allocated blocks. It requests only locally
+//! known data (`AT_STATX_DONT_SYNC`), so a network file system that hangs cannot block this process.
+//! `/proc/PID/mountinfo` shows which devices are in memory. A memfd of this process shows the device of
+//! memfds, whose mount is in no list.
 //!
-//! Needs the right to trace the process. Cost: about 3 us a descriptor.
+//! Needs the right to trace the process. Cost: about 3 us per descriptor.
 
 use super::{fields, lines, number, pid_path, read_bytes};
 use crate::error::SysError;
@@ -16,40 +16,40 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// A device, major and minor number.
+/// Major and minor number of a device.
 pub type Device = (u32, u32);
 
-/// Which file: device and inode.
+/// Identity of a file: device and inode.
 pub type FileId = (Device, u64);
 
-/// `st_blocks` counts these.
+/// Unit of `st_blocks` in bytes.
 const BLOCK: u64 = 512;
 
-/// A file whose content lies only in memory.
+/// A file whose content exists only in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryFile {
-    /// What is allocated for it, mapped or not.
+    /// Bytes allocated for it, mapped or not.
     pub allocated: Bytes,
     /// Its owner.
     pub uid: u32,
-    /// When it was made, by the clock of the day; absent before Linux 5.19.
+    /// Creation time by the wall clock; `None` before Linux 5.19.
     pub born: Option<Nanos>,
-    /// A descriptor may write to it.
+    /// Some descriptor may write to it.
     pub writable: bool,
-    /// The name it was opened by, if it has it still.
+    /// The name that it was opened by, if it still has that name.
     pub path: Option<PathBuf>,
 }
 
-/// What one process or several hold.
+/// What one or more processes hold.
 #[derive(Debug, Default)]
 pub struct Held {
     pub files: HashMap<FileId, MemoryFile>,
-    /// Pipes by inode, and one of their holders: process and descriptor.
+    /// Pipes by inode, each with one holder: process and descriptor.
     pub pipes: HashMap<u64, (i32, i32)>,
 }
 
 impl Held {
-    /// Adds what process `pid` holds on these devices; a process that is gone holds nothing.
+    /// Adds what process `pid` holds on these devices. A process that has ended holds nothing.
     pub fn add(&mut self, pid: i32, devices: &HashSet<Device>) {
         let Ok(entries) = std::fs::read_dir(pid_path(pid, "fd")) else { return };
         for link in entries.flatten().map(|entry| entry.path()) {
@@ -72,14 +72,14 @@ impl Held {
     }
 }
 
-/// What is allocated for the file of this name, if it is still the one meant.
+/// Bytes allocated for the file at `path`, if it is still the file `meant`.
 #[must_use]
 pub fn allocated(path: &Path, meant: FileId) -> Option<Bytes> {
     let stat = stat(path).filter(|stat| id(stat) == meant)?;
     Some(Bytes(stat.stx_blocks.saturating_mul(BLOCK)))
 }
 
-/// The devices whose files lie only in memory, as process `pid` sees the mounts.
+/// The devices whose files exist only in memory, according to the mounts that process `pid` sees.
 pub fn memory_devices(pid: i32) -> Result<HashSet<Device>, SysError> {
     let mut devices = tmpfs_devices(&read_bytes(pid_path(pid, "mountinfo"))?);
     let fail = |call| move |e| SysError::new(call, "a memfd", e);

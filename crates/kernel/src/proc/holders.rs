@@ -1,9 +1,9 @@
-//! Who maps a file: the processes in whose `/proc/PID/maps` its device and inode stand.
+//! Finds the processes that map a file: those with its device and inode in `/proc/PID/maps`.
 //!
-//! Of the device is meant what `maps` says of a mapping of our own: on some file systems `stat(2)` says
-//! another. A process of another account is counted as hidden when its `maps` may not be read; kernel
-//! threads and zombies map nothing. Not a snapshot: what starts meanwhile may be missed. Cost: some
-//! 30 us a process.
+//! The device must be the one that `maps` shows for a mapping of this process: on some file systems `stat(2)`
+//! reports another. A process of another account counts as hidden if its `maps` cannot be read. Kernel
+//! threads and zombies map nothing. Not a snapshot: processes that start meanwhile may be missed. Cost: some
+//! 30 us per process.
 
 use super::maps::{self, Mapping};
 use super::{own_pid, stat, tree};
@@ -11,7 +11,7 @@ use crate::error::SysError;
 use pagewise_model::Bytes;
 use pagewise_model::cache::{Holder, Holders};
 
-/// The file that is looked for.
+/// The file to search for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HolderSearch {
     device: (u32, u32),
@@ -25,7 +25,7 @@ impl HolderSearch {
         Self { device: mapping.device, inode: mapping.inode }
     }
 
-    /// How much of it these mappings map.
+    /// How many bytes of it these mappings map.
     #[must_use]
     pub fn mapped(&self, mappings: &[Mapping]) -> Bytes {
         let is_it = |m: &&Mapping| m.device == self.device && m.inode == self.inode;
@@ -33,7 +33,7 @@ impl HolderSearch {
     }
 }
 
-/// The processes that map it, this one left out.
+/// The processes that map it, except this one.
 ///
 /// # Errors
 /// When `/proc` cannot be listed.
@@ -63,7 +63,7 @@ mod tests {
     fn the_file_of_a_child_is_found_in_it() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id() as i32;
-        // Mapped from exec on; the fork before it still maps what this test maps.
+        // Mapped from exec on; between fork and exec the child still maps what this test maps.
         let program = std::fs::canonicalize("/proc/self/exe").unwrap();
         let is_of_child =
             |m: &Mapping| m.perms.exec && m.is_file() && program.as_os_str() != m.path;

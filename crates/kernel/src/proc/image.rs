@@ -1,20 +1,20 @@
-//! What tells a process or thread from another that has its number later, and a program from the next one that the
-//! same process executes.
+//! Distinguishes a process or thread from a later one with the same number, and a program from the next one
+//! that the same process executes.
 //!
-//! A number comes again once its process has been waited for; the time of the start (`/proc/PID/stat`, in ticks of
-//! 10 ms) then differs. An `exec` keeps number and start. It makes a new address space, whose stack lies at another
-//! address (with address space layout randomization), and mostly another file (`/proc/PID/exe`). Where layouts are
-//! not random, a descriptor of `/proc/PID/pagemap` tells more: it stays with the address space it was opened on
-//! ([`Pagemap::is_there`](crate::pagemap::Pagemap::is_there)).
+//! A number can be reused once its process has been waited for. The start time (`/proc/PID/stat`, in ticks of
+//! 10 ms) then differs. An `exec` keeps number and start time. It creates a new address space, whose stack
+//! has another address (with address space layout randomization), and usually another file (`/proc/PID/exe`).
+//! If layouts are not random, a descriptor of `/proc/PID/pagemap` shows more: it stays with the address space
+//! that it was opened on ([`Pagemap::is_there`](crate::pagemap::Pagemap::is_there)).
 //!
-//! Not seen: a number that comes again between the check and the call that follows.
+//! Not seen: a number that is reused between the check and the call that follows.
 
 use super::{pid_path, stat};
 use crate::error::SysError;
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::MetadataExt;
 
-/// A process or thread: its number, and when it started.
+/// Identity of a process or thread: its number and start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Birth {
     id: i32,
@@ -22,10 +22,10 @@ pub struct Birth {
 }
 
 impl Birth {
-    /// That of the process or thread that has this number now.
+    /// The process or thread that has this number now.
     ///
     /// # Errors
-    /// When there is none.
+    /// When no process or thread has it.
     pub fn of(id: i32) -> Result<Self, SysError> {
         Ok(Self { id, start_ticks: stat::read_thread(id)?.start_ticks })
     }
@@ -36,14 +36,14 @@ impl Birth {
         self.id
     }
 
-    /// The number still means it.
+    /// Whether the number still belongs to it.
     #[must_use]
     pub fn is_there(&self) -> bool {
         Self::of(self.id).is_ok_and(|now| now == *self)
     }
 }
 
-/// A program that a process runs.
+/// Identity of a program that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     birth: Birth,
@@ -53,10 +53,10 @@ pub struct Image {
 }
 
 impl Image {
-    /// That of process `pid`.
+    /// The program of process `pid`.
     ///
     /// # Errors
-    /// When it has ended, or this account may not look at it.
+    /// When the process has ended, or this account may not examine it.
     pub fn of(pid: i32) -> Result<Self, SysError> {
         let path = pid_path(pid, "exe");
         let file = std::fs::metadata(&path).map_err(|e| SysError::new("stat", path, e))?;
@@ -70,7 +70,7 @@ impl Image {
         self.birth.id
     }
 
-    /// The process still runs it.
+    /// Whether the process still runs it.
     #[must_use]
     pub fn is_there(&self) -> bool {
         Self::of(self.pid()).is_ok_and(|now| now == *self)

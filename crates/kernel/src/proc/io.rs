@@ -1,8 +1,8 @@
 //! `/proc/PID/io`: bytes and calls of a process, with those of its reaped children.
 //!
-//! `rchar` and `wchar` count bytes through read and write calls, whatever lies behind; splice
-//! counts in neither. `read_bytes` and `write_bytes` are storage. A zombie's file can still be read
-//! by its parent: that is the total of its life.
+//! `rchar` and `wchar` count bytes through read and write calls, whatever the target; splice counts in
+//! neither. `read_bytes` and `write_bytes` are storage. The parent can still read a zombie's file, which then
+//! holds the totals of its life.
 
 use super::{lines, named, number, pid_path, read_bytes};
 use crate::error::SysError;
@@ -22,7 +22,7 @@ pub struct IoCounters {
     pub storage_written: Bytes,
 }
 
-/// The counters in `text`; `None` when the first is absent.
+/// Parses the counters in `text`; `None` if the first is missing.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<IoCounters> {
     let mut counters = IoCounters::default();
@@ -45,7 +45,7 @@ pub fn parse(text: &[u8]) -> Option<IoCounters> {
     found.then_some(counters)
 }
 
-/// The counters of process `pid`; needs the right to trace it.
+/// The counters of process `pid`. Needs the right to trace it.
 pub fn read(pid: i32) -> Result<IoCounters, SysError> {
     let path = pid_path(pid, "io");
     let text = read_bytes(&path)?;

@@ -33,7 +33,7 @@ pub struct Mapping {
     pub offset: u64,
     /// Device of the file, major and minor number.
     pub device: (u32, u32),
-    /// Inode of the file; 0 where there is none.
+    /// Inode of the file; 0 without a file.
     pub inode: u64,
     /// Path, `[heap]`, `[anon:name]`, ... or empty.
     pub path: OsString,
@@ -57,7 +57,7 @@ impl Mapping {
                 || path.starts_with(b"[anon:"))
     }
 
-    /// Backed by a file that has a name in the file system or had one.
+    /// Backed by a file that has, or once had, a name in the file system.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.inode != 0
@@ -70,7 +70,7 @@ impl Mapping {
     }
 }
 
-/// The mappings in `text`, lines that are none left out.
+/// Parses the mappings in `text`; skips malformed lines.
 #[must_use]
 pub fn parse(text: &[u8]) -> Vec<Mapping> {
     lines(text).filter_map(parse_line).collect()
@@ -123,7 +123,7 @@ pub fn read(pid: i32) -> Result<Vec<Mapping>, SysError> {
     read_bytes(pid_path(pid, "maps")).map(|text| parse(&text))
 }
 
-/// True when the line opens an entry (an address range), not a `Name: value` line of `smaps`.
+/// True if the line begins an entry (an address range), not a `Name: value` line of `smaps`.
 pub(super) fn is_head(line: &[u8]) -> bool {
     fields(line).next().is_some_and(|f| f.contains(&b'-') && !f.ends_with(b":"))
 }

@@ -1,7 +1,7 @@
 //! `/proc/meminfo`: memory of the machine.
 //!
-//! `MemAvailable` is the kernel's estimate of what can be taken without swapping
-//! (mm/page_alloc.c, `si_mem_available`). It knows nothing of cgroup limits.
+//! `MemAvailable` is the kernel's estimate of the memory available without swapping (mm/page_alloc.c,
+//! `si_mem_available`). It does not consider cgroup limits.
 
 use super::{kilobytes, lines, named, read_bytes};
 use crate::error::SysError;
@@ -14,7 +14,7 @@ pub struct MemInfo {
     /// Installed.
     pub total: Bytes,
     pub free: Bytes,
-    /// Can be taken without swapping.
+    /// Available without swapping.
     pub available: Bytes,
     /// Swap space.
     pub swap_total: Bytes,
@@ -26,7 +26,7 @@ pub struct MemInfo {
     pub huge: HugeTotals,
 }
 
-/// Where the total of this name goes.
+/// The field for the total with this name; `None` for other names.
 fn huge_total<'a>(totals: &'a mut HugeTotals, name: &[u8]) -> Option<&'a mut Option<Bytes>> {
     match name {
         b"FileHugePages" => Some(&mut totals.file_huge_bytes),
@@ -38,7 +38,7 @@ fn huge_total<'a>(totals: &'a mut HugeTotals, name: &[u8]) -> Option<&'a mut Opt
     }
 }
 
-/// The fields in `text`; `None` when the total is absent.
+/// Parses the fields in `text`; `None` if the total is missing.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<MemInfo> {
     let mut info = MemInfo::default();

@@ -1,9 +1,9 @@
 //! Files under `/proc`: one pure parser on bytes per file, and a small reader beside it.
 //!
-//! Parsers take the bytes of the file and accept any input: what is not understood is left out or
-//! reported as malformed, nothing panics. Field meanings: `proc(5)` and
-//! `Documentation/filesystems/proc.rst`. A read of one file costs 5-50 us (`smaps` more: it walks
-//! the page tables, about 1 us per resident MiB).
+//! Parsers take the bytes of the file and accept any input: what they do not understand is left out or
+//! reported as malformed, and nothing panics. Field meanings: `proc(5)` and
+//! `Documentation/filesystems/proc.rst`. Reading one file costs 5-50 us (`smaps` more: it walks the page
+//! tables, about 1 us per resident MiB).
 
 pub mod buddyinfo;
 pub mod cpuinfo;
@@ -40,15 +40,15 @@ pub fn own_pid() -> i32 {
     std::process::id().cast_signed()
 }
 
-/// The process group of the calling process; 0 where its leader is outside of our process namespace, for
-/// which `rustix::process::getpgrp` has no value.
+/// The process group of the calling process; 0 if its leader is outside this process namespace.
+/// `rustix::process::getpgrp` has no value for that case.
 #[must_use]
 pub fn own_group() -> i32 {
     // SAFETY: getpgrp has no preconditions.
     unsafe { libc::getpgrp() }
 }
 
-/// The whole of a file, which the kernel writes at the moment it is read.
+/// The content of a file that the kernel generates when it is read.
 pub fn read_bytes(path: impl AsRef<Path>) -> Result<Vec<u8>, SysError> {
     let path = path.as_ref();
     std::fs::read(path).map_err(|e| SysError::new("read", path.display().to_string(), e))
@@ -59,20 +59,20 @@ pub fn read_text(path: impl AsRef<Path>) -> Result<String, SysError> {
     read_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
-/// The number that a one-line file holds.
+/// The number in a one-line file.
 pub fn read_number(path: impl AsRef<Path>) -> Result<i64, SysError> {
     let path = path.as_ref();
     let malformed = || SysError::malformed("read", path.display().to_string());
     read_text(path)?.parse().map_err(|_| malformed())
 }
 
-/// The arguments of process `pid`, the name it was started by first; none where they cannot be read.
+/// The arguments of process `pid`, starting with its name; empty if they cannot be read.
 #[must_use]
 pub fn arguments(pid: i32) -> Vec<String> {
     words(&read_bytes(pid_path(pid, "cmdline")).unwrap_or_default())
 }
 
-/// The environment that process `pid` was started with; none where it cannot be read.
+/// The initial environment of process `pid`; empty if it cannot be read.
 #[must_use]
 pub fn environment(pid: i32) -> Vec<(OsString, OsString)> {
     let text = read_bytes(pid_path(pid, "environ")).unwrap_or_default();
@@ -84,7 +84,7 @@ pub fn environment(pid: i32) -> Vec<(OsString, OsString)> {
     text.split(|byte| *byte == 0).filter_map(value).collect()
 }
 
-/// Each word ends in a NUL; what follows the last one is none.
+/// Each word ends with a NUL; text after the last NUL is dropped.
 fn words(text: &[u8]) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn pid_path(pid: i32, file: &str) -> String {
     format!("/proc/{pid}/{file}")
 }
 
-/// Words of 8 bytes from number `first` on in a file that is an array of them; fewer where it ends.
+/// Words of 8 bytes, from index `first` on, in a file that is an array of them; fewer at its end.
 pub(crate) fn read_words(
     file: &File,
     path: &str,
@@ -130,7 +130,7 @@ pub(crate) fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|b| b.is_ascii_whitespace()).filter(|f| !f.is_empty())
 }
 
-/// A line `name: value` as its two trimmed parts.
+/// Splits a line `name: value` into its two trimmed parts.
 pub(crate) fn named(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().position(|&b| b == b':')?;
     Some((line[..colon].trim_ascii(), line[colon + 1..].trim_ascii()))
@@ -144,7 +144,7 @@ pub(crate) fn hex(field: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(field).ok()?, 16).ok()
 }
 
-/// A value such as `1740 kB`.
+/// Parses a value such as `1740 kB`.
 pub(crate) fn kilobytes(value: &[u8]) -> Option<Bytes> {
     let count: u64 = number(fields(value).next()?)?;
     count.checked_mul(1024).map(Bytes)

@@ -1,11 +1,12 @@
-//! `/proc/PID/net`: the sockets that listen in the network namespace of a process, and who holds them.
+//! `/proc/PID/net`: the listening sockets in the network namespace of a process, and which process holds
+//! them.
 //!
-//! `tcp` and `tcp6` write addresses as words of the host's byte order (net/ipv4/tcp_ipv4.c), `unix` flags a
-//! listener by `__SO_ACCEPTCON` and ends a line with the path that was bound. The inode of a socket is the one
-//! that `/proc/PID/fd` shows, and is unique on the machine, whatever the namespace. Anybody may read these files;
-//! the descriptors of another account's process only root may read.
+//! `tcp` and `tcp6` show addresses as words in the host's byte order (net/ipv4/tcp_ipv4.c). `unix` marks a
+//! listener by `__SO_ACCEPTCON` and ends each line with the bound path. The inode of a socket is the one that
+//! `/proc/PID/fd` shows, and is unique on the machine across namespaces. Every account may read these files;
+//! only root may read the descriptors of another account's process.
 //!
-//! Not seen: datagram sockets, which never listen; a Unix socket that was bound by a relative path shows that
+//! Not seen: datagram sockets, which never listen. A Unix socket that was bound by a relative path shows that
 //! path. Cost: some 10 us, and 1 us for each socket of the namespace.
 
 use super::fd::{self, Target};
@@ -20,15 +21,15 @@ use std::path::PathBuf;
 const LISTEN: u64 = 0x0a;
 const ACCEPTS: u64 = 1 << 16;
 
-/// Where a socket listens.
+/// Address of a listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     Tcp(SocketAddr),
-    /// A path; of an abstract name, with the `@` that the kernel writes in front.
+    /// A path; an abstract name begins with the `@` that the kernel writes.
     Unix(PathBuf),
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
     pub address: Address,
@@ -53,7 +54,7 @@ pub fn listeners(pid: i32) -> Result<Vec<Listener>, SysError> {
 /// The network namespace of process `pid`, as a number.
 ///
 /// # Errors
-/// When this account may not look at the process, or it has ended.
+/// When this account may not examine the process, or it has ended.
 pub fn namespace(pid: i32) -> Result<u64, SysError> {
     let path = pid_path(pid, "ns/net");
     let found = std::fs::metadata(&path).map_err(|e| SysError::new("stat", path, e))?;
@@ -63,7 +64,7 @@ pub fn namespace(pid: i32) -> Result<u64, SysError> {
 /// The inodes of all sockets of process `pid`.
 ///
 /// # Errors
-/// When this account may not look at its descriptors, or it has ended.
+/// When this account may not read its descriptors, or it has ended.
 pub fn sockets(pid: i32) -> Result<Vec<u64>, SysError> {
     let inode = |one: fd::Descriptor| match one.target {
         Target::Socket(inode) => Some(inode),
@@ -72,14 +73,14 @@ pub fn sockets(pid: i32) -> Result<Vec<u64>, SysError> {
     Ok(fd::list(pid)?.into_iter().filter_map(inode).collect())
 }
 
-/// A process that holds this socket, as far as this account may look.
+/// A process that holds this socket; `None` if this account sees none.
 #[must_use]
 pub fn holder(inode: u64) -> Option<i32> {
     let holds = |pid: &i32| sockets(*pid).is_ok_and(|all| all.contains(&inode));
     tree::all().ok()?.into_iter().find(holds)
 }
 
-/// The listeners in the text of `tcp` or `tcp6`.
+/// Parses the listeners in the text of `tcp` or `tcp6`.
 #[must_use]
 pub fn parse_tcp(text: &[u8]) -> Vec<Listener> {
     let listener = |line: &[u8]| {
@@ -104,13 +105,13 @@ fn address(text: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(host, port))
 }
 
-/// The listeners in the text of `unix` that have a name.
+/// Parses the listeners with a name in the text of `unix`.
 #[must_use]
 pub fn parse_unix(text: &[u8]) -> Vec<Listener> {
     let listener = |line: &[u8]| {
         let words: Vec<&[u8]> = fields(line).take(7).collect();
         let [_, _, _, flags, _, _, inode] = words[..] else { return None };
-        // The path follows the inode by one blank, and may contain blanks.
+        // The path follows the inode after one blank, and may contain blanks.
         let start = inode.as_ptr() as usize - line.as_ptr() as usize + inode.len() + 1;
         let path = line.get(start..).filter(|path| !path.is_empty())?;
         let address = Address::Unix(PathBuf::from(OsStr::from_bytes(path)));
@@ -135,7 +136,7 @@ mod tests {
         let mut wanted = vec![Address::Unix(path)];
         let mut open = Vec::new();
         for any in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"] {
-            // A machine without IPv6 has none to show.
+            // A machine without IPv6 shows none.
             let Ok(listener) = TcpListener::bind(any) else { continue };
             wanted.push(Address::Tcp(listener.local_addr().unwrap()));
             open.push(listener);

@@ -1,25 +1,25 @@
-//! `/proc/pagetypeinfo` (root): memory in blocks of a huge page, by what the kernel put into each.
+//! `/proc/pagetypeinfo` (root): memory in blocks of a huge page, by the kind of its content.
 //!
-//! A block becomes a huge page when all that lies in it is free or can be moved elsewhere. What is movable
-//! (memory of programs, page cache) and what is not (the kernel's own) are kept in blocks apart as far as
-//! possible; where a block of another kind had to be used, or a page is pinned, the kind promises more than
-//! can be had (mm/vmstat.c, `pagetypeinfo_showblockcount_print`).
+//! A block becomes a huge page if everything in it is free or can be moved elsewhere. The kernel keeps
+//! movable memory (of programs, page cache) and its own unmovable memory in separate blocks as far as
+//! possible. If a block of another kind had to be used, or a page is pinned, fewer huge pages are available
+//! than the kind suggests (mm/vmstat.c, `pagetypeinfo_showblockcount_print`).
 
 use super::{fields, lines, number, read_bytes};
 use crate::error::SysError;
 
-/// The heading of the counts of blocks.
+/// Heading of the block counts.
 const COUNTS: &[u8] = b"Number of blocks type";
 
 /// Blocks of all zones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageBlocks {
-    /// Blocks for what can be moved.
+    /// Blocks for movable memory.
     pub movable: u64,
     pub other: u64,
 }
 
-/// The blocks in `text`; `None` where they are not counted.
+/// Parses the blocks in `text`; `None` if they are not counted.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<PageBlocks> {
     let mut rest = lines(text).skip_while(|line| !line.starts_with(COUNTS));

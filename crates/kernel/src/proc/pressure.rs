@@ -16,7 +16,7 @@ pub struct Share {
     pub avg60_percent: f64,
     /// Percent over the last 300 s.
     pub avg300_percent: f64,
-    /// Waited since boot.
+    /// Total waiting time since boot.
     pub total_ns: Nanos,
 }
 
@@ -25,7 +25,7 @@ pub struct Share {
 pub struct Pressure {
     /// At least one task waited.
     pub some: Share,
-    /// All tasks waited; absent for cpu on older kernels.
+    /// All tasks waited; `None` for cpu on older kernels.
     pub full: Option<Share>,
 }
 
@@ -38,7 +38,7 @@ pub enum Resource {
     Io,
 }
 
-/// The pressure in `text`; `None` without a line `some`.
+/// Parses the pressure in `text`; `None` without a `some` line.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<Pressure> {
     let line = |kind: &[u8]| {

@@ -1,6 +1,6 @@
-//! `/proc/PID/schedstat`: what the scheduler has given a thread.
+//! `/proc/PID/schedstat`: scheduler statistics of a thread.
 //!
-//! The file of a process shows its first thread, even after that has ended, until somebody waits for it. See
+//! The file of a process shows its first thread, even after that has ended, until the process is reaped. See
 //! `Documentation/scheduler/sched-stats.rst`. Absent without `CONFIG_SCHED_INFO`.
 
 use super::{fields, number, pid_path, read_bytes};
@@ -13,18 +13,18 @@ pub struct SchedStat {
     pub ran: Nanos,
     /// Time in a run queue: ready to run while others had the CPU.
     pub delayed: Nanos,
-    /// How often it got a CPU.
+    /// Number of times that it got a CPU.
     pub turns: u64,
 }
 
-/// The counts in `text`; `None` where one is missing.
+/// Parses the counts in `text`; `None` if one is missing.
 fn parse(text: &[u8]) -> Option<SchedStat> {
     let mut values = fields(text);
     let mut next = || number(values.next()?);
     Some(SchedStat { ran: Nanos(next()?), delayed: Nanos(next()?), turns: next()? })
 }
 
-/// The counts of thread `tid`, or of the first thread of a process; `None` where it is gone or not counted.
+/// The counts of thread `tid`, or of the first thread of a process; `None` if it has ended or is not counted.
 #[must_use]
 pub fn read(tid: i32) -> Option<SchedStat> {
     parse(&read_bytes(pid_path(tid, "schedstat")).ok()?)

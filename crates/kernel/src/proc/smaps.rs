@@ -1,11 +1,11 @@
 //! `/proc/PID/smaps` and `smaps_rollup`: how much of each mapping is resident, and on which pages.
 //!
-//! The kernel walks the page tables under the mapping lock, so a read of a large process delays
-//! its faults. `AnonHugePages`, `FilePmdMapped` and `ShmemPmdMapped` count memory mapped by one
-//! middle-level entry (2 MiB with 4 KiB base pages); smaller multi-size folios do not show.
+//! The kernel walks the page tables under the mapping lock, so a read of a large process delays its faults.
+//! `AnonHugePages`, `FilePmdMapped` and `ShmemPmdMapped` count memory mapped by one middle-level entry (2 MiB
+//! with 4 KiB base pages). Smaller multi-size folios do not show.
 //!
-//! `Referenced` counts pages with the accessed bit, which the processor sets when it walks the page
-//! table for a page that its TLB does not hold; [`clear_referenced`] clears it for all of a process.
+//! `Referenced` counts pages with the accessed bit. The processor sets that bit when it walks the page table
+//! for a page that is not in its TLB. [`clear_referenced`] clears it for all pages of a process.
 
 use super::maps::{self, Mapping};
 use super::{kilobytes, lines, named, own_pid, pid_path, read_bytes};
@@ -13,16 +13,16 @@ use crate::error::SysError;
 use pagewise_model::{Bytes, PageSize};
 use std::ops::Range;
 
-/// What of a mapping, or of all, is resident.
+/// How much of a mapping, or of all mappings, is resident.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Residency {
     /// Resident.
     pub rss: Bytes,
-    /// Resident, shared pages divided by the number of processes that map them.
+    /// Resident, with each shared page divided by the number of processes that map it.
     pub pss: Bytes,
     /// Resident pages marked as used since the marks were last cleared.
     pub referenced: Bytes,
-    /// Resident pages that belong to no file.
+    /// Resident pages without a file.
     pub anonymous: Bytes,
     /// Anonymous memory mapped huge.
     pub anon_huge: Bytes,
@@ -30,9 +30,9 @@ pub struct Residency {
     pub file_pmd: Bytes,
     /// Shared memory mapped huge.
     pub shmem_pmd: Bytes,
-    /// Pages only of this process, written.
+    /// Pages of this process only, written.
     pub private_dirty: Bytes,
-    /// Pages only of this process, not written.
+    /// Pages of this process only, not written.
     pub private_clean: Bytes,
     /// Swapped out.
     pub swap: Bytes,
@@ -57,7 +57,7 @@ impl Residency {
             _ => return,
         };
         if let Some(bytes) = kilobytes(value) {
-            // Two names share the pool's; every other name comes once in an entry.
+            // Two names share the pool's slot; every other name occurs once in an entry.
             *slot = if name.ends_with(b"_Hugetlb") { *slot + bytes } else { bytes };
         }
     }
@@ -89,12 +89,11 @@ impl std::ops::AddAssign for Residency {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub mapping: Mapping,
-    /// What of it is resident.
+    /// How much of it is resident.
     pub residency: Residency,
-    /// The page that it is made for (`KernelPageSize`): larger than the base page only in mappings of
-    /// a reserved pool.
+    /// Its page size (`KernelPageSize`): larger than the base page only in mappings of a reserved pool.
     pub page: Option<PageSize>,
-    /// The page that the processor translates it by (`MMUPageSize`).
+    /// The page size that the processor uses to translate it (`MMUPageSize`).
     pub mmu_page: Option<PageSize>,
     /// `VmFlags`: two letters each.
     pub flags: String,
@@ -133,7 +132,7 @@ pub fn parse(text: &[u8]) -> Vec<Entry> {
     entries
 }
 
-/// The sum over all entries; serves `smaps` and `smaps_rollup`.
+/// The sum over all entries; works for `smaps` and `smaps_rollup`.
 #[must_use]
 pub fn sum(text: &[u8]) -> Residency {
     total(&parse(text))
@@ -170,10 +169,10 @@ pub fn rollup(pid: i32) -> Result<Residency, SysError> {
     .map(|text| sum(&text))
 }
 
-/// Clears the marks of use of all pages of process `pid` (`clear_refs` in `proc(5)`). The TLB is not
-/// flushed: a page that it holds is marked again only when it has been lost from there.
+/// Clears the marks of use of all pages of process `pid` (`clear_refs` in `proc(5)`). The TLB is not flushed:
+/// a page that is in the TLB is marked again only after it has left it.
 ///
-/// Reclaim takes what is not marked for unused, so this is for processes that are looked at.
+/// Reclaim takes unmarked pages for unused, so use this only for processes under observation.
 pub fn clear_referenced(pid: i32) -> Result<(), SysError> {
     let path = pid_path(pid, "clear_refs");
     std::fs::write(&path, "1").map_err(|e| SysError::new("write", path, e))

@@ -1,8 +1,7 @@
 //! `/proc/PID/stat`: state, parent, CPU time and start of a process or thread.
 //!
-//! Times are clock ticks (`sysconf(_SC_CLK_TCK)`, 100 per second on Linux). The name stands in
-//! parentheses and may itself contain blanks and parentheses, so fields are counted from the last
-//! closing one.
+//! Times are clock ticks (`sysconf(_SC_CLK_TCK)`, 100 per second on Linux). The name is in parentheses and
+//! may itself contain blanks and parentheses, so fields are counted from the last closing one.
 
 use super::{fields, number, pid_path, read_bytes};
 use crate::error::SysError;
@@ -19,7 +18,7 @@ pub struct Stat {
     /// Process group.
     pub group: i32,
     pub session: i32,
-    /// The kernel's own marks (`PF_*` of <linux/sched.h>).
+    /// Flags of the kernel (`PF_*` of <linux/sched.h>).
     pub flags: u32,
     pub minor_faults: u64,
     /// Minor faults of children that were waited for.
@@ -39,7 +38,7 @@ pub struct Stat {
     pub threads: u32,
     /// Ticks from boot to its start.
     pub start_ticks: u64,
-    /// Where its stack begins, anew with each exec; 0 where this account may not look at it.
+    /// Address of the start of its stack, which changes with each exec; 0 if this account may not see it.
     pub stack_start: u64,
     /// CPU it last ran on.
     pub processor: u32,
@@ -64,7 +63,7 @@ impl Stat {
         self.faults().saturating_add(self.child_faults())
     }
 
-    /// It runs a program that it started itself; false from a fork to the `exec` that follows.
+    /// Whether it runs a program that it executed itself; false between a fork and the next `exec`.
     #[must_use]
     pub const fn has_execed(&self) -> bool {
         /// `PF_FORKNOEXEC`: set by fork, cleared by exec.
@@ -72,14 +71,14 @@ impl Stat {
         self.flags & FORKED == 0
     }
 
-    /// Ended, and not yet waited for.
+    /// Whether it has ended and was not reaped yet.
     #[must_use]
     pub const fn is_zombie(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
 }
 
-/// The fields of `text`; `None` when it is not of that form.
+/// Parses the fields of `text`; `None` if it is malformed.
 #[must_use]
 pub fn parse(text: &[u8]) -> Option<Stat> {
     let open = text.iter().position(|&b| b == b'(')?;
@@ -118,7 +117,7 @@ pub fn read(pid: i32) -> Result<Stat, SysError> {
     parse(&text).ok_or_else(|| SysError::malformed("read", path))
 }
 
-/// The stat of thread `tid` alone: its faults and times are not those of its process.
+/// The stat of thread `tid` alone: its faults and times, not those of its process.
 pub fn read_thread(tid: i32) -> Result<Stat, SysError> {
     let path = format!("/proc/{tid}/task/{tid}/stat");
     let text = read_bytes(&path)?;

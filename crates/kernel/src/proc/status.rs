@@ -10,12 +10,12 @@ use pagewise_model::Bytes;
 /// The fields that pagewise uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Process, where the id read is that of a thread.
+    /// Process id, if the id read is that of a thread.
     pub tgid: Option<i32>,
     pub ppid: Option<i32>,
-    /// Its number in its own process namespace; since Linux 4.1.
+    /// Its number in its own process namespace (since Linux 4.1).
     pub own_pid: Option<i32>,
-    /// Who traces it; 0 for nobody.
+    /// Process id of the tracer; 0 if it is not traced.
     pub tracer_pid: Option<i32>,
     /// Effective user id.
     pub euid: Option<u32>,
@@ -32,7 +32,7 @@ pub struct Status {
     pub rss_file: Option<Bytes>,
     /// Resident shared memory.
     pub rss_shmem: Option<Bytes>,
-    /// Pages of the pool of reserved huge pages (`HugetlbPages`), which `rss` does not count.
+    /// Pages from the pool of reserved huge pages (`HugetlbPages`), which `rss` does not count.
     pub pool: Option<Bytes>,
     /// Page tables (`VmPTE`).
     pub page_tables: Option<Bytes>,
@@ -48,7 +48,7 @@ pub struct Status {
     pub caught: u64,
     /// 0 none, 1 strict, 2 filter.
     pub seccomp: Option<u32>,
-    /// Filters in force, its own and inherited ones; since Linux 5.9.
+    /// Number of active filters, its own and inherited ones (since Linux 5.9).
     pub seccomp_filters: Option<u32>,
     /// Runs with a shadow stack (`x86_Thread_features`).
     pub shadow_stack: bool,
@@ -60,9 +60,9 @@ pub struct Status {
     pub cpus: Vec<u32>,
     /// Effective capabilities, one bit each.
     pub capabilities: u64,
-    /// Times that this thread (for a process: its main thread) went to sleep.
+    /// Number of times that this thread (for a process: its main thread) went to sleep.
     pub voluntary_switches: Option<u64>,
-    /// Times that it was made to give up its CPU.
+    /// Number of times that it was preempted.
     pub involuntary_switches: Option<u64>,
 }
 
@@ -120,7 +120,7 @@ fn take_other(status: &mut Status, name: &[u8], value: &[u8]) {
     }
 }
 
-/// A list such as `0-3,8,10-11`; ranges that are too wide to be CPUs or nodes are left out.
+/// Parses a list such as `0-3,8,10-11`; skips ranges that are too wide for CPUs or nodes.
 #[must_use]
 pub fn parse_list(text: &[u8]) -> Vec<u32> {
     const MOST: u32 = 1 << 16;

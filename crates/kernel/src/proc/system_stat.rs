@@ -1,7 +1,7 @@
-//! `/proc/stat`: CPU time of the whole machine, steal among it.
+//! `/proc/stat`: CPU time of the whole machine, including steal.
 //!
-//! Counted in clock ticks of 10 ms, so differences below 0.1 s mean little. Steal is what the
-//! hypervisor says it took; many report nothing while they take.
+//! Counted in clock ticks of 10 ms, so differences below 0.1 s mean little. Steal is the time that the
+//! hypervisor reports to have taken; many take time and report nothing.
 
 use super::{fields, lines, number, read_bytes};
 use crate::error::SysError;
@@ -29,7 +29,7 @@ impl CpuTimes {
     }
 }
 
-/// The times in `text`, whose ticks are `ticks_per_second`.
+/// Parses the times in `text`, which has `ticks_per_second`.
 #[must_use]
 pub fn parse(text: &[u8], ticks_per_second: u64) -> Option<CpuTimes> {
     let line = lines(text).find(|l| l.starts_with(b"cpu "))?;

@@ -1,12 +1,12 @@
-//! The processes below a process.
+//! The descendants of a process.
 //!
-//! `/proc/PID/task/TID/children` (CONFIG_PROC_CHILDREN) lists them directly; without it, the
-//! parent field of every `/proc/PID/stat` does. Neither is a snapshot: a process that forks and
-//! dies between two reads can hide its child until the next one. A process whose parent died
-//! belongs to the nearest subreaper, so a tree started below a subreaper stays whole.
+//! `/proc/PID/task/TID/children` (CONFIG_PROC_CHILDREN) lists them directly. Without it, the parent field of
+//! every `/proc/PID/stat` is used. Neither is a snapshot: a process that forks and dies between two reads can
+//! hide its child until the next read. A process whose parent died belongs to the nearest subreaper, so a
+//! tree started below a subreaper stays complete.
 //!
-//! Cost: about 15 us per process on the machine for a full scan; [`Scanner`] reads only those that
-//! it has not seen before and those inside, and then costs about 1 us for each of the others.
+//! Cost: a full scan takes about 15 us per process on the machine. [`Scanner`] reads only new processes and
+//! those inside the tree; each of the others costs about 1 us.
 
 use super::{fields, number, own_pid, pid_path, read_bytes, stat};
 use crate::error::SysError;
@@ -18,7 +18,7 @@ use std::io::{Read, Seek, SeekFrom};
 pub fn children(pid: i32) -> Result<Vec<i32>, SysError> {
     match listed_children(pid) {
         Err(e) if e.errno() == Some(libc::ENOENT) => {
-            // Also the answer for a process that is gone, whose stat then says so.
+            // Also the result for a process that has ended; then its stat shows that.
             stat::read(pid)?;
             Ok(parents()?.into_iter().filter(|&(_, parent)| parent == pid).map(|p| p.0).collect())
         }
@@ -26,7 +26,7 @@ pub fn children(pid: i32) -> Result<Vec<i32>, SysError> {
     }
 }
 
-/// Every process below `pid`, parents before children, without `pid` itself.
+/// All descendants of `pid`, parents before children, without `pid` itself.
 pub fn descendants(pid: i32) -> Result<Vec<i32>, SysError> {
     match listed_descendants(pid) {
         Err(e) if e.errno() == Some(libc::ENOENT) => {
@@ -43,7 +43,7 @@ fn listed_descendants(root: i32) -> Result<Vec<i32>, SysError> {
     while let Some(&pid) = found.get(next) {
         match listed_children(pid) {
             Ok(more) => found.extend(more),
-            // It has ended since its parent listed it.
+            // It has ended since its parent was read.
             Err(e) if e.is_gone() => {}
             Err(e) => return Err(e),
         }
@@ -63,17 +63,17 @@ fn listed_children(pid: i32) -> Result<Vec<i32>, SysError> {
     Ok(found)
 }
 
-/// The children of this process, listed again and again: ended ones too, until they are reaped.
+/// The children of this process, for repeated listing. Includes ended ones until they are reaped.
 ///
-/// A child leaves the list when it is reaped and never before, so while nobody reaps, the list is
-/// complete and each id in it is that child's. The files stay open between two listings.
+/// A child leaves the list when it is reaped and never before. So while no thread reaps, the list is complete
+/// and each id in it belongs to that child. The files stay open between two listings.
 #[derive(Debug, Default)]
 pub struct OwnChildren {
     files: Vec<File>,
 }
 
 impl OwnChildren {
-    /// The children now, those that came last at the end.
+    /// The current children, the newest last.
     pub fn list(&mut self) -> Result<Vec<i32>, SysError> {
         if self.files.is_empty() {
             match Self::open() {
@@ -90,7 +90,7 @@ impl OwnChildren {
             found.extend(fields(&text).filter_map(number::<i32>));
         }
         if found.is_empty() {
-            // Threads may have come or gone: the next listing asks for them.
+            // Threads may have been added or removed: the next listing reads them again.
             self.files.clear();
         }
         Ok(found)
@@ -105,7 +105,7 @@ impl OwnChildren {
     }
 }
 
-/// Every thread of process `pid` at this moment.
+/// Every current thread of process `pid`.
 pub fn threads(pid: i32) -> Result<Vec<i32>, SysError> {
     numbered(&pid_path(pid, "task"))
 }
@@ -117,7 +117,7 @@ pub fn all() -> Result<Vec<i32>, SysError> {
     Ok(pids)
 }
 
-/// What has a number for its name in `dir`.
+/// Entries of `dir` whose names are numbers.
 fn numbered(dir: &str) -> Result<Vec<i32>, SysError> {
     let fail = |e| SysError::new("read_dir", dir, e);
     let mut found = Vec::new();
@@ -132,7 +132,7 @@ fn parents() -> Result<BTreeMap<i32, i32>, SysError> {
     Ok(all()?.into_iter().filter_map(|pid| Some((pid, stat::read(pid).ok()?.ppid))).collect())
 }
 
-/// The processes of `parents` (child to parent) that lie below `root`, parents first.
+/// The descendants of `root` according to `parents` (child to parent), parents first.
 #[must_use]
 pub fn below(root: i32, parents: &BTreeMap<i32, i32>) -> Vec<i32> {
     let mut by_parent: HashMap<i32, Vec<i32>> = HashMap::new();
@@ -153,27 +153,28 @@ pub fn below(root: i32, parents: &BTreeMap<i32, i32>) -> Vec<i32> {
     found
 }
 
-/// Repeated scans for the processes below one root, cheap enough for polling.
+/// Repeated scans for the descendants of one root, cheap enough for polling.
 ///
-/// A process once found outside the tree is never read again while its id is in use, and one found
-/// inside stays inside, whichever process adopts it, until it ends: another that has its id by then started at
-/// another time. Not seen: a process inside that has the id of one outside which ended between two scans.
+/// A process once found outside the tree is not read again while its id is in use. One found inside stays
+/// inside until it ends, whichever process adopts it. A different start time reveals another process with the
+/// same id. Not seen: a process inside the tree that reuses the id of one outside which ended between two
+/// scans.
 #[derive(Debug)]
 pub struct Scanner {
     root: i32,
     parents: BTreeMap<i32, i32>,
-    /// When those inside started.
+    /// Start times of the processes inside.
     started: BTreeMap<i32, u64>,
 }
 
 impl Scanner {
-    /// A scanner for the processes below `root`.
+    /// A scanner for the descendants of `root`.
     #[must_use]
     pub const fn new(root: i32) -> Self {
         Self { root, parents: BTreeMap::new(), started: BTreeMap::new() }
     }
 
-    /// The processes below the root now, without it.
+    /// The current descendants, without the root.
     pub fn scan(&mut self) -> Result<Vec<i32>, SysError> {
         let started = |pid| stat::read(pid).ok().map(|stat| stat.start_ticks);
         let alive = all()?;
@@ -207,7 +208,7 @@ mod tests {
         let mut scanner = Scanner::new(own_pid());
         assert!(scanner.scan().unwrap().contains(&pid));
         assert!(scanner.scan().unwrap().contains(&pid), "it is still there");
-        // As if an ended child had had the number that our parent has.
+        // Simulates an ended child that had the number of this process's parent.
         let stranger = stat::read(own_pid()).unwrap().ppid;
         scanner.parents.insert(stranger, own_pid());
         let its_start = stat::read(stranger).unwrap().start_ticks;

@@ -1,7 +1,7 @@
 //! `/proc/vmstat`: counters of the memory manager since boot, for the whole machine.
 //!
-//! Events of all processes are in them, so a difference over a run is evidence only on an
-//! otherwise quiet machine. Per-CPU counters are folded at the read (mm/vmstat.c).
+//! They include the events of all processes, so a difference over a run is evidence only on an otherwise
+//! quiet machine. The read folds per-CPU counters (mm/vmstat.c).
 
 use super::{fields, lines, number, read_bytes};
 use crate::error::SysError;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct VmStat(pub BTreeMap<String, u64>);
 
 impl VmStat {
-    /// A counter; `None` where this kernel does not have it.
+    /// A counter; `None` if this kernel does not have it.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<u64> {
         self.0.get(name).copied()

@@ -2,7 +2,7 @@ use super::*;
 use std::fs::{Permissions, create_dir, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-/// A directory of ours with another in it.
+/// A directory of this account that contains another one.
 fn place() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let inner = dir.path().canonicalize().unwrap().join("inner");
@@ -65,7 +65,7 @@ fn links_are_followed_where_nobody_else_could_have_set_them() {
     assert_eq!(walked(&inner.join("far")).unwrap(), Some(inner.join("real")));
     let error = walked(&round).unwrap_err();
     assert!(matches!(&error, PathError::Sys(e) if e.errno() == Some(libc::ELOOP)), "{error}");
-    // What a link leads to is looked at as well.
+    // The target of a link is checked as well.
     mode(&inner.join("real"), 0o777);
     assert_eq!(doubt(&link), (inner.join("real"), Doubt::Open));
 }
@@ -84,7 +84,7 @@ fn what_belongs_to_others_is_doubted_links_too() {
     }
     assert_eq!(doubt(&theirs.join("below")), (theirs, Doubt::Foreign(1234)));
     assert_eq!(doubt(&link), (link, Doubt::Foreign(1234)));
-    // The number that the kernel gives to those without one is a user like others here.
+    // The overflow uid is an ordinary user here.
     let nobody = inner.join("nobody");
     create_dir(&nobody).unwrap();
     chown(&nobody, Some(65534), None).unwrap();
