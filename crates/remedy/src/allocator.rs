@@ -1,24 +1,25 @@
-//! `allocator`: another allocator in the place of glibc's, preloaded.
+//! `allocator`: replaces glibc's allocator by a preloaded one.
 //!
 //! jemalloc, mimalloc and tcmalloc serve small requests from pages of one size each, keep freed memory by
-//! other rules than glibc, and give threads caches of their own. Which is faster, or smaller, depends on the
-//! program: an experiment has to show it. The library is one that the system has (the dynamic linker's
-//! cache lists it); `LD_PRELOAD` (ld.so(8)) names it by its full path, behind what the user has there.
-//! With `+huge` the allocator asks for huge pages by its own switch, as in `heap-huge`.
+//! other rules than glibc, and give threads their own caches. Which one is faster or smaller depends on the
+//! program: an experiment must show it. The library must be installed (the dynamic linker's cache lists it).
+//! `LD_PRELOAD` (ld.so(8)) names it by its full path, after the user's entries. With `+huge` the allocator
+//! also requests huge pages by its own switch, as in `heap-huge`.
 //!
-//! How it is seen that it took hold: the kernel saw the library opened. It does not fit static programs
-//! and programs with an allocator of their own, which no preload reaches, nor 32-bit programs, whose linker
-//! would print a warning. Set-uid programs ignore a path with a slash without a word.
+//! Evidence that it took hold: the kernel saw the library opened. It does not fit static programs and
+//! programs with their own allocator, which no preload reaches, nor 32-bit programs, whose linker would print
+//! a warning. Set-uid programs silently ignore a path with a slash.
 //!
-//! A program that opens libraries with RTLD_DEEPBIND (dlopen(3)), as php does with its extensions, is refused: such
-//! a library finds glibc's `free` before the preloaded one and passes it memory of the other. That is read from the
-//! code of the program and of what it has loaded. Not seen: a mode that is computed, and other programs that mix
-//! allocators. Such a program fails, and its arm is dropped.
+//! A program that opens libraries with RTLD_DEEPBIND (dlopen(3)), as php does with its extensions, is
+//! refused. Such a library finds glibc's `free` before the preloaded one, and passes it memory of the other
+//! allocator. The code of the program and of its loaded libraries shows this. Not seen: a mode that is
+//! computed, and other programs that mix allocators. Such a program fails, and its arm is dropped.
 //!
-//! CPython serves requests up to 512 bytes from pools of its own (Objects/obmalloc.c), so a preloaded allocator sees
-//! little of it. With `+python` it has `PYTHONMALLOC=malloc` besides, and every object comes from the allocator.
+//! CPython serves requests up to 512 bytes from its own pools (Objects/obmalloc.c), so a preloaded allocator
+//! sees few of them. With `+python`, `PYTHONMALLOC=malloc` is set as well, and every object comes from the
+//! allocator.
 //!
-//! Cost: all processes of the tree load the library, and freed memory stays with them by other rules.
+//! Cost: all processes of the tree load the library, and keep freed memory by other rules.
 
 use crate::heap_huge;
 use crate::remedy::{Evidence, Mechanism, Remedy};
@@ -29,17 +30,17 @@ use pagewise_model::look::{Allocator, ProcessSeen};
 use pagewise_model::machine::{AllocatorLibrary, Machine};
 use pagewise_model::plan::{Candidate, Dose, EnvMerge, LD_PRELOAD, Settings};
 
-/// Below these shares of CPU time another allocator is not tried: in malloc, and in faults and mapping.
+/// Minimum shares of CPU time for trying another allocator: in malloc; below, in faults and mapping.
 const LEAST_MALLOC: f64 = 0.04;
 const LEAST_FAULTS: f64 = 0.10;
-/// What a parameter ends with that asks for huge pages,
+/// End of a parameter that requests huge pages.
 const HUGE: &str = "+huge";
-/// and, behind that, one that switches the pools of CPython off.
+/// End of a parameter, after [`HUGE`], that switches CPython's pools off.
 const PYTHON: &str = "+python";
 
 pub(crate) struct Preload;
 
-/// The packages of all of them, for people.
+/// Package names of all allocators, for messages.
 fn packages() -> String {
     ALLOCATORS.map(|known| known.package).join(", ")
 }
@@ -64,7 +65,7 @@ impl Preload {
         Some(self.with(&parameter, Settings { env, ..Settings::default() }))
     }
 
-    /// Each library of this machine, on small pages: `heap-huge` settles first what huge pages bring.
+    /// Each library of this machine, on small pages: `heap-huge` decides separately about huge pages.
     fn doses(&self, evidence: &Evidence<'_>) -> Vec<Dose> {
         let is_python = evidence.processes().iter().any(|p| is_served(p) && p.is_python);
         let plain = |library: &AllocatorLibrary| self.preload(library, false, is_python);
@@ -72,7 +73,7 @@ impl Preload {
     }
 }
 
-/// Why the program cannot be given another allocator.
+/// Why the program cannot get another allocator; `None` if it can.
 fn unserved(evidence: &Evidence<'_>) -> Option<String> {
     match evidence.traced() {
         Some(_) => refusal(evidence.processes()),
@@ -80,7 +81,7 @@ fn unserved(evidence: &Evidence<'_>) -> Option<String> {
     }
 }
 
-/// Why none of these processes can.
+/// Why none of these processes can get another allocator.
 fn refusal(processes: &[ProcessSeen]) -> Option<String> {
     if let Some(narrow) = processes.iter().find(|p| p.is_32_bit && !p.is_static) {
         return Some(format!(
@@ -106,7 +107,7 @@ fn refusal(processes: &[ProcessSeen]) -> Option<String> {
     Some(format!("no process loads glibc's malloc{}", of_each.unwrap_or_default()))
 }
 
-/// That a file opens libraries so that another allocator fails.
+/// Explains that a file opens libraries in a way that breaks other allocators.
 fn mixes(file: &str) -> String {
     format!(
         "{file} opens libraries with RTLD_DEEPBIND: they would pass memory of the preloaded allocator to glibc's free"
@@ -117,7 +118,7 @@ fn is_served(process: &ProcessSeen) -> bool {
     process.allocator == Allocator::Glibc && !process.is_static
 }
 
-/// A parameter without this end, and whether it had it.
+/// The parameter without this end, and whether it had that end.
 fn without<'a>(parameter: &'a str, end: &str) -> (&'a str, bool) {
     parameter.strip_suffix(end).map_or((parameter, false), |rest| (rest, true))
 }

@@ -1,12 +1,12 @@
-//! `arenas`: fewer arenas of glibc's malloc.
+//! `arenas`: fewer arenas in glibc's malloc.
 //!
-//! Each thread of a program takes an arena of its own, up to eight for each CPU (malloc/arena.c). Memory that is
-//! freed in one arena serves no other, so a program of many threads holds several times what it uses. One
-//! tunable limits their number (`glibc.malloc.arena_max`; `MALLOC_ARENA_MAX` where it has no tunables).
-//! Cost: threads that allocate at once wait for each other, which the guard on time bounds.
+//! Each thread of a program takes its own arena, up to eight per CPU (malloc/arena.c). Memory freed in one
+//! arena cannot serve another, so a program with many threads holds several times what it uses. One tunable
+//! limits the number of arenas (`glibc.malloc.arena_max`; `MALLOC_ARENA_MAX` for a glibc without tunables).
+//! Cost: threads that allocate at the same time wait for each other, which the guard on time limits.
 //!
-//! How it is seen that it took hold: the peak of the largest process, as the kernel keeps it. It fits programs on
-//! glibc with several threads, where memory decides.
+//! Evidence that it took hold: the peak of the largest process, as kept by the kernel. It fits programs on
+//! glibc with several threads, when memory is the goal.
 
 use crate::heap_huge::tunable;
 use crate::remedy::{Evidence, Mechanism, Remedy};
@@ -14,9 +14,9 @@ use pagewise_model::look::{Allocator, ProcessSeen};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 
-/// Arenas that may be asked for.
+/// Maximum number of arenas in a parameter.
 const MOST: u32 = 64;
-/// Tried where nothing else was typed.
+/// Numbers tried if none was typed.
 const USUAL: [u32; 2] = [1, 2];
 
 pub(crate) struct Arenas;

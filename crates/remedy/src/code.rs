@@ -1,5 +1,5 @@
-//! What of the code of a file starts on huge pages: by its layout what it can reach, by its page cache
-//! what it has, and which files a program maps code of.
+//! How much of a file's code starts on huge pages: what its layout makes possible, what its page cache holds,
+//! and which files a program maps code of.
 
 use pagewise_judge::text::{self, Sizes};
 use pagewise_kernel::cached_file::CachedFile;
@@ -27,12 +27,12 @@ impl<'a> Code<'a> {
         Self { layout, is_placed_aligned, sizes: sizes() }
     }
 
-    /// How much of its text is on huge pages once the cache holds all of it in huge folios.
+    /// Text bytes on huge pages once the cache holds the whole file in huge folios.
     pub(crate) fn reach(&self) -> Bytes {
         self.reach_by(Method::Warm)
     }
 
-    /// How much of its text is on huge pages in a folded copy of it with merged segments.
+    /// Text bytes on huge pages in a folded copy with merged segments.
     pub(crate) fn folded_reach(&self) -> Bytes {
         self.reach_by(Method::Merged)
     }
@@ -43,12 +43,12 @@ impl<'a> Code<'a> {
         asked.map_or(Bytes(0), |reach| reach.huge.text_bytes)
     }
 
-    /// How much of its text is, by what the cache holds now.
+    /// Text bytes on huge pages with the current cache.
     pub(crate) fn huge(&self, slots: &SlotMap) -> Bytes {
         self.text(slots).iter().fold(Bytes(0), |sum, area| sum + area.huge())
     }
 
-    /// How much text it has.
+    /// Size of its text.
     pub(crate) fn size(&self) -> Bytes {
         self.text(&SlotMap::default()).iter().fold(Bytes(0), |sum, area| sum + area.size())
     }
@@ -79,8 +79,8 @@ impl<'a> Code<'a> {
     }
 }
 
-/// The files of a program whose code its start maps: its own, and the libraries of which warming
-/// brings text on huge pages.
+/// The files whose code a program maps at its start: its own, and libraries whose text gets on huge pages by
+/// warming.
 pub(crate) fn of_program(program: &Path) -> Vec<PathBuf> {
     let elf = CachedFile::open(program).ok().and_then(|file| Elf::read(file.file()).ok());
     let libraries = elf.map_or_else(Vec::new, |elf| of_programs([(program, &elf)]).found);
@@ -95,7 +95,7 @@ pub(crate) fn of_program(program: &Path) -> Vec<PathBuf> {
     std::iter::once(program.to_owned()).chain(whole.filter(reaches)).collect()
 }
 
-/// Those of this machine.
+/// The sizes of this machine.
 pub(crate) fn sizes() -> Sizes {
     Sizes { base: page_size::base(), huge: page_size::huge() }
 }
@@ -109,7 +109,7 @@ mod tests {
 
     const SLOT: u64 = 2 << 20;
 
-    /// Text of so many slots at this address and offset.
+    /// A layout with `slots` slots of text at this address and offset.
     fn layout(placement: Placement, address: u64, offset: u64, slots: u64) -> Layout {
         let segment = Segment {
             offset_bytes: Bytes(offset),

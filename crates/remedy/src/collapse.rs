@@ -1,14 +1,14 @@
-//! The text of a running process, put on huge pages from outside: the code that it has generated, which no
-//! file holds, and where the kernel can and it was asked for the text of its files.
+//! Puts the text of a running process on huge pages from outside: the code it has generated, which is in no
+//! file, and on request the text of its files, if the kernel supports that.
 //!
-//! What lies in whole slots and on smaller pages is tried, slot by slot (`tracee::collapse`); slots that
-//! nobody has touched are skipped. What counts is what the page table shows afterwards. A process that was
-//! looked at is the one that is changed: its descriptor was opened before, one that has ended takes no
-//! advice, and one that has executed another program is refused. Nothing is begun while others wait for memory, nor where host and groups do not leave as much
-//! as all slots together, since each first takes a page of its own.
+//! Each complete slot that is on smaller pages is tried (`tracee::collapse`); untouched slots are skipped.
+//! What counts is the page table afterwards. The process that was examined is the one that is changed: its
+//! descriptor was opened before, a process that has ended does not accept advice, and one that has executed
+//! another program is refused. Nothing starts while other processes wait for memory. Host and cgroups must
+//! also have room for all slots together, since each slot first takes a new page.
 //!
-//! Not kept: a part of a slot that gets other rights, as just-in-time compilers give each time they write,
-//! splits it for good; `later` says what has stayed. Cost: two looks, and `tracee::collapse`.
+//! Not kept: a part of a slot that changes its rights splits the slot for good. Just-in-time compilers do
+//! that each time they write. `later` reports what has stayed. Cost: two looks, and `tracee::collapse`.
 
 use crate::code::sizes;
 use crate::recache::{is_pressed, no_room};
@@ -25,9 +25,9 @@ use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The text of files too.
+    /// Include the text of files.
     pub with_files: bool,
-    /// Look again after this time.
+    /// Look again after this time; `None` for no second look.
     pub later: Option<Nanos>,
 }
 
@@ -36,11 +36,11 @@ pub struct Options {
 pub enum CollapseError {
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// There is no memory to do it with.
+    /// There is not enough memory.
     #[error("{why}")]
     NoMemory {
         why: String,
-        /// What would help.
+        /// Advice for the user.
         help: String,
     },
 }
@@ -48,7 +48,7 @@ pub enum CollapseError {
 /// Puts the text of process `pid` on huge pages.
 ///
 /// # Errors
-/// When it cannot be looked at or has ended, when the right is missing, or memory.
+/// When it cannot be examined or has ended, when permission is missing, or when memory is short.
 pub fn run(pid: i32, options: Options) -> Result<CollapsedProcess, CollapseError> {
     let (subject, image) = (Subject::open(pid)?, Image::of(pid)?);
     let seen = observed::look(pid)?;
@@ -111,7 +111,7 @@ impl Parts {
         self.0.iter().find(|part| part.path.as_deref() == path)
     }
 
-    /// Whether there is memory to do it with.
+    /// Checks that there is enough memory.
     fn find_room(&self) -> Result<(), CollapseError> {
         let slots: usize = self.0.iter().map(|part| part.slots().count()).sum();
         if slots == 0 {
@@ -153,7 +153,7 @@ impl Part {
         coverage(&self.areas, Area::huge).text_bytes
     }
 
-    /// Tries each slot: how many, and what was refused.
+    /// Tries each slot. Returns how many were tried, and what was refused.
     fn collapse(&self, subject: &Subject) -> Result<Tried, SysError> {
         let huge = page_size::huge().bytes();
         let mut tried = Tried::default();
@@ -185,7 +185,7 @@ impl Part {
     }
 }
 
-/// What came of the attempts.
+/// Result of the attempts.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tried {
     slots: u64,

@@ -1,8 +1,8 @@
-//! The environment of a receipt for containers: options of `docker run`, and lines of YAML for Compose and
+//! The environment of a receipt for containers: options for `docker run`, and YAML lines for Compose and
 //! Kubernetes.
 //!
-//! Values are strings in double quotes. Compose puts variables in for `$NAME` and Kubernetes for `$(NAME)`. Both
-//! read `$$` as `$`, so each `$` is doubled. What a name in capitals stands for is the user's to fill in.
+//! Values are strings in double quotes. Compose expands `$NAME`, and Kubernetes expands `$(NAME)`. Both read
+//! `$$` as `$`, so each `$` is doubled. The user fills in the names in capitals.
 
 use crate::receipt::{Start, all_of, environment_alone};
 use pagewise_model::name::yaml_string;
@@ -11,7 +11,7 @@ use pagewise_model::plan::{ContainerLines, Dose};
 /// The lines for these doses on this start.
 ///
 /// # Errors
-/// A sentence that says why there are none.
+/// A sentence that says why no lines are possible.
 pub fn lines(doses: &[Dose], start: &Start<'_>) -> Result<ContainerLines, String> {
     let settings = all_of(doses);
     if !environment_alone(&settings) {
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(lines.compose.last(), Some(&compose));
         let kubernetes = format!("  value: \"{option}\\\"$$(b)\\\\$$c\"");
         assert_eq!(lines.kubernetes.last(), Some(&kubernetes));
-        // Kubernetes reads each pair as one, so two of them stay two.
+        // Kubernetes reads each pair as one, so two pairs stay two characters.
         let lines = of("heap-huge=java", &[("JAVA_TOOL_OPTIONS", "-Da=b$$c$")]).unwrap();
         let kubernetes = format!("  value: \"{option}b$$$$c$$\"");
         assert_eq!(lines.kubernetes.last(), Some(&kubernetes));

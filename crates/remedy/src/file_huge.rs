@@ -1,13 +1,13 @@
-//! `file-huge`: the files that the program reads lie in huge folios of the page cache.
+//! `file-huge`: puts the files that the program reads in huge folios of the page cache.
 //!
-//! A read finds one folio where there were up to 512, a mapping of the file takes one fault and one
-//! entry of the page table for each 2 MiB. The cache is filled so before the start, by the same means as
-//! for code ([`warmth`]); nothing of the program is changed.
+//! A read then finds one folio in place of up to 512. A mapping of the file takes one fault and one
+//! page-table entry per 2 MiB. The cache is filled before the start, in the same way as for code
+//! ([`warmth`]); nothing in the program changes.
 //!
-//! The files are those that the traced look saw opened for reading and not written, and standard
-//! input; `run --with` takes their names. Ceiling: copies by read and write and faults on files. Not seen:
-//! that a program which reads in order may find large folios anyway, as reading ahead makes them; the
-//! experiment settles it against what a plain start leaves.
+//! The files are those that the traced look saw opened for reading and not written, and standard input; `run
+//! --with` takes their names. Ceiling: copies by read and write, and faults on files. Not seen: a program
+//! that reads in order may get large folios anyway, through read-ahead. The experiment compares with what a
+//! plain start leaves.
 
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use crate::warmth;
@@ -18,12 +18,12 @@ use pagewise_model::look::UsedFile;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
 
-/// Files beyond these are left as they are, the largest first.
+/// Maximum number of files; the largest come first.
 const MOST: usize = 16;
 
 pub(crate) struct FileHuge;
 
-/// Slots of a file that could be huge and are not.
+/// Slots of a file that could be huge but are not.
 fn small_slots(file: &UsedFile, slot: u64) -> u64 {
     (file.size_bytes.0 / slot).saturating_sub(file.slots.count(Slot::Huge))
 }

@@ -1,11 +1,13 @@
-//! For whom folios are, changed for as long as one run lasts: heaps with advice on 64 KiB, and nothing on 2 MiB.
+//! Switches which memory may use folios for the duration of one run: advised heaps get 64 KiB, and nothing
+//! gets 2 MiB.
 //!
-//! Settings of the whole machine (`hugepages-64kB/enabled` and that of the largest size, Linux 6.8): another program that
-//! faults meanwhile has no page of 2 MiB either. They are changed by who holds the lock of such settings ([`Permit`]) and
-//! put back on every way out. A record beside the lock says what they were, so root's next start of pagewise
-//! puts back what a kill left ([`repair`]). A word that somebody else has changed since stays.
+//! These are settings of the whole machine (`hugepages-64kB/enabled` and that of the largest size, Linux
+//! 6.8): other programs that fault meanwhile get no 2 MiB pages either. The holder of the settings lock
+//! ([`Permit`]) changes them, and they are restored on every way out. A record beside the lock contains the
+//! previous values, so root's next start of pagewise restores what a killed process left ([`repair`]). A
+//! value that another process has changed since stays.
 //!
-//! Not seen: that another writes the word that we have written. Overhead: two small writes.
+//! Not seen: another process that writes the same value. Overhead: two small writes.
 
 use crate::reservation::{Permit, boot};
 use pagewise_kernel::dirs;
@@ -18,15 +20,15 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The record's name in the machine's directory.
+/// Name of the record in the machine's directory.
 const NAME: &str = "folios-changed.json";
 const LIMITS: state_file::Limits = state_file::Limits { most_age: Duration::MAX, most_bytes: 2000 };
-/// What the kernel writes there; nothing else is ever put back.
+/// The words that the kernel uses there. Nothing else is ever restored.
 const WORDS: [&str; 4] = ["always", "inherit", "madvise", "never"];
-/// What the small folios and the largest are to have.
+/// Wanted words for the small folios and the largest ones.
 const WANTED: [&str; 2] = ["madvise", "never"];
 
-/// Whether heaps with advice are on small folios, as these words and the one for all sizes are.
+/// Whether advised heaps are on small folios, given these words and the one for all sizes.
 #[must_use]
 pub(crate) fn is_as_wanted(folios: &SmallFolios, for_all: Option<&str>) -> bool {
     let resolved = |word: &str| match word {
@@ -36,7 +38,7 @@ pub(crate) fn is_as_wanted(folios: &SmallFolios, for_all: Option<&str>) -> bool 
     [&folios.small, &folios.largest].map(|word| resolved(word)) == WANTED
 }
 
-/// One setting and what it was.
+/// One setting, its previous word and its new word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Changed {
     page_bytes: PageSize,
@@ -44,7 +46,7 @@ struct Changed {
     since: String,
 }
 
-/// What was changed, and how it was.
+/// The changed settings, with their previous words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     boot_id: String,
@@ -52,7 +54,7 @@ struct Record {
 }
 
 impl Record {
-    /// Puts back what nobody has changed since.
+    /// Restores the settings that have not been changed since.
     fn undo(&self, root: &Path) -> Result<(), String> {
         for one in &self.changed {
             let is_known = WORDS.contains(&one.before.as_str())
@@ -67,7 +69,7 @@ impl Record {
     }
 }
 
-/// Changed settings, until this is dropped. The lock is held as long.
+/// Changed settings, restored when this is dropped. Holds the lock that long.
 #[derive(Debug)]
 pub struct Switched {
     _permit: Permit,
@@ -90,7 +92,7 @@ impl Switched {
         let path = permit.beside(NAME);
         let text = serde_json::to_vec(&record).map_err(|error| error.to_string())?;
         state_file::write(&path, &text).map_err(failed)?;
-        // From here on whatever happens is undone.
+        // From here on, any failure undoes the change.
         let switched = Self {
             _permit: permit.clone(),
             record: path,
@@ -103,10 +105,10 @@ impl Switched {
         Ok(switched)
     }
 
-    /// Puts the settings back.
+    /// Restores the settings.
     ///
     /// # Errors
-    /// A sentence; the next start tries again.
+    /// A sentence. The next start tries again.
     pub fn put_back(mut self) -> Result<(), String> {
         self.changed.take().map_or(Ok(()), |record| settle(&self.record, &record, &self.root))
     }
@@ -115,15 +117,15 @@ impl Switched {
 impl Drop for Switched {
     fn drop(&mut self) {
         if let Some(record) = self.changed.take() {
-            // Nobody is left to read a message; the record stays where this fails, for the next start.
+            // No caller is left to read a message. If this fails, the record stays for the next start.
             let _settled = settle(&self.record, &record, &self.root);
         }
     }
 }
 
-/// Undoes what a record says, and removes it.
+/// Undoes the changes in a record and removes the record.
 fn settle(path: &Path, record: &Record, root: &Path) -> Result<(), String> {
-    // The settings of a former boot are gone with it.
+    // Settings of an earlier boot no longer exist.
     if boot().is_ok_and(|now| now == record.boot_id) {
         record.undo(root)?;
     }
@@ -131,7 +133,8 @@ fn settle(path: &Path, record: &Record, root: &Path) -> Result<(), String> {
         .map_err(|error| format!("cannot remove `{}`: {error}", path.display()))
 }
 
-/// Sees to it that heaps with advice are on these folios; what is to be changed for that is changed by who may.
+/// Ensures that advised heaps are on these folios. Changes the settings if that is necessary and `permit`
+/// allows it.
 ///
 /// # Errors
 /// A sentence that says what is in the way, and what would help.
@@ -145,7 +148,7 @@ pub fn ensure(permit: Option<&Permit>) -> Result<Option<Switched>, String> {
     }
 }
 
-/// What a kernel says that has no such folios.
+/// Message for a kernel without such folios.
 pub(crate) fn absent() -> String {
     format!("this kernel has no folios of {} for heaps (Linux 6.8 and later)", SmallFolios::SIZE)
 }
@@ -154,7 +157,7 @@ fn in_the_way(error: &pagewise_kernel::SysError) -> String {
     if error.is_gone() { absent() } else { error.to_string() }
 }
 
-/// What would help, as words are now.
+/// Advice for the current words.
 pub(crate) fn unlock(now: &SmallFolios) -> String {
     format!(
         "{} folios are set to `{}` and the largest to `{}`; run as root with --system to set \
@@ -167,7 +170,7 @@ pub(crate) fn unlock(now: &SmallFolios) -> String {
     )
 }
 
-/// Puts back what a start of pagewise had changed that was killed before it could, for root: what to tell of it.
+/// For root: restores what a killed start of pagewise had changed. Returns a message if there was anything.
 #[must_use]
 pub fn repair() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
@@ -180,7 +183,7 @@ pub fn repair() -> Option<String> {
 fn repair_in(directory: &Path, root: &Path) -> Option<String> {
     let path = directory.join(NAME);
     path.symlink_metadata().ok()?;
-    // The owner lives, or somebody else repairs it.
+    // The owner is alive, or another process repairs it.
     let _lock = SettingsLock::acquire_in(directory).ok()?;
     let kept = state_file::read(&path, LIMITS)?;
     let done = serde_json::from_slice(&kept.text)

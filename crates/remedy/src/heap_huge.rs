@@ -1,20 +1,19 @@
 //! `heap-huge`: the heap on transparent huge pages.
 //!
-//! Two ways, chosen by the allocator that was found (in the look, or in the program's file):
-//! - `glibc`, `jemalloc`, `mimalloc`: the allocator's own switch (`tunable`: of all three). glibc 2.35 and later: `glibc.malloc.hugetlb=1`
-//!   (madvise on each new piece of heap, static programs too); jemalloc: `thp:always`; mimalloc:
-//!   `MIMALLOC_ALLOW_LARGE_OS_PAGES=1`. Nothing of ours stays beside the program.
+//! The way depends on the allocator that was found (in the look, or in the program's file):
+//! - `glibc`, `jemalloc`, `mimalloc`: the allocator's own switch (`tunable`: of all three). glibc 2.35 and later:
+//!   `glibc.malloc.hugetlb=1` (madvise on each new piece of heap, also in static programs); jemalloc:
+//!   `thp:always`; mimalloc: `MIMALLOC_ALLOW_LARGE_OS_PAGES=1`. No pagewise process stays beside the program.
 //! - `java`: the option `-XX:+UseTransparentHugePages` (madvise on heap and code), as the first argument of
-//!   `java`. A program that starts `java` gets it by `JAVA_TOOL_OPTIONS`, of which the JVM writes a line to
-//!   standard error: only services do, where that is a log.
-//! - `inject`: for allocators without a switch (Go, musl, own ones, glibc before 2.35): one
-//!   `madvise(MADV_HUGEPAGE)` is made by the program itself, from outside, on each new private
-//!   anonymous mapping of 8 MiB or more soon after its birth (polling finds it). Heaps that grow
-//!   in small steps gain nothing by this: they do not fit.
+//!   `java`. A program that starts `java` gets it by `JAVA_TOOL_OPTIONS`, and the JVM then writes a line to
+//!   standard error. So only services get it, where standard error is a log.
+//! - `inject`: for allocators without a switch (Go, musl, custom ones, glibc before 2.35). The program is made
+//!   to call `madvise(MADV_HUGEPAGE)`, from outside, once for each new private anonymous mapping of 8 MiB or
+//!   more, soon after its creation (found by polling). Heaps that grow in small steps gain nothing: not fit.
 //!
-//! One fault then fills 2 MiB instead of 4 KiB, and one TLB entry covers it. Cost: memory is
-//! rounded up to huge pages; after fork, the first write to a huge page splits it; a program
-//! that touches its memory sparsely gets slower, which is why it is only kept after proof.
+//! One fault then fills 2 MiB instead of 4 KiB, and one TLB entry covers it. Cost: memory is rounded up to
+//! huge pages. After fork, the first write to a huge page splits it. A program that touches its memory
+//! sparsely gets slower, so the remedy is only kept after proof.
 
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use crate::target::Target;
@@ -26,11 +25,11 @@ use pagewise_model::plan::{Candidate, Dose, EnvMerge, Settings, Watch};
 use pagewise_tracee::jvm;
 use std::path::Path;
 
-/// A mapping below this is not worth one stop of the program.
+/// Smaller mappings are not worth a stop of the program.
 const INJECT_MIN: Bytes = Bytes::mib(8);
-/// Resident anonymous memory below this cannot gain by pages of 2 MiB.
+/// With less resident anonymous memory, 2 MiB pages cannot help.
 pub(crate) const WORTH: Bytes = Bytes::mib(4);
-/// Name under which the watcher reports.
+/// Name of the watcher in reports.
 pub(crate) const WATCH: &str = "advise-huge";
 
 pub(crate) struct HeapHuge;
@@ -44,26 +43,26 @@ fn entry(name: &str, separator: Option<char>, entry: &str) -> EnvMerge {
     EnvMerge { name: name.to_owned(), separator, entries: vec![entry.to_owned()] }
 }
 
-/// The allocators with a switch, by the name that the parameter gives them.
+/// The allocators with a switch, by their parameter name.
 const SWITCHED: [(&str, Allocator); 4] = [
     ("glibc", Allocator::Glibc),
     ("jemalloc", Allocator::Jemalloc),
     ("mimalloc", Allocator::Mimalloc),
     (JAVA, Allocator::Hotspot),
 ];
-/// Parameter for the option of Java programs, and that option.
+/// Parameter for the option of Java programs; below, the option.
 const JAVA: &str = "java";
 const JAVA_OPTION: &str = "-XX:+UseTransparentHugePages";
-/// Parameter for the switches of all but Java programs.
+/// Parameter for all switches except that of Java programs.
 const ALL: &str = "tunable";
-/// Parameter for the advice from outside.
+/// Parameter for advice from outside.
 const INJECT: &str = "inject";
 
-/// The variables by which an allocator asks for huge pages; none where it has no such switch.
+/// The variables by which an allocator requests huge pages; empty if it has no such switch.
 pub(crate) fn switch(allocator: Allocator) -> Vec<EnvMerge> {
     match allocator {
         Allocator::Glibc => vec![tunable(vec!["glibc.malloc.hugetlb=1".to_owned()])],
-        // The second name is that of the copies which Rust programs carry.
+        // The second name is for the copies that Rust programs contain.
         Allocator::Jemalloc => vec![
             entry("MALLOC_CONF", Some(','), "thp:always"),
             entry("_RJEM_MALLOC_CONF", Some(','), "thp:always"),
@@ -78,7 +77,7 @@ pub(crate) fn switch(allocator: Allocator) -> Vec<EnvMerge> {
 }
 
 impl HeapHuge {
-    /// The switches of `allocators`; `parameter` is what names them.
+    /// The switches of `allocators`, under the name `parameter`.
     fn switches(&self, parameter: &str, allocators: &[Allocator]) -> Dose {
         let env = allocators.iter().copied().flat_map(switch).collect();
         let is_java = allocators.contains(&Allocator::Hotspot);
@@ -86,7 +85,7 @@ impl HeapHuge {
         self.with(parameter, Settings { env, jvm_options, ..Settings::default() })
     }
 
-    /// The switches of the allocators that these processes use, if they have any.
+    /// The switches of the allocators that these processes use; `None` without any.
     fn switches_for(&self, processes: &[&ProcessSeen], evidence: &Evidence<'_>) -> Option<Dose> {
         let used = |one: &&(&str, Allocator)| {
             processes.iter().any(|p| p.allocator == one.1 && has_switch(p, evidence))
@@ -96,33 +95,33 @@ impl HeapHuge {
         (!found.is_empty()).then(|| self.switches(&names.join("+"), &found))
     }
 
-    /// The variables of all allocators that have a switch in one.
+    /// The variables of all allocators that have a switch in a variable.
     pub(crate) fn switches_of_all() -> Vec<EnvMerge> {
         SWITCHED.iter().flat_map(|(_, allocator)| switch(*allocator)).collect()
     }
 
-    /// One of those variables reaches this process.
+    /// Whether one of those variables reaches this process.
     pub(crate) fn has_env_switch(process: &ProcessSeen) -> bool {
         !switch(process.allocator).is_empty()
             && switch_works(process.allocator, process.glibc_huge_tunable)
     }
 
     fn inject(&self, machine: &Machine) -> Dose {
-        // A quarter of the machine: beyond it the tree is large enough that rounding every
-        // mapping up to huge pages could push the machine into reclaim.
+        // A quarter of the machine. For a larger tree, rounding every mapping up to huge pages could push the
+        // machine into reclaim.
         let growth_limit_bytes = Bytes(machine.memory_bytes.0 / 4);
         let watches = vec![Watch::AdviseHuge { min_bytes: INJECT_MIN, growth_limit_bytes }];
         self.with(INJECT, Settings { watches, ..Settings::default() })
     }
 
-    /// The parameter that goes by the allocator of a program's file.
+    /// The parameter for the allocator found in a program's file.
     pub(crate) fn parameter_for_file(&self, target: &Target) -> String {
         let works = switch_works(target.allocator(), target.glibc_huge_tunable());
         let parameter = match target.allocator() {
             Allocator::Hotspot if target.file().is_some_and(jvm::is_launcher_name) => JAVA,
-            // Other programs on a JVM take no options, and the variable for them is reported.
+            // Other programs on a JVM take no options, and the JVM reports the variable.
             Allocator::Hotspot => INJECT,
-            // All switches and not the one: what the program starts may use another allocator.
+            // All switches, since programs that it starts may use another allocator.
             _ if works => ALL,
             _ => INJECT,
         };
@@ -142,15 +141,15 @@ impl HeapHuge {
     }
 }
 
-/// Anonymous memory of a process that huge pages could serve and do not yet: at its peak, which
-/// is what was resident less the files it had mapped.
+/// Anonymous memory of a process that huge pages could serve but do not yet: the resident memory at its peak,
+/// less mapped files.
 pub(crate) fn small_bytes(process: &ProcessSeen) -> u64 {
     let peak = process.peak_rss_bytes.0.saturating_sub(process.file_bytes.0);
     process.anon_bytes.0.max(peak).saturating_sub(process.anon_huge_bytes.0)
 }
 
-/// The allocator of a process has a switch. A glibc of which it is not known is taken to have
-/// one: the arm's counter tells. The one of Java programs counts where it leaves the output unchanged.
+/// Whether the allocator of a process has a switch. If that is unknown for a glibc, it is assumed: the arm's
+/// counter will show it. The switch of Java programs counts only if it leaves the output unchanged.
 fn has_switch(process: &ProcessSeen, evidence: &Evidence<'_>) -> bool {
     let first = evidence.processes().first();
     let is_silent = || first.is_some_and(|p| jvm::is_launcher_name(Path::new(&p.exe)));
@@ -266,8 +265,8 @@ impl Remedy for HeapHuge {
     }
 }
 
-/// Share of time that huge pages could give: faults at the difference of prices, the page tables that forks
-/// copy, and all of the address translation.
+/// Share of time that huge pages could save at most: faults at the difference in price, copies of page tables
+/// by forks, and all address translation.
 pub(crate) fn ceiling(evidence: &Evidence<'_>) -> f64 {
     let huge_page = evidence.machine.huge_page_bytes.known().map_or(1, |p| p.bytes());
     let pages = (huge_page / evidence.machine.base_page_bytes.bytes()).max(1);
@@ -282,7 +281,8 @@ pub(crate) fn ceiling(evidence: &Evidence<'_>) -> f64 {
     faults * (1.0 - left) + fork + evidence.share(CostKind::AddressTranslation)
 }
 
-/// The same of folios of so many base pages, of which no price is known: all but the clearing, and a fault for each.
+/// Like [`ceiling`], for folios of `pages` base pages. Their price is unknown, so it assumes that everything
+/// except clearing and one fault per folio is saved.
 pub(crate) fn ceiling_on(evidence: &Evidence<'_>, pages: u64) -> f64 {
     let saved = 1.0 - 1.0 / pages.max(1) as f64;
     let kinds = [CostKind::AnonFaults, CostKind::AddressTranslation];

@@ -1,15 +1,15 @@
 //! `heap-mthp`: the heap on folios of 64 KiB.
 //!
-//! A fault then fills 16 base pages, and some processors keep them in one TLB entry. They need less memory than pages of
-//! 2 MiB where a heap is small or used in pieces, and are found where free memory is in pieces. The advice is that
-//! of `heap-huge`: the switch of the allocator (glibc: `glibc.malloc.hugetlb=1`, jemalloc, mimalloc), under which heaps
-//! that grow in small steps have it too. The kernel takes the largest size that is on, so those of 2 MiB have to be off
-//! meanwhile ([`crate::folio_switches`]).
+//! A fault then fills 16 base pages, and some processors keep them in one TLB entry. Such folios need less
+//! memory than 2 MiB pages if a heap is small or used in parts, and are available even if free memory is
+//! fragmented. The advice is that of `heap-huge`: the switch of the allocator (glibc:
+//! `glibc.malloc.hugetlb=1`, jemalloc, mimalloc), which also serves heaps that grow in small steps. The
+//! kernel takes the largest enabled size, so 2 MiB must be off meanwhile ([`crate::folio_switches`]).
 //!
-//! How it is seen that it took hold: `hugepages-64kB/stats/anon_fault_alloc` over the run, but no more than the drop in the
-//! run's own minor faults: the kernel counts for the whole machine.
+//! Evidence that it took hold: `hugepages-64kB/stats/anon_fault_alloc` over the run, limited to the drop in
+//! the run's own minor faults, because the kernel counts for the whole machine.
 //!
-//! Cost: memory rounded up to 64 KiB, and a fault that clears 16 pages.
+//! Cost: memory is rounded up to 64 KiB, and a fault clears 16 pages.
 
 use crate::folio_switches::{absent, is_as_wanted, unlock};
 use crate::heap_huge::{HeapHuge, WORTH, ceiling_on, small_bytes};
@@ -19,7 +19,7 @@ use pagewise_model::look::ProcessSeen;
 use pagewise_model::machine::{Machine, SmallFolios};
 use pagewise_model::plan::{Candidate, Dose, Settings};
 
-/// Its name, and what a message about its settings begins with.
+/// Its name, and the prefix of messages about its settings.
 pub const NAME: &str = "heap-mthp";
 
 pub(crate) struct HeapMthp;
@@ -30,7 +30,7 @@ impl HeapMthp {
         self.with("", Settings { env, folios: Some(SmallFolios::SIZE), ..Settings::default() })
     }
 
-    /// Why the kernel serves no heap with them, if so.
+    /// Why the kernel cannot serve heaps with them; `None` if it can.
     fn refusal(machine: &Machine) -> Option<String> {
         let for_all = machine.thp_enabled.known().map(String::as_str);
         let size = SmallFolios::SIZE;

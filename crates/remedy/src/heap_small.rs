@@ -1,9 +1,9 @@
 //! `heap-small`: no transparent huge pages for the program and its children.
 //!
-//! `prctl(PR_SET_THP_DISABLE)`, inherited over fork and exec (prctl(2)). It helps programs that
-//! touch a little of many huge pages, fork with large heaps, or wait for compaction, where the
-//! system hands out huge pages to everyone (`enabled=always`) or the program asks for them.
-//! Cost: every fault fills one small page again, and files lose their 2 MiB mappings too.
+//! `prctl(PR_SET_THP_DISABLE)`, inherited over fork and exec (prctl(2)). It helps programs that touch a
+//! little of many huge pages, fork with large heaps, or wait for compaction. That happens if the system gives
+//! huge pages to all programs (`enabled=always`) or the program requests them. Cost: every fault fills one
+//! small page again, and files lose their 2 MiB mappings too.
 
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::Bytes;
@@ -19,12 +19,13 @@ impl HeapSmall {
     }
 }
 
-/// Anonymous memory on huge pages where the processes ended,
+/// Anonymous memory on huge pages at the end of the processes.
 fn at_end(evidence: &Evidence<'_>) -> u64 {
     evidence.processes().iter().map(|process| process.anon_huge_bytes.0).sum()
 }
 
-/// and where the program held most: what it has freed since is in no look at its end.
+/// Anonymous memory on huge pages when the program held most. A look at its end misses what it has freed
+/// since.
 fn at_peak(evidence: &Evidence<'_>) -> u64 {
     let processes = evidence.memory.iter().flat_map(|memory| &memory.processes);
     processes.filter_map(|process| Some(process.half_used.known()?.huge_bytes.0)).sum()

@@ -1,13 +1,13 @@
-//! The settings of hugetext, changed for all programs of the machine, and put back.
+//! Changes the settings of hugetext for all programs of the machine, and restores them.
 //!
-//! What is set stays when pagewise ends: that is what was asked for. A record in the machine's directory
-//! says, from before the first change on, what each setting was; undoing puts that back, unless
-//! somebody else has set another value since, and a record of a former boot is void. Only the two settings
-//! are written, in their ranges, by who holds the lock of such settings. khugepaged acts on them by and by.
+//! Unlike other changes, these stay when pagewise ends: that is their purpose. A record in the machine's
+//! directory contains the value of each setting from before the first change. Undoing restores it, unless
+//! another process has set another value since; a record of an earlier boot is void. Only the two settings
+//! are written, within their ranges, by the holder of the settings lock. khugepaged applies them gradually.
 //!
-//! What is cleaned (page cache dropped, huge pages split) cannot be undone, and is in no record.
+//! Cleaning (dropping the page cache, splitting huge pages) cannot be undone and is not recorded.
 //!
-//! Not seen: that another sets a value and then the recorded one again. Cost: some system calls.
+//! Not seen: another process that sets a value and then the recorded one again. Cost: some system calls.
 
 use crate::recache;
 use crate::reservation::boot;
@@ -23,19 +23,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The record's name in the machine's directory.
+/// Name of the record in the machine's directory.
 const NAME: &str = "hugetext-changed.json";
-/// A record ends with its boot; its age says nothing.
+/// A record is void after its boot; its age does not matter.
 const LIMITS: state_file::Limits = state_file::Limits { most_age: Duration::MAX, most_bytes: 2000 };
 
-/// What a setting was before it was first changed, and what it was set to last.
+/// Value of a setting before its first change, and the last value that was set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     before: u64,
     set: u64,
 }
 
-/// The settings that were changed since a boot.
+/// Settings that were changed since a boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     boot_id: String,
@@ -43,7 +43,7 @@ struct Record {
 }
 
 impl Record {
-    /// That of this boot; an empty one where there is none.
+    /// The record of this boot; empty if there is none.
     fn read(path: &Path, boot_id: String) -> Self {
         let text = state_file::read(path, LIMITS);
         let record = text.and_then(|kept| serde_json::from_slice::<Self>(&kept.text).ok());
@@ -65,15 +65,15 @@ impl Record {
     }
 }
 
-/// Why a setting is not as it was asked for.
+/// Why a setting does not have the requested value.
 #[derive(Debug, thiserror::Error)]
 pub enum HugetextError {
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// There is no place for the record.
+    /// No place for the record is available.
     #[error("{0}")]
     Record(String),
-    /// Outside of its range.
+    /// The value is out of range.
     #[error("{file} takes 0 to {most}, not {asked}")]
     Range {
         file: &'static str,
@@ -81,7 +81,7 @@ pub enum HugetextError {
         most: u64,
         asked: u64,
     },
-    /// The kernel took the value and shows another.
+    /// The kernel accepted the value but shows another.
     #[error("{file} was set to {asked}, and the kernel says {now}")]
     NotTaken { file: &'static str, asked: u64, now: u64 },
 }
@@ -94,10 +94,10 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Those of this machine.
+    /// The settings of this machine.
     ///
     /// # Errors
-    /// Where there is no place for the record.
+    /// When no place for the record is available.
     pub fn own() -> Result<Self, HugetextError> {
         let none = || HugetextError::Record("there is no /run to record the change in".to_owned());
         let directory = dirs::machine_dir(Missing::IsMade);
@@ -105,10 +105,10 @@ impl Settings {
         Ok(Self { tree: Tree::own(), record: directory.ok_or_else(none)?.join(NAME) })
     }
 
-    /// Sets one of them, with its former value recorded.
+    /// Sets one of them and records its previous value.
     ///
     /// # Errors
-    /// What stands in the way; then nothing was changed, or the record has it.
+    /// The obstacle. In that case nothing was changed, or the record contains the change.
     pub fn set(
         &self,
         _lock: &SettingsLock,
@@ -122,14 +122,14 @@ impl Settings {
         check(setting, value)?;
         let now = self.tree.get(setting)?;
         let mut record = Record::read(&self.record, boot()?);
-        // What was there before the first change, unless somebody else has set something since.
+        // The value before the first change, unless another process has set a value since.
         let first = record.settings.get(&setting).filter(|kept| kept.set == now);
         let before = first.map_or(now, |kept| kept.before);
         let former = record.clone();
         record.settings.insert(setting, Kept { before, set: value });
         record.write(&self.record)?;
         if let Err(error) = self.tree.set(setting, value) {
-            // Nothing was changed: what is to be put back is what it was.
+            // Nothing was changed, so the previous record is restored.
             former.write(&self.record)?;
             return Err(error.into());
         }
@@ -143,10 +143,10 @@ impl Settings {
         }
     }
 
-    /// Puts back what was changed: the settings, and what is to be told of others.
+    /// Restores the changed settings. Also returns messages about changes made by other processes.
     ///
     /// # Errors
-    /// What stands in the way; the record has what is still to be put back.
+    /// The obstacle. The record still contains what must be restored.
     pub fn undo(&self, _lock: &SettingsLock) -> Result<(Vec<Change>, Vec<String>), HugetextError> {
         self.put_back()
     }
@@ -171,25 +171,25 @@ impl Settings {
         Ok((changes, notes))
     }
 
-    /// What they are now; none where the kernel has no hugetext.
+    /// The current settings; `None` if the kernel has no hugetext.
     #[must_use]
     pub fn now(&self) -> Option<Hugetext> {
         self.tree.hugetext()
     }
 
-    /// Removes huge pages of the whole machine, for good.
+    /// Removes huge pages on the whole machine. This cannot be undone.
     ///
     /// # Errors
-    /// When this account may not, or the file is not there.
+    /// When this account lacks permission, or the file does not exist.
     pub fn clean(&self, _lock: &SettingsLock, cleaner: Cleaner) -> Result<(), SysError> {
         self.tree.clean(cleaner)
     }
 }
 
-/// Whether a setting has such a value.
+/// Checks that a value is in the range of a setting.
 ///
 /// # Errors
-/// Where it is larger than the largest.
+/// When it is too large.
 pub fn check(setting: Setting, value: u64) -> Result<(), HugetextError> {
     let most = match setting {
         Setting::Mode => Mode::Both.number(),
@@ -201,8 +201,8 @@ pub fn check(setting: Setting, value: u64) -> Result<(), HugetextError> {
     Ok(())
 }
 
-/// What this machine has, with none of it changed. Whether text of files can be collapsed is tried on that of
-/// this program.
+/// The state of this machine, without changes. Whether text of files can be collapsed is tried on this
+/// program's own text.
 ///
 /// # Errors
 /// When `/proc/meminfo` cannot be read.
@@ -238,7 +238,7 @@ mod tests {
     use pagewise_model::{Bytes, Fact};
     use std::process::Command;
 
-    /// The tree of a kernel with hugetext, in mode 1 with a threshold of a page, and the place of a record.
+    /// The tree of a kernel with hugetext, in mode 1 with a threshold of one page, and the place of a record.
     fn recorded() -> (tempfile::TempDir, Settings) {
         let dir = tempfile::tempdir().unwrap();
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hugetext");
@@ -294,7 +294,7 @@ mod tests {
         let (changes, notes) = settings.put_back().unwrap();
         assert_eq!((changes.len(), get(&settings).0), (0, 2));
         assert!(notes[0].contains("to 2, so pagewise leaves it"), "{notes:?}");
-        // Begun again, that is what comes back.
+        // After a new start, this is the value that comes back.
         settings.change(Setting::Mode, 0).unwrap();
         settings.tree.set(Setting::Mode, 2).unwrap();
         settings.change(Setting::Mode, 1).unwrap();

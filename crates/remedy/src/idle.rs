@@ -1,12 +1,12 @@
-//! Whether a remedy can act in a program at all, by what the program's file shows: whom the variables of a dose
-//! reach.
+//! Whether a remedy can act in a program at all, judging by the program's file: it checks which variables of
+//! a dose have an effect.
 //!
-//! A library is preloaded by the dynamic linker, which a static program does not have. A tunable of glibc is read by
-//! glibc, a setting of jemalloc by jemalloc. A dose has no effect if nobody reads any of its variables. What is set
-//! for a process by the kernel acts in every program.
+//! The dynamic linker preloads libraries; a static program has no linker. glibc reads its own tunables, and
+//! jemalloc its own settings. A dose has no effect if the program reads none of its variables. Settings that
+//! the kernel applies to a process act in every program.
 //!
-//! Not seen: what the program starts, where the variables act too; an allocator that a library of the program brings
-//! along; set-uid programs, whose linker ignores both variables.
+//! Not seen: programs that the program starts, where the variables act too; an allocator in a library of the
+//! program; set-uid programs, whose linker ignores both variables.
 
 use crate::target::Target;
 use pagewise_model::look::Allocator;
@@ -15,7 +15,7 @@ use pagewise_model::plan::{Dose, EnvMerge, LD_PRELOAD, Settings};
 /// The tunable that older versions of glibc lack.
 const HUGE: &str = "glibc.malloc.hugetlb";
 
-/// Why the dose cannot act in this program; none where it can, or its file does not show it.
+/// Why the dose cannot act in this program; `None` if it can, or if the file does not show it.
 #[must_use]
 pub fn idle(dose: &Dose, target: &Target) -> Option<String> {
     let env = &dose.settings.env;
@@ -29,11 +29,11 @@ pub fn idle(dose: &Dose, target: &Target) -> Option<String> {
     Some(format!("{file} {why}; it can act only in other programs that this one starts"))
 }
 
-/// Why nobody reads this variable, as the rest of a sentence about the program.
+/// Why the program does not read this variable, as the end of a sentence about it.
 fn unread(merge: &EnvMerge, target: &Target) -> Option<String> {
     let (allocator, is_static) = (target.allocator(), target.is_static());
     let other = || format!("has the allocator of {allocator}");
-    // What is preloaded by the user or needed by a library does not show in the file.
+    // The file does not show libraries that the user preloads or that another library needs.
     let is_settled = is_static || allocator == Allocator::Go;
     let is_other = |own| ![own, Allocator::Unknown].contains(&allocator);
     match merge.name.as_str() {
@@ -86,7 +86,7 @@ mod tests {
         assert!(is_static.starts_with("/bin/x is static, so no library"), "{is_static}");
         assert_eq!(said(&preload(), Allocator::Glibc, false), None);
         assert_eq!(said(&preload(), Allocator::Unknown, false), None);
-        // The tunables of a static glibc act.
+        // A static glibc reads its tunables.
         assert_eq!(said(&tunable, Allocator::Glibc, true), None);
         for other in [Allocator::Musl, Allocator::Go, Allocator::Jemalloc] {
             let why = said(&tunable, other, true).unwrap();

@@ -1,12 +1,11 @@
-//! The remedies: each in one file, all of it.
+//! The remedies: each is completely contained in one file.
 //!
-//! A remedy says in one sentence what it does, whether it fits what was seen and how much it
-//! could give at most (pure functions on facts), what exactly it would do ([`Dose`], plain data),
-//! how success is read from the kernel after a run, what it costs, and the lines that keep it.
-//! What must happen while the program runs is a [`pagewise_tracee::watcher::Watcher`]; the
-//! supervising process builds it from the dose with [`watch::build`]. What must be there before it
-//! starts ([`warmth`]) whoever starts it brings about. The arm that is tested and the receipt that is
-//! printed are the same [`Dose`].
+//! A remedy says in one sentence what it does, whether it fits the evidence, and how much it could give at
+//! most (pure functions on facts). It says what exactly it would do ([`Dose`], plain data), how the kernel
+//! shows success after a run, what it costs, and which lines keep it. Work that must happen while the program
+//! runs is a [`pagewise_tracee::watcher::Watcher`]. The supervising process builds it from the dose with
+//! [`watch::build`]. Work that must happen before the start ([`warmth`]) is done by the process that starts
+//! the program. The tested arm and the printed receipt use the same [`Dose`].
 #![forbid(unsafe_code)]
 
 mod allocator;

@@ -1,14 +1,14 @@
 //! `malloc-keep`: glibc keeps freed memory instead of handing it back and faulting it in again.
 //!
-//! How glibc does it (malloc/malloc.c, "Tunables" in its manual): a request above
-//! `mmap_threshold` gets a mapping of its own that `free` unmaps; free memory at the top of the
-//! heap above `trim_threshold` is given back by `brk`; each growth of the heap asks for
-//! `top_pad` bytes more than needed. A program that frees and allocates large blocks in turn pays
-//! for every page again: unmap, fault, zero. One tunable set stops that. By default both
-//! thresholds grow with use (up to 32 MiB); setting one fixes both, so both are set.
+//! glibc's rules (malloc/malloc.c, "Tunables" in its manual): a request above `mmap_threshold` gets its own
+//! mapping, which `free` unmaps. Free memory at the top of the heap above `trim_threshold` is returned by
+//! `brk`. Each growth of the heap requests `top_pad` bytes more than needed. A program that alternates
+//! between freeing and allocating large blocks pays for every page again: unmap, fault, zero. A set of
+//! tunables stops that. By default both thresholds grow with use (up to 32 MiB). Setting one fixes both, so
+//! both are set.
 //!
-//! Not seen: memory that the program gives back by itself with `malloc_trim` or `madvise`. Cost:
-//! memory that would have gone back to the system stays with the program until it ends.
+//! Not seen: memory that the program itself returns with `malloc_trim` or `madvise`. Cost: memory that would
+//! have been returned to the system stays with the program until it ends.
 
 use crate::heap_huge::tunable;
 use crate::remedy::{Evidence, Mechanism, Remedy};
@@ -18,21 +18,21 @@ use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_model::{Bytes, PageSize};
 
-/// Smallest amount worth keeping: below it, glibc's own defaults already keep it.
+/// Minimum amount: smaller ones are kept by glibc's defaults already.
 const SMALLEST: Bytes = Bytes::mib(1);
-/// Largest amount that a dose keeps: beyond it the memory cost outweighs the churn.
+/// Maximum amount of a dose: above it, the memory cost outweighs the churn.
 const LARGEST: Bytes = Bytes::gib(4);
-/// Churn below this many times the resident memory is ordinary release, not churn.
+/// Churn below this multiple of the resident memory is ordinary release.
 const CHURN_FACTOR: f64 = 0.5;
-/// Churn below this cannot be felt.
+/// Less churn has no noticeable effect.
 const LEAST_CHURN: Bytes = Bytes::mib(8);
 
 pub(crate) struct MallocKeep;
 
 impl MallocKeep {
     fn keep(&self, amount: Bytes) -> Dose {
-        // The pad is a sixteenth: growing the heap in steps of a few percent of what is kept
-        // makes brk calls rare without holding much more than was asked for.
+        // The pad is a sixteenth: growing the heap in steps of a few percent makes brk calls rare, without
+        // holding much more than requested.
         let pad = (amount.0 / 16).max(Bytes::mib(1).0);
         let entries = vec![
             format!("glibc.malloc.mmap_threshold={}", amount.0),
@@ -45,9 +45,8 @@ impl MallocKeep {
     }
 }
 
-/// Bytes that a process gave back to the kernel and faulted in again: no more than it gave back,
-/// and no more than its faults filled beyond its peak (address space that was never touched costs
-/// nothing to give back).
+/// Bytes that a process released to the kernel and faulted in again. Limited by what it released, and by what
+/// its faults filled beyond its peak: releasing untouched address space costs nothing.
 fn churned(process: &ProcessSeen, base: PageSize) -> u64 {
     let given_back = process.churn.munmap_bytes.0 + process.churn.brk_shrink_bytes.0;
     let filled = process.minor_faults.saturating_mul(base.bytes());

@@ -1,16 +1,16 @@
-//! `pipe-grow`: pipes that the tree creates get more room.
+//! `pipe-grow`: gives more room to pipes that the tree creates.
 //!
-//! A pipe holds 16 base pages unless asked otherwise (pipe(7)), 64 KiB here; writer and reader wake
-//! each other once per fill. `fcntl(F_SETPIPE_SZ)` on a borrowed descriptor changes that from
-//! outside, also for pipes that a shell inside the program makes: the supervising process looks for
-//! full ones every 0.2 ms at first, later every 5 to 20 ms.
+//! A pipe holds 16 base pages by default (pipe(7)), 64 KiB here; writer and reader wake each other once per
+//! fill. `fcntl(F_SETPIPE_SZ)` on a borrowed descriptor changes that from outside, also for pipes that a
+//! shell inside the program creates. The supervising process looks for full pipes every 0.2 ms at first,
+//! later every 5 to 20 ms.
 //!
-//! The capacity belongs to a program that lends pages by it: it uses a page again once a pipeful has
-//! followed, and writes wrong bytes when somebody else enlarges the pipe. So the remedy is unfit where
-//! the look saw such calls, and a run changes no pipe that such a program could hold
-//! (`pagewise_tracee::pipes` has the rules). Pipes from outside the program are never touched.
-//! Unprivileged users have a budget (`fs.pipe-user-pages-soft`, 64 MiB); beyond it new pipes of that
-//! user shrink to two pages, so at most 16 MiB are taken.
+//! A program that lends pages relies on the capacity: it reuses a page once a pipeful has followed, and
+//! writes wrong bytes if another process enlarges the pipe. So the remedy is unfit if the look saw such
+//! calls, and a run does not change a pipe that such a program could hold (see the rules in
+//! `pagewise_tracee::pipes`). Pipes from outside the program are never touched. Unprivileged users have a
+//! budget (`fs.pipe-user-pages-soft`, 64 MiB). Beyond it, new pipes of that user shrink to two pages, so at
+//! most 16 MiB are taken.
 
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::Bytes;
@@ -19,13 +19,13 @@ use pagewise_model::look::{PipeCall, PipeSeen, Traced};
 use pagewise_model::machine::{self, Machine};
 use pagewise_model::plan::{Candidate, Dose, Settings, Watch};
 
-/// The most pipe memory that one run takes from the user's budget.
+/// Maximum pipe memory that one run takes from the user's budget.
 const BUDGET: Bytes = Bytes::mib(16);
-/// Sizes tried when the evidence fits. The larger is for bytes that pass by reference or are read
-/// once; the smaller stays within half of the second-level cache of today's machines, which is
-/// what a reader that goes through every byte wants. Which of them a program has is proven by trial.
+/// Sizes tried if the evidence fits. The larger one is for bytes that pass by reference or are read once. The
+/// smaller one stays within half of the second-level cache of current machines, which suits a reader that
+/// processes every byte. A trial shows which one suits a program.
 const TRIED: [Bytes; 2] = [Bytes::kib(256), Bytes::mib(1)];
-/// Name under which the watcher reports.
+/// Name of the watcher in reports.
 pub(crate) const WATCH: &str = "grow-pipes";
 
 pub(crate) struct PipeGrow;
@@ -38,7 +38,7 @@ impl PipeGrow {
     }
 }
 
-/// What cannot be seen of a program before it harms itself.
+/// A danger that cannot be detected before the program harms itself.
 const UNSEEN: &str = "do not use pipe-grow for scripts that call vmsplice by number, \
     or pass a pipe in use to a program that assumes 64 KiB";
 

@@ -1,20 +1,21 @@
-//! `pipe-tools`: the `cat` and `tee` of an unmodified pipeline are pagewise's own.
+//! `pipe-tools`: replaces the `cat` and `tee` of an unmodified pipeline by pagewise's own.
 //!
-//! A pipe of 64 KiB keeps the pieces of GNU's tools small: they sleep and wake for each. Ours grow the
-//! pipe that they write to, read files in larger pieces, and drop what goes into /dev/null without
-//! touching it. They are exact whatever the writer in front of them does: they copy, and leave the
-//! capacity of the pipe that they read (docs/tools.md). The tree finds them because a directory of links stands in front of its PATH: nothing of the program
-//! is changed, and what does not look in PATH runs what it ran before. Where the links lie, why no
-//! other user is trusted by it, and what a killed start leaves: `tracee::tool_links`.
+//! A pipe of 64 KiB keeps the pieces of GNU's tools small: they sleep and wake for each. pagewise's tools
+//! grow the pipe that they write to, read files in larger pieces, and discard data for /dev/null without
+//! touching it. They are exact whatever the writer before them does: they copy, and do not change the
+//! capacity of the pipe that they read (docs/tools.md). The tree finds them because a directory of links is
+//! in front of its PATH. Nothing in the program changes, and commands that are not searched in PATH run as
+//! before. See `tracee::tool_links` for the place of the links, their protection from other users, and what a
+//! killed start leaves.
 //!
-//! How it is seen: a process of the traced look whose first argument is the bare name of a tool was
-//! started through PATH (a name with a slash is never looked for), and its file says whose tool that
-//! was. Not seen: a program that passes a bare name with a path of its own; there the counter stays
-//! at 0 and nothing is kept. `pv` is left as it is: pagewise's meter refuses some of its options.
+//! Evidence: a process of the traced look whose first argument is the bare name of a tool was started through
+//! PATH (a name with a slash is never searched). Its file shows whose tool it was. Not seen: a program that
+//! passes a bare name together with its own path; then the counter stays at 0 and nothing is kept. `pv` is
+//! not replaced: pagewise's meter refuses some of its options.
 //!
-//! Cost: a process of ours starts up to half a millisecond later than a C program; what a pipe holds
-//! beyond 64 KiB. A grown pipe stays so, which a later writer that lends pages and assumes 64 KiB
-//! without asking does not expect.
+//! Cost: a pagewise tool starts up to half a millisecond later than a C program, and a pipe holds more than
+//! 64 KiB. A grown pipe stays grown. A later writer that lends pages and assumes 64 KiB without a check does
+//! not expect that.
 
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::Bytes;
@@ -24,16 +25,16 @@ use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Settings, Tool};
 use pagewise_model::usage::typical;
 
-/// What tools must move together: copying less takes a few milliseconds, which the later start of
-/// a few of them eats up.
+/// Minimum bytes that all tools together must move. Saved copies gain a few milliseconds, which the later
+/// start of a few tools uses up.
 const LEAST_MOVED: Bytes = Bytes::mib(16);
-/// A tool that is looked for and not replaced.
+/// A tool that is searched for but not replaced.
 const METER: &str = "pv";
 
 pub(crate) struct PipeTools;
 
 impl PipeTools {
-    /// In the order of [`Tool::ALL`], so that equal sets are equal doses.
+    /// In the order of [`Tool::ALL`], so that equal sets give equal doses.
     fn replace(&self, tools: &[Tool]) -> Dose {
         let tools: Vec<Tool> = Tool::ALL.into_iter().filter(|tool| tools.contains(tool)).collect();
         let names: Vec<&str> = tools.iter().map(|tool| tool.into_str()).collect();
@@ -41,31 +42,31 @@ impl PipeTools {
     }
 }
 
-/// Whose tool a process runs.
+/// Origin of the tool that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     /// The system's, found through PATH.
     Systems,
     /// Named by its path.
     ByPath,
-    /// Ours already.
+    /// Already pagewise's.
     Ours,
-    /// Something else of that name.
+    /// Another program with that name.
     Others,
 }
 
-/// The name that a process was started by, without a path.
+/// The name that a process was started by; `None` if it contains a path.
 fn bare(process: &ProcessSeen) -> Option<&str> {
     process.args.first().and_then(|word| word.rsplit('/').next())
 }
 
-/// The tool that a process runs, and whose it is.
+/// The tool that a process runs, and its origin.
 fn used(process: &ProcessSeen) -> Option<(Tool, Whose)> {
     let name = bare(process)?;
     let tool = name.parse().ok()?;
     let file = process.exe.as_str();
     let named_alone = process.args.first().is_some_and(|word| word == name);
-    // Where the tools are one program, or lie elsewhere behind links, its path says coreutils.
+    // If the tools are one program, or are elsewhere behind links, the path says coreutils.
     let is_systems =
         file.strip_suffix(name).is_some_and(|dir| ["/bin/", "/usr/bin/"].contains(&dir))
             || file.contains("coreutils");
@@ -98,8 +99,8 @@ fn refusal(processes: &[ProcessSeen]) -> String {
     }
 }
 
-/// Share of time that ours could save at most: the copies that the tools make (larger pieces, or none
-/// into /dev/null), and where they hold an end of a pipe all wake-ups.
+/// Share of time that pagewise's tools could save at most: the copies of the tools (larger pieces, or none to
+/// /dev/null), and all wake-ups if they hold an end of a pipe.
 fn ceiling(evidence: &Evidence<'_>, tools: &[&ProcessSeen], moved: Option<u64>) -> f64 {
     let sum = |bytes: Option<Bytes>| bytes.unwrap_or_default().0;
     let all = typical(&evidence.look.runs, |run| sum(run.read_bytes) + sum(run.written_bytes));

@@ -1,26 +1,25 @@
 //! `place`: where the processes of a pipeline run.
 //!
-//! Handing data to another CPU costs an inter-processor interrupt and a cold cache; handing it
-//! over on the same CPU costs a context switch. Which is cheaper depends on the machine and on
-//! how much the two sides could do at once, so both are tried: the whole tree on `one` CPU (by
-//! inherited affinity, sched_setaffinity(2)) and producer and consumer `apart`, alternating over
-//! two CPUs (set from outside as pipes connect them). Cost: a program that would have used more
-//! CPUs cannot.
+//! Passing data to another CPU costs an inter-processor interrupt and a cold cache; passing it on the same
+//! CPU costs a context switch. Which one is cheaper depends on the machine and on how much both sides could
+//! do in parallel, so both are tried. `one`: the whole tree on one CPU (by inherited affinity,
+//! sched_setaffinity(2)). `apart`: producer and consumer alternate over two CPUs (set from outside when pipes
+//! connect them). Cost: a program that would have used more CPUs cannot.
 
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::diagnosis::CostKind;
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Settings, Watch};
 
-/// Below this share of wake-ups, placement cannot be what costs.
+/// With a smaller share of wake-ups, placement cannot be the cost.
 const WORTH_SHARE: f64 = 0.02;
-/// Name under which the watcher reports.
+/// Name of the watcher in reports.
 pub(crate) const WATCH: &str = "alternate-cpus";
 
 pub(crate) struct Place;
 
 impl Place {
-    /// The last allowed CPU: interrupts of small machines are most often served by the first.
+    /// The last allowed CPU: on small machines, the first one usually serves interrupts.
     fn one(&self, machine: &Machine) -> Option<Dose> {
         let cpu = *machine.cpus.last()?;
         Some(self.with("one", Settings { cpus: Some(vec![cpu]), ..Settings::default() }))

@@ -1,23 +1,24 @@
 //! `pool`: the heap on reserved huge pages.
 //!
-//! The kernel keeps a pool of huge pages that serve nothing but calls that ask for it (`kernel::hugetlb`). With
-//! `glibc.malloc.hugetlb=2` glibc (2.35 and later, static programs too) asks for it wherever it asks for
-//! memory: large blocks by a mapping each, the heap by mappings in place of `brk` (malloc/malloc.c,
-//! `sysmalloc`). Such a mapping takes its pages out of the pool when it is made, so that no touch of it can
-//! fail; where the pool has too few, glibc goes on with small pages. What differs from `heap-huge`: no search
-//! for a free huge page at a fault and none that falls back in part, no splitting, no swapping, and heaps that
-//! grow in small steps have it too.
+//! The kernel keeps a pool of huge pages that only explicit requests can use (`kernel::hugetlb`). With
+//! `glibc.malloc.hugetlb=2`, glibc (2.35 and later, also in static programs) uses it for all its memory: a
+//! mapping for each large block, and mappings in place of `brk` for the heap (malloc/malloc.c, `sysmalloc`).
+//! Such a mapping takes its pages from the pool when it is created, so no touch of it can fail. If the pool
+//! has too few pages, glibc continues with small pages. Unlike with `heap-huge`, a fault needs no search for
+//! a free huge page and never falls back to small ones. There is no splitting and no swapping, and heaps that
+//! grow in small steps benefit too.
 //!
 //! The arena of a thread takes four pages at once, touched or not (malloc/arena.c, `heap_max_size`).
 //!
-//! One way leads to a touch that fails by `SIGBUS` all the same: after `fork`, the first write to a page that
-//! parent and child share takes one more from the pool; where there is none, the page is taken away from the
-//! child (mm/hugetlb.c, `hugetlb_wp`). What the look saw of forked processes is therefore counted in full.
+//! A touch can still fail by `SIGBUS` in one case. After `fork`, the first write to a page that parent and
+//! child share takes one more page from the pool. If there is none, the child loses the page (mm/hugetlb.c,
+//! `hugetlb_wp`). So forked processes in the look are counted in full.
 //!
-//! Nothing is put on a program that starts where the pool has less available than was asked for
-//! ([`crate::reservation`]).
-//! Units: bytes, and pages of the pool. Not seen: limits of cgroups for huge pages, by which a touch may fail
-//! too; SysV shared memory, which a program has to ask for by itself (`SHM_HUGETLB`).
+//! The remedy is not applied if the pool has fewer pages available at the start than requested
+//! ([`crate::reservation`]). Units: bytes, and pages of the pool.
+//!
+//! Not seen: cgroup limits for huge pages, by which a touch may fail too; SysV shared memory, which a program
+//! must request itself (`SHM_HUGETLB`).
 
 use crate::heap_huge::{WORTH, ceiling, small_bytes, switch_works};
 use crate::remedy::{Evidence, Mechanism, Remedy};
@@ -27,16 +28,16 @@ use pagewise_model::plan::{Candidate, Dose, EnvMerge, PoolNeed, Settings, Watch}
 use pagewise_model::pool::HugePool;
 use pagewise_model::{Bytes, PageSize};
 
-/// Its name, and the one under which the watcher reports.
+/// Its name, also used by the watcher in reports.
 pub const NAME: &str = "pool";
-/// What puts the heap there.
+/// The tunable that puts the heap on the pool.
 const TUNABLE: &str = "glibc.malloc.hugetlb=2";
-/// Pages of the arena of a thread, and arenas for each CPU at most.
+/// Pages in the arena of a thread; below, the maximum number of arenas per CPU.
 const ARENA_PAGES: u64 = 4;
 const ARENAS: u64 = 8;
-/// What it asks for where nothing was said.
+/// Size requested if none was given.
 const USUAL: Bytes = Bytes::mib(256);
-/// What is asked for beyond the peaks of the look, as one in so many: runs differ.
+/// Reserve beyond the peaks of the look, as one part in this many: runs differ.
 const SPARE: u64 = 8;
 
 pub(crate) struct Pool;
@@ -59,7 +60,7 @@ impl Pool {
         self.with(&parameter, settings)
     }
 
-    /// Whether the pool holds `pages`, or may be made to; else why not.
+    /// Whether the pool holds `pages` or may be enlarged; otherwise why not.
     fn room(pool: &HugePool, pages: u64) -> Result<String, String> {
         let (available, size) = (pool.available_pages(), pool.size(pages));
         if available >= pages {
@@ -81,18 +82,18 @@ impl Pool {
     }
 }
 
-/// The heap of a process that glibc's tunable reaches.
+/// Whether glibc's tunable reaches the heap of a process.
 fn is_reached(process: &ProcessSeen) -> bool {
     process.allocator == Allocator::Glibc
         && switch_works(process.allocator, process.glibc_huge_tunable)
 }
 
-/// Pages that these processes take at most, all of them at once.
+/// Maximum number of pages that these processes take, all at the same time.
 fn pages(processes: &[&ProcessSeen], page: PageSize, cpus: usize) -> u64 {
     let most_arenas = ARENAS * cpus.max(1) as u64;
     let of_one = |process: &&ProcessSeen| {
         let arenas = u64::from(process.threads.saturating_sub(1)).min(most_arenas);
-        // A heap takes a page however small it is.
+        // Even a small heap takes one page.
         Bytes(small_bytes(process)).pages(page) + 1 + arenas * ARENA_PAGES
     };
     let all: u64 = processes.iter().map(of_one).sum();

@@ -1,24 +1,24 @@
-//! The page cache of a file, dropped, or filled again so that it lies in huge folios.
+//! Drops the page cache of a file, or refills it so that the file is in huge folios.
 //!
-//! A folio is as large as the write or the reading-ahead that brought it: programs that were installed
-//! by small writes, or started from disk, lie in small ones. Dropped (`POSIX_FADV_DONTNEED`) and read back
-//! through a mapping with `MADV_HUGEPAGE`, the file lies in folios of a huge page wherever its file
-//! system has them, and every later mapping that is congruent with them is mapped by one entry for each,
-//! of every process, with no setting and no privilege (mm/filemap.c, `do_sync_mmap_readahead`,
-//! `filemap_map_pmd`). What counts is what a fresh plain mapping shows afterwards.
+//! A folio is as large as the write or read-ahead that created it: programs that were installed by small
+//! writes, or started from disk, are in small folios. If the file is dropped (`POSIX_FADV_DONTNEED`) and read
+//! back through a mapping with `MADV_HUGEPAGE`, it gets huge folios wherever its file system supports them.
+//! Every later congruent mapping, of any process, then maps each folio by one entry, without a setting or
+//! privilege (mm/filemap.c, `do_sync_mmap_readahead`, `filemap_map_pmd`). What counts is what a fresh plain
+//! mapping shows afterwards.
 //!
-//! Nothing is dropped that somebody has written and that is not on disk: the advice would make the
-//! kernel write it. `cachestat` tells of files that this account owns or may write; any other file, and one on an
-//! overlay, has to be unchanged (content, name, rights) for longer than the kernel leaves changes in memory
-//! (`vm.dirty_expire_centisecs` and two rounds of `vm.dirty_writeback_centisecs`). Pages that some process
-//! maps cannot be dropped, so a mapped file stays unchanged and its holders are named.
+//! Data that was written but is not on disk is not dropped: the advice would make the kernel write it.
+//! `cachestat` shows this for files that this account owns or may write. Any other file, and one on an
+//! overlay, must be unchanged (content, name, rights) for longer than the kernel keeps changes in memory
+//! (`vm.dirty_expire_centisecs` and two rounds of `vm.dirty_writeback_centisecs`). Mapped pages cannot be
+//! dropped, so a mapped file stays unchanged and its holders are named.
 //!
-//! What is to be used is tried before anything is dropped: where advice is refused, by an older kernel or a
-//! filter, the cache stays as it is.
+//! The calls are tried before anything is dropped: if an older kernel or a filter refuses the advice, the
+//! cache stays as it was.
 //!
-//! Not seen: mappings of processes that this account may not look at; they show in what stays. The state
-//! does not last: memory that is needed elsewhere, or a scheme against idle memory, takes unmapped
-//! cache. Cost: the file is read once, some milliseconds for 10 MiB from a quick disk.
+//! Not seen: mappings of processes that this account may not examine; they show in what stays. The state does
+//! not last: demand for memory, or a scheme against idle memory, takes unmapped cache. Cost: the file is read
+//! once, some milliseconds per 10 MiB from a fast disk.
 
 mod collapse;
 
@@ -35,14 +35,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// How often a file is read back before what came of it counts: memory that was fragmented at first may
-/// have been put together meanwhile.
+/// Attempts to read a file back before the result counts: fragmented memory may have been compacted
+/// meanwhile.
 const ATTEMPTS: usize = 2;
 
-/// From this share of the last ten seconds on in which somebody waited for memory, none is taken.
+/// If a process waited for memory in this share of the last ten seconds, no memory is taken.
 const PRESSED_PERCENT: f64 = 10.0;
 
-/// A file with what was found of it before anything is done.
+/// A file, and what was found about it before any change.
 #[derive(Debug)]
 pub struct Subject {
     file: CachedFile,
@@ -51,16 +51,16 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Looks at a file.
+    /// Examines a file.
     ///
     /// # Errors
-    /// When it cannot be looked at.
+    /// When it cannot be examined.
     pub fn look(file: CachedFile) -> Result<Self, SysError> {
         let (file_system, before) = (file.file_system()?, file.look()?);
         Ok(Self { file, file_system, before })
     }
 
-    /// What was found, with nothing done.
+    /// What was found, without any change.
     #[must_use]
     pub fn shown(self) -> cache::CachedFile {
         self.report(Ending::default())
@@ -69,7 +69,7 @@ impl Subject {
     /// Drops what can be dropped.
     ///
     /// # Errors
-    /// When the file cannot be looked at any more, or takes no advice.
+    /// When the file can no longer be examined, or does not accept advice.
     pub fn evict(self) -> Result<cache::CachedFile, SysError> {
         if is_gone(&self.before) {
             return Ok(self.report(Ending::with_outcome(CacheOutcome::Already)));
@@ -89,11 +89,11 @@ impl Subject {
         Ok(self.report(Ending { holders: Some(holders), ..ending }))
     }
 
-    /// Fills the cache again with huge folios; `begin` is called when nothing stands in the way, before
-    /// anything is dropped.
+    /// Refills the cache with huge folios. Calls `begin` when there is no obstacle, before anything is
+    /// dropped.
     ///
     /// # Errors
-    /// When the file cannot be looked at or read any more.
+    /// When the file can no longer be examined or read.
     pub fn make_huge(self, begin: impl FnOnce(&Path)) -> Result<cache::CachedFile, SysError> {
         let asked = self.whole_slots();
         if asked > Bytes(0) && self.huge_before() >= asked {
@@ -121,7 +121,7 @@ impl Subject {
         Ok(self.report(Ending { holders: Some(holders), ..ending }))
     }
 
-    /// Drops the file from the cache, again where the kernel itself had pages in hand.
+    /// Drops the file from the cache. Repeats that if the kernel itself held pages.
     fn drop_all(&self) -> Result<CacheState, SysError> {
         let drop = || {
             self.file.drop_cached()?;
@@ -140,14 +140,14 @@ impl Subject {
         self.read_back()
     }
 
-    /// Tries what is to bring it back, through a view of its own: what is entered cannot be dropped.
+    /// Tries the calls that will bring it back, through a separate view: entered pages cannot be dropped.
     fn try_filling(&self) -> Result<(), SysError> {
         let view = self.file.view()?;
         view.ask_for_huge()?;
         view.enter(0, 1)
     }
 
-    /// Drops the file from the cache and reads all of it, in huge folios where they are available.
+    /// Drops the file from the cache and reads all of it, in huge folios if available.
     fn read_back(&self) -> Result<CacheState, SysError> {
         let view = self.file.view()?;
         view.ask_for_huge()?;
@@ -157,7 +157,7 @@ impl Subject {
         self.file.look()
     }
 
-    /// What of the file can be on huge pages: its slots but for a shorter last one.
+    /// Bytes of the file that can be on huge pages: all slots except a shorter last one.
     fn whole_slots(&self) -> Bytes {
         let slot = page_size::huge().bytes();
         Bytes(self.file.size().0 / slot * slot)
@@ -205,13 +205,14 @@ impl Subject {
         })
     }
 
-    /// Why it cannot be taken for written, where the kernel does not tell.
+    /// Why the file may not be on disk yet, if the kernel does not report it.
     fn is_too_young(&self) -> Option<CacheOutcome> {
         let (who, help) = match is_answered_for(self.file.file()) {
             true => ("is not known for this file", "wait a minute"),
             false => ("is shown only to its owner", "run as its owner or root, or wait a minute"),
         };
-        // Copies and unpacked archives have the time of their originals: the later one is when it was written.
+        // Copies and unpacked archives keep the times of their originals: the later time shows when it was
+        // written.
         let found = self.file.file().metadata().ok();
         let modified = found.as_ref().and_then(|found| found.modified().ok());
         let changed = found.and_then(|found| {
@@ -244,7 +245,7 @@ impl Subject {
     }
 }
 
-/// What is added to what was found.
+/// Data added to what was found.
 #[derive(Debug, Default)]
 struct Ending {
     outcome: Option<CacheOutcome>,
@@ -267,18 +268,19 @@ const fn refuse(why: String, help: String) -> CacheOutcome {
     CacheOutcome::Refused { why, help }
 }
 
-/// How much is huge; nothing where that is not known.
+/// How many bytes are huge; 0 if unknown.
 fn huge(state: &CacheState) -> Bytes {
     state.huge_bytes.known().copied().unwrap_or_default()
 }
 
-/// How much is not on disk.
+/// How many bytes are not on disk.
 const fn unwritten(counts: &CacheCounts) -> Bytes {
     Bytes(counts.dirty_bytes.0.saturating_add(counts.writeback_bytes.0))
 }
 
-/// Whether nothing is cached, as far as it can be asked. What is still being read, by a process that was killed for
-/// example, can neither be dropped nor found by `mincore`: it is there a moment later, and `cachestat` counts it.
+/// Whether nothing is cached, as far as can be determined. Pages that are still being read, for example for a
+/// killed process, can neither be dropped nor found by `mincore`. They appear a moment later, and `cachestat`
+/// counts them.
 fn is_gone(state: &CacheState) -> bool {
     let is_counted = state.counts.known().is_some_and(|counts| counts.cached_bytes > Bytes(0));
     let is_there = match state.cached_bytes {
@@ -288,7 +290,7 @@ fn is_gone(state: &CacheState) -> bool {
     !is_counted && !is_there
 }
 
-/// How long the kernel leaves written pages in memory at most; none where it may be for ever.
+/// How long the kernel keeps written pages in memory at most; `None` for ever.
 fn longest_unwritten() -> Option<Duration> {
     let setting = |name: &str| {
         let value = read_number(format!("/proc/sys/vm/{name}")).ok()?;
@@ -299,7 +301,7 @@ fn longest_unwritten() -> Option<Duration> {
     Some(Duration::from_millis(expire.saturating_add(round.saturating_mul(2)).saturating_mul(10)))
 }
 
-/// Why so much memory is not to be taken, by what host and cgroup leave.
+/// Why this much memory must not be taken, according to host and cgroup.
 pub(crate) fn no_room(size: Bytes) -> Option<CacheOutcome> {
     let limit = match limits::experiment_memory() {
         Ok(limit) => limit,
@@ -312,8 +314,8 @@ pub(crate) fn no_room(size: Bytes) -> Option<CacheOutcome> {
     Some(refuse(why, "free memory first, or use smaller files".to_owned()))
 }
 
-/// Why no memory is to be taken now, whatever is free: others wait for some. Where the kernel does not
-/// tell, they do not.
+/// Why no memory must be taken now, regardless of free memory: other processes wait for it. If the kernel
+/// does not report that, it assumes they do not wait.
 pub(crate) fn is_pressed() -> Option<CacheOutcome> {
     let pressure = pressure::read(pressure::Resource::Memory).ok()?;
     under_pressure(pressure.some.avg10_percent)
@@ -330,7 +332,7 @@ fn under_pressure(waited_percent: f64) -> Option<CacheOutcome> {
     })
 }
 
-/// Mapped by others, whose pages cannot be dropped.
+/// Other processes map it, so its pages cannot be dropped.
 fn held(holders: &Holders) -> CacheOutcome {
     let all = holders.seen.len();
     let names: Vec<String> =
@@ -360,7 +362,7 @@ fn why_pages_stay(after: &CacheState, holders: &Holders) -> String {
     }
 }
 
-/// What a change of the huge part means.
+/// Meaning of a change of the huge part.
 fn outcome(before: Bytes, after: Bytes, asked: Bytes, file_system: &str) -> CacheOutcome {
     if after >= asked {
         CacheOutcome::Done

@@ -1,8 +1,8 @@
 //! The receipt: the exact lines that keep a remedy, and how to go back.
 //!
-//! Three forms of the same start: a line for a shell, environment variables where they are all
-//! that is changed, and a drop-in for a systemd unit. Lines hold what the tested arm had: its
-//! input, its directory, and the user's own entries in a variable that a remedy adds to.
+//! It gives three forms of the same start: a line for a shell, environment variables if nothing else changes,
+//! and a drop-in for a systemd unit. The lines reproduce the tested arm: its input, its directory, and the
+//! user's own entries in a variable that a remedy extends.
 
 use crate::registry::find;
 use crate::systemd;
@@ -15,24 +15,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the lines of a receipt depend on beside the command: where it was tested.
+/// Conditions of the test that the lines depend on, besides the command.
 #[derive(Debug, Clone, Default)]
 pub struct Here {
-    /// The environment that the program gets without a remedy.
+    /// The environment of the program without a remedy.
     pub environment: Variables,
     /// The file of this program.
     pub pagewise: PathBuf,
-    /// A shell finds that file by the name `pagewise`.
+    /// Whether a shell finds that file under the name `pagewise`.
     pub in_path: bool,
     /// The file of the program.
     pub program: PathBuf,
-    /// The directory that it is started in.
+    /// The directory to start it in.
     pub directory: PathBuf,
 }
 
 impl Here {
-    /// This process' surroundings, for `command`; what is not known stays empty, and there is no
-    /// drop-in that needs it.
+    /// The surroundings of this process, for `command`. Unknown values stay empty; a drop-in that needs one
+    /// is left out.
     #[must_use]
     pub fn now(command: &[OsString]) -> Self {
         let pagewise = std::env::current_exe().unwrap_or_default();
@@ -46,7 +46,7 @@ impl Here {
         }
     }
 
-    /// The first of the paths that a unit needs and that could not be told.
+    /// The first path that a unit needs but that is unknown.
     fn unknown(&self) -> Option<&'static str> {
         let paths = [
             ("pagewise", &self.pagewise),
@@ -66,7 +66,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
     identity(a).is_some_and(|a| Some(a) == identity(b))
 }
 
-/// A start of the program as it was tested.
+/// A start of the program as tested.
 #[derive(Debug, Clone, Copy)]
 pub struct Start<'a> {
     /// The program and its arguments.
@@ -74,9 +74,9 @@ pub struct Start<'a> {
     /// The file that is its standard input.
     pub input: Option<&'a Path>,
     pub here: &'a Here,
-    /// Settings of the machine were changed where a remedy needs it.
+    /// A remedy needs changed settings of the machine.
     pub system: bool,
-    /// Quotes one word for a shell; the renderer that prints the receipt owns that rule.
+    /// Quotes one word for a shell. The renderer that prints the receipt provides it.
     pub quote: fn(&[u8]) -> String,
 }
 
@@ -85,7 +85,7 @@ impl Start<'_> {
         (self.quote)(word.as_ref().as_bytes())
     }
 
-    /// The words after `run` that let it change what these settings need of the machine.
+    /// The words after `run` that permit the changes of the machine that these settings need.
     fn permission(&self, settings: &Settings) -> Option<&'static str> {
         (self.system && settings.needs_machine()).then_some("--system")
     }
@@ -105,13 +105,13 @@ impl Start<'_> {
         format!("{} {}{input}", self.front(&pagewise, list, settings), words.join(" "))
     }
 
-    /// The line of a script that stands for the program: with the arguments that the script is given.
+    /// The line of a wrapper script: starts the program with the arguments of the script.
     pub(crate) fn script(&self, list: &str, settings: &Settings) -> String {
         let front = self.front(&self.quoted(&self.here.pagewise), list, settings);
         format!("{front} {} \"$@\"", self.quoted(&self.here.program))
     }
 
-    /// `ExecStart=` and what belongs to it.
+    /// `ExecStart=` and the lines that go with it.
     fn service(&self, list: &str, settings: &Settings) -> Result<Vec<String>, String> {
         let said = |what: &'static str| move |why| format!("{what} {why}");
         let mut words = vec![
@@ -140,15 +140,14 @@ impl Start<'_> {
             lines.push(format!("StandardInput=file:{file}"));
         }
         if settings.needs_supervision() {
-            // pagewise is the unit's main process: the program below it may speak to systemd. How a
-            // stop is sent stays the unit's own: by any KillMode= it reaches the program once.
+            // pagewise is the unit's main process, and the program below it may notify systemd. The unit's
+            // stop settings stay: with any KillMode= the program gets the signal once.
             lines.push("NotifyAccess=all".to_owned());
         }
         Ok(lines)
     }
 
-    /// Names and values of the variables that the settings touch; `with` the settings or as the
-    /// user has them.
+    /// Names and values of the variables that the settings touch; if not `with`, as the user has them.
     pub(crate) fn variables(&self, settings: &Settings, with: bool) -> Variables {
         let mut all = self.here.environment.clone();
         if with {
@@ -170,12 +169,12 @@ impl Start<'_> {
         self.variables(settings, with).iter().map(line).collect()
     }
 
-    /// The lines of a drop-in; `Err` says why there can be none.
+    /// The lines of a drop-in; `Err` says why none is possible.
     fn drop_in(&self, list: &str, settings: &Settings) -> Result<Vec<String>, String> {
-        // A unit can hold an environment and CPUs by itself.
+        // A unit can set an environment and CPUs itself.
         let starts_pagewise = !Settings { cpus: None, ..beyond_environment(settings) }.is_plain();
         let mut lines = vec!["[Service]".to_owned()];
-        // Where pagewise starts the program it adds to what the user has, as in a shell.
+        // If pagewise starts the program, it adds to the user's values, as in a shell.
         lines.extend(self.assignments(settings, !starts_pagewise)?);
         if starts_pagewise {
             if let Some(what) = self.here.unknown() {
@@ -201,13 +200,13 @@ impl Start<'_> {
             .collect()
     }
 
-    /// The files that are brought into huge folios, of the kinds that are `wanted`, as words.
+    /// Words for the files to bring into huge folios, of the `wanted` kinds.
     fn files(&self, settings: &Settings, wanted: impl Fn(FileKind) -> bool) -> String {
         let wanted = settings.huge_files.iter().filter(|file| wanted(file.kind));
         wanted.map(|file| self.quoted(&file.path)).collect::<Vec<_>>().join(" ")
     }
 
-    /// What brings files into huge folios without a start, where the settings do.
+    /// Commands that bring files into huge folios without a start, if the settings do that.
     fn without_a_start(&self, settings: &Settings) -> Vec<String> {
         let verbs = [(FileKind::Code, "text warm"), (FileKind::Input, "cache huge")];
         let lines = verbs.into_iter().filter_map(|(kind, verb)| {
@@ -269,7 +268,7 @@ pub fn write(doses: &[Dose], start: &Start<'_>) -> Receipt {
     }
 }
 
-/// What these doses change together.
+/// All changes of these doses together.
 pub(crate) fn all_of(doses: &[Dose]) -> Settings {
     doses.iter().fold(Settings::default(), |all, dose| all.merged(&dose.settings))
 }
@@ -280,12 +279,12 @@ fn names(settings: &Settings) -> Vec<&str> {
     settings.env.iter().map(|merge| merge.name.as_str()).chain(of_java).collect()
 }
 
-/// What the settings change beside the environment.
+/// The changes of the settings other than the environment.
 fn beyond_environment(settings: &Settings) -> Settings {
     Settings { env: Vec::new(), jvm_options: Vec::new(), ..settings.clone() }
 }
 
-/// True when environment variables are all that the settings change.
+/// True if the settings change nothing but environment variables.
 pub(crate) fn environment_alone(settings: &Settings) -> bool {
     beyond_environment(settings).is_plain() && !names(settings).is_empty()
 }
@@ -353,7 +352,7 @@ mod tests {
             "{}",
             r.undo
         );
-        // In front of the program, pagewise adds its entries by itself.
+        // In front of the program, pagewise adds its entries itself.
         let r = of("heap-huge=glibc,pipe-grow", None, &here, &["sort"]);
         assert_eq!(r.systemd[1], "Environment=\"GLIBC_TUNABLES=glibc.malloc.arena_max=1\"");
     }
@@ -387,7 +386,7 @@ mod tests {
             ]
         );
         assert!(!r.notes.is_empty());
-        // Where pagewise becomes the program, systemd sees the program itself.
+        // If pagewise executes the program in its own process, systemd sees the program itself.
         let r = receipt("heap-small");
         assert!(!r.systemd.iter().any(|l| l.starts_with("NotifyAccess")), "{:?}", r.systemd);
     }

@@ -1,14 +1,14 @@
-//! Which files were brought on huge pages: a record that outlives the process that did it, so that all
-//! of it can be dropped again (`pagewise text undo --all`). A file is recorded before its cache is changed:
-//! whenever the process is killed, what it has done is there or in the record.
+//! A persistent record of the files that were put on huge pages, so that all of them can be dropped again
+//! (`pagewise text undo --all`). A file is recorded before its cache is changed: whenever the process is
+//! killed, its work is undone or in the record.
 //!
-//! Paths between NUL bytes, in one file of the state directory (`dirs::state_dir`, only the owner's), added at
-//! its end by one write each. A writer that is killed leaves at most the beginning of one path, which the
-//! NUL in front of the next one ends: a path that is not there is forgotten at the next chance. Writers and
-//! who forgets take turns (`flock(2)`). What is forgotten leaves by a new file under the old name, whole or
-//! not at all; one that a killed process has not given its name is removed by the next process.
+//! The record is one file in the state directory (`dirs::state_dir`, owner only). It holds paths between NUL
+//! bytes; each is appended by one write. A killed writer leaves at most the beginning of one path, which the
+//! NUL before the next path ends. A path that does not exist is removed at the next opportunity. Writers and
+//! removers take turns (`flock(2)`). Removal writes a new file and renames it, so the record is always
+//! complete. If a killed process left such a file without renaming it, the next process deletes it.
 //!
-//! Nothing depends on it: a file that lies in huge folios and is not recorded is dropped by its name.
+//! Nothing depends on the record: a file in huge folios that is not recorded can be dropped by its name.
 
 use pagewise_kernel::dirs;
 use rustix::fs::{FlockOperation, flock};
@@ -20,13 +20,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Its name in the state directory.
+/// Name of the record in the state directory.
 const NAME: &str = "on-huge-pages";
 
 /// Adds one file to the record of this account, by its absolute path.
 ///
 /// # Errors
-/// A sentence, where it cannot be written.
+/// A sentence, when the record cannot be written.
 pub fn note(path: &Path) -> Result<(), String> {
     let path = std::path::absolute(path).map_err(|e| format!("`{}`: {e}", path.display()))?;
     Record::own()?.add([path.as_path()])
@@ -39,10 +39,10 @@ pub struct Record {
 }
 
 impl Record {
-    /// That of this account.
+    /// The record of this account.
     ///
     /// # Errors
-    /// A sentence, where there is no place for it.
+    /// A sentence, when no place for it is available.
     pub fn own() -> Result<Self, String> {
         let state = dirs::state_dir().map_err(|error| error.to_string())?;
         Ok(Self { path: state.join(NAME) })
@@ -51,16 +51,16 @@ impl Record {
     /// The files, each once.
     ///
     /// # Errors
-    /// A sentence, where it cannot be read.
+    /// A sentence, when it cannot be read.
     pub fn files(&self) -> Result<BTreeSet<PathBuf>, String> {
         let mut file = self.open()?;
         self.parsed(&mut file)
     }
 
-    /// Adds files that are not in it.
+    /// Adds files that it does not contain yet.
     ///
     /// # Errors
-    /// A sentence, where it cannot be written.
+    /// A sentence, when it cannot be written.
     pub fn add<'a>(&self, paths: impl IntoIterator<Item = &'a Path>) -> Result<(), String> {
         let mut file = self.open()?;
         let known = self.parsed(&mut file)?;
@@ -68,10 +68,10 @@ impl Record {
         file.write_all(&encoded(new)).map_err(|error| self.failed("write", &error))
     }
 
-    /// Takes files out of it.
+    /// Removes files from it.
     ///
     /// # Errors
-    /// A sentence, where it cannot be written.
+    /// A sentence, when it cannot be written.
     pub fn forget(&self, paths: &BTreeSet<PathBuf>) -> Result<(), String> {
         let mut file = self.open()?;
         let mut left = self.parsed(&mut file)?;
@@ -87,7 +87,7 @@ impl Record {
             .map_err(|error| self.failed("replace", &error))
     }
 
-    /// The file that has the name and is locked: another may have taken its place meanwhile.
+    /// Opens and locks the file that has the name now: another may have replaced it meanwhile.
     fn open(&self) -> Result<File, String> {
         loop {
             let mut options = OpenOptions::new();
@@ -96,14 +96,14 @@ impl Record {
             flock(&file, FlockOperation::LockExclusive)
                 .map_err(|error| self.failed("lock", &error.into()))?;
             if self.has_the_name(&file) {
-                // Under the lock it is nobody's but a killed one's.
+                // With the lock held, such a file can only be a leftover of a killed process.
                 let _none_is_left = std::fs::remove_file(self.part());
                 return Ok(file);
             }
         }
     }
 
-    /// What is to take the record's place.
+    /// The new file that will replace the record.
     fn part(&self) -> PathBuf {
         self.path.with_extension("part")
     }

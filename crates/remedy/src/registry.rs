@@ -1,4 +1,4 @@
-//! The list of remedies, and how they are named on a command line.
+//! The list of remedies, and their names on a command line.
 
 use crate::remedy::Remedy;
 use crate::target::Target;
@@ -23,7 +23,7 @@ static ALL: [&dyn Remedy; 14] = [
     &crate::file_huge::FileHuge,
 ];
 
-/// Every remedy, in the order in which they are shown.
+/// Every remedy, in display order.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Remedy] {
     &ALL
@@ -35,12 +35,12 @@ pub fn find(name: &str) -> Option<&'static dyn Remedy> {
     ALL.iter().copied().find(|r| r.name() == name)
 }
 
-/// What to know before a start with these doses, by remedy.
+/// Warnings for a start with these doses, by remedy.
 pub fn unseen(doses: &[Dose]) -> impl Iterator<Item = (&str, &'static str)> {
     doses.iter().filter_map(|dose| Some((dose.remedy.as_str(), find(&dose.remedy)?.unseen()?)))
 }
 
-/// Whether both are the same remedy, or one undoes what the other does.
+/// Whether both are the same remedy, or one undoes the effect of the other.
 fn conflict(one: &str, other: &str) -> bool {
     let lists = |x: &str, y: &str| find(x).is_some_and(|remedy| remedy.conflicts().contains(&y));
     one == other || lists(one, other) || lists(other, one)
@@ -55,7 +55,7 @@ pub fn clash(doses: &[Dose]) -> Option<(&Dose, &Dose)> {
     })
 }
 
-/// The first of these doses with which this program would fail, and why.
+/// The first of these doses that would make this program fail, and why.
 pub fn misfit<'a>(doses: &'a [Dose], target: &Target) -> Option<(&'a str, String)> {
     let mut all = doses.iter().map(|dose| dose.remedy.as_str());
     all.find_map(|name| Some((name, find(name)?.misfit(target)?)))
@@ -64,7 +64,7 @@ pub fn misfit<'a>(doses: &'a [Dose], target: &Target) -> Option<(&'a str, String
 /// Why a list of remedies cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemedyError {
-    /// No such remedy.
+    /// No remedy has this name.
     #[error("unknown remedy `{name}`; known: {known}")]
     Unknown {
         /// As typed.
@@ -72,10 +72,10 @@ pub enum RemedyError {
         /// The known names.
         known: String,
     },
-    /// A parameter that the remedy does not take.
+    /// The remedy does not accept this parameter.
     #[error("remedy `{remedy}`: {why}")]
     Parameter { remedy: &'static str, why: String },
-    /// A character that would end a line of a script.
+    /// Contains a character that would end a line of a script.
     #[error("the remedy {0:?} holds a control character")]
     Control(String),
     /// The same remedy with the same parameter twice.
@@ -83,11 +83,11 @@ pub enum RemedyError {
     Twice(String),
 }
 
-/// Doses from a comma-separated list `name[=parameter],...`; an empty list is no dose. `target` is
-/// asked only where a parameter that was not typed depends on the program.
+/// Parses doses from a comma-separated list `name[=parameter],...`; an empty list gives no doses. `target` is
+/// called only if a missing parameter depends on the program.
 ///
 /// # Errors
-/// Names the first entry that cannot be used.
+/// Names the first invalid entry.
 pub fn parse_list(
     list: &str,
     machine: &Machine,
@@ -127,11 +127,11 @@ fn dose_of(
     dose.map_err(|why| RemedyError::Parameter { remedy: remedy.name(), why })
 }
 
-/// The doses of a saved run as this pagewise makes them on this machine: by their remedies and parameters. What
-/// the file says that they do is not used.
+/// Rebuilds the doses of a saved run on this machine, from their remedies and parameters. The settings in the
+/// file are not used.
 ///
 /// # Errors
-/// Names the first that is not to be had here.
+/// Names the first dose that is not available here.
 pub fn derived(saved: &[Dose], machine: &Machine) -> Result<Vec<Dose>, RemedyError> {
     let again = |dose: &Dose| dose_of(known(&dose.remedy)?, &dose.parameter, machine);
     saved.iter().map(again).collect()

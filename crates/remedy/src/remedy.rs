@@ -1,4 +1,4 @@
-//! What every remedy has: its name, whether it fits, its doses, how success is read.
+//! The common interface of remedies: name, fit, doses, and how success is read.
 
 use crate::target::Target;
 use pagewise_model::Fact;
@@ -10,7 +10,7 @@ use pagewise_model::plan::{Candidate, Dose, Settings};
 use pagewise_model::pool::HugePool;
 use pagewise_model::price::Prices;
 
-/// What a remedy judges from: facts and the diagnosis made of them.
+/// Evidence for the judgement of a remedy: facts, and the diagnosis based on them.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
     /// The look at the program.
@@ -21,23 +21,23 @@ pub struct Evidence<'a> {
     pub prices: &'a Prices,
     /// The pool of reserved huge pages.
     pub pool: &'a Fact<HugePool>,
-    /// What its memory is at its peak, where that was looked at.
+    /// Its memory at the peak, if that was examined.
     pub memory: Option<&'a MemoryAccount>,
-    /// What it writes to standard error is a log, in which one more line does no harm.
+    /// Its standard error is a log, where one more line does no harm.
     pub has_log: bool,
 }
 
 impl<'a> Evidence<'a> {
-    /// The traced look, if there was one.
+    /// The traced look; `None` without one.
     pub(crate) fn traced(&self) -> Option<&'a Traced> {
         self.look.traced.known()
     }
-    /// Process images of the traced look, none when it is missing.
+    /// Process images of the traced look; empty without one.
     pub(crate) fn processes(&self) -> &'a [ProcessSeen] {
         self.traced().map_or(&[], |t| &t.processes)
     }
-    /// Anonymous memory of the processes that `are` meant, as a share of what the largest run held: what a remedy
-    /// for their allocator could give back at most.
+    /// Anonymous memory of the processes that `are` selects, as a share of the peak of the largest run. A
+    /// remedy for their allocator could save at most this share.
     pub(crate) fn heap_share(&self, are: impl Fn(&ProcessSeen) -> bool) -> f64 {
         let heaps = self.processes().iter().filter(|process| are(process));
         let heaps: u64 = heaps
@@ -52,32 +52,32 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Which number of a finished run shows that a remedy took hold.
+/// The figure of a finished run that shows that a remedy took hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
-    /// Transparent huge pages handed out at faults (`thp_fault_alloc` in /proc/vmstat).
+    /// Transparent huge pages allocated by faults (`thp_fault_alloc` in /proc/vmstat).
     HugeFaults,
-    /// Folios of 64 KiB handed out at faults (`anon_fault_alloc` of that size).
+    /// Folios of 64 KiB allocated by faults (`anon_fault_alloc` of that size).
     FolioFaults,
-    /// Minor faults below those of a plain run.
+    /// Fewer minor faults than in a plain run.
     FaultsSaved,
-    /// The peak of the largest process below that of a plain run.
+    /// The peak of the largest process is lower than in a plain run.
     MemorySaved,
-    /// Minor faults above those of a plain run: huge pages no longer serve many at once.
+    /// More minor faults than in a plain run: huge pages no longer serve many pages at once.
     FaultsAdded,
-    /// Major faults below those of a plain run.
+    /// Fewer major faults than in a plain run.
     MajorFaultsSaved,
-    /// The kernel saw the files opened that the settings make the program open: that of our tools, and a library
-    /// that is preloaded.
+    /// The kernel saw the files opened that the settings make the program open: the tools file, and preloaded
+    /// libraries.
     FilesOpened,
-    /// What the watcher of this name read back from the kernel.
+    /// The figure that this watcher read back from the kernel.
     Watched(&'static str),
-    /// The arm's files with code lie in huge folios where a plain start leaves none, and the kernel
-    /// mapped pages of files by one entry for a huge page meanwhile.
+    /// The arm's code files are in huge folios, unlike after a plain start, and the kernel mapped file pages
+    /// by one huge-page entry meanwhile.
     TextHuge,
-    /// The arm's other files lie in huge folios where a plain start leaves none.
+    /// The arm's other files are in huge folios, unlike after a plain start.
     FilesHuge,
-    /// The affinity that the kernel reports at the program's end is the one asked for.
+    /// The affinity that the kernel reports at the program's end is the requested one.
     Affinity,
 }
 
@@ -86,39 +86,40 @@ pub trait Remedy: Sync {
     fn name(&self) -> &'static str;
     /// What it does, in one sentence.
     fn sentence(&self) -> &'static str;
-    /// What may follow `=`, for people.
+    /// What may follow `=`, for messages.
     fn parameters(&self) -> &'static str;
     /// The dose for a parameter as typed; an empty parameter is the default.
     ///
     /// # Errors
     /// A sentence that says what the parameter must be.
     fn dose(&self, parameter: &str, machine: &Machine) -> Result<Dose, String>;
-    /// The parameter to take for a program of which nothing but its file was seen, where none was
-    /// typed; empty for the default.
+    /// The default parameter for a program of which only its file is known; empty for the remedy's own
+    /// default.
     fn parameter_for(&self, _target: &dyn Fn() -> Target) -> String {
         String::new()
     }
-    /// Why a program of which nothing but its file was seen would fail with it.
+    /// Why a program of which only its file is known would fail with it; `None` if it would not.
     fn misfit(&self, _target: &Target) -> Option<String> {
         None
     }
     /// Whether it fits, with the doses to try.
     fn fit(&self, evidence: &Evidence<'_>) -> Candidate;
-    /// Whether it fits where memory decides; its ceiling is a share of the memory.
+    /// Whether it fits when memory is the goal. Its ceiling is a share of the memory.
     fn fit_for_memory(&self, _evidence: &Evidence<'_>) -> Candidate {
         self.refusal("it saves no memory".to_owned())
     }
-    /// How success is read.
+    /// Figure that shows success.
     fn mechanism(&self, dose: &Dose) -> Mechanism;
-    /// Other remedies that undo what this one does, by name; named by either of the two.
+    /// Names of other remedies that undo the effect of this one. It is enough if one of the two names the
+    /// other.
     fn conflicts(&self) -> &'static [&'static str] {
         &[]
     }
-    /// What to know before the start: what could harm a program and cannot be seen.
+    /// A warning before the start: what could harm a program and cannot be detected.
     fn unseen(&self) -> Option<&'static str> {
         None
     }
-    /// What it costs and what to know.
+    /// Its costs, and notes for the user.
     fn notes(&self, dose: &Dose) -> Vec<String>;
 
     /// A candidate with nothing to try.
@@ -131,7 +132,7 @@ pub trait Remedy: Sync {
             doses: Vec::new(),
         }
     }
-    /// The same, of any text.
+    /// Like [`Self::refusal`], for any text type.
     fn unfit(&self, why: impl Into<String>) -> Candidate
     where
         Self: Sized,

@@ -1,19 +1,19 @@
-//! Pages added to the machine's pool of huge pages for as long as one run or session lasts.
+//! Adds pages to the machine's pool of huge pages for the duration of one run or session.
 //!
-//! A setting of the whole machine (`nr_hugepages`): it is changed by who holds the lock of such settings
-//! ([`SettingsLock`]) and may write it, never so far that less than a quarter of the memory stays available,
-//! and given back on every way out. Before the first page is asked for, a record beside the lock says what
-//! the pool had and what it is to have. The lock is held for as long as the pages are, and ends with its
-//! holder however that ends. So a process that has the lock and finds a record knows that its owner is gone, in
-//! whatever namespace that was: root's next start of pagewise gives the pages back ([`repair`]), and says so
-//! where it cannot. A pool that holds more than was asked for has been changed by somebody else since and is
-//! left as it is. Pages in use stay with their users until these end, and leave the pool then.
+//! This is a setting of the whole machine (`nr_hugepages`). Only the holder of the settings lock
+//! ([`SettingsLock`]) who may write it changes it. At least a quarter of the memory always stays available,
+//! and the pages are given back on every way out. Before the first page is requested, a record beside the
+//! lock stores the previous and the new size of the pool. The lock is held as long as the pages are, and ends
+//! with its holder however that ends. So a process that has the lock and finds a record knows that its owner
+//! has ended, in any namespace. Root's next start of pagewise gives the pages back ([`repair`]), and reports
+//! it if it cannot. A pool with more pages than requested has been changed by another process since, and is
+//! left alone. Pages in use stay with their users, and leave the pool when these end.
 //!
-//! The kernel may find fewer pages than asked for: memory is in pieces. All or nothing is kept; what was
-//! missing is reported with the state of the free memory.
+//! The kernel may find fewer pages than requested if memory is fragmented. Then none are kept, and the
+//! shortfall is reported with the state of the free memory.
 //!
-//! Not seen: that another changes the pool to a number between the two of the record. Overhead: the kernel
-//! clears nothing at this moment; a page costs some microseconds, or the moving of what lies in it.
+//! Not seen: another process that changes the pool to a size between the two in the record. Overhead: the
+//! kernel clears nothing at this point; a page costs some microseconds, or the move of its content.
 
 use pagewise_kernel::dirs::{self, DirError};
 use pagewise_kernel::lock::{LockError, SettingsLock};
@@ -28,17 +28,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The record's name in the machine's directory.
+/// Name of the record in the machine's directory.
 const NAME: &str = "pool-changed.json";
-/// A record ends with its boot; its age says nothing.
+/// A record is void after its boot; its age does not matter.
 const LIMITS: state_file::Limits = state_file::Limits { most_age: Duration::MAX, most_bytes: 2000 };
 
-/// The boot that this machine runs since.
+/// Identifier of the current boot.
 pub(crate) fn boot() -> Result<String, SysError> {
     read_text("/proc/sys/kernel/random/boot_id")
 }
 
-/// What was changed, and how it was.
+/// The changed setting, with its previous value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     boot_id: String,
@@ -48,7 +48,7 @@ struct Record {
 }
 
 impl Record {
-    /// None where there is no record.
+    /// `None` if there is no record.
     fn read(path: &Path) -> Result<Option<Self>, String> {
         let read =
             state_file::read(path, LIMITS).and_then(|kept| serde_json::from_slice(&kept.text).ok());
@@ -66,7 +66,7 @@ impl Record {
         state_file::write(path, &text).map_err(|error| error.to_string())
     }
 
-    /// Of a pool with `now` pages, those to give back.
+    /// The number of pages to give back from a pool that has `now` pages.
     fn added(&self, now: u64) -> Result<u64, String> {
         let Self { before_pages, most_pages, .. } = self;
         if now > *most_pages || before_pages > most_pages {
@@ -77,7 +77,7 @@ impl Record {
         Ok(now.saturating_sub(*before_pages))
     }
 
-    /// Gives the added pages back: how many that were.
+    /// Gives the added pages back. Returns how many.
     fn undo(&self) -> Result<u64, String> {
         let now = hugetlb::pool(self.page_bytes).map_err(|error| error.to_string())?.pages;
         let added = self.added(now)?;
@@ -88,7 +88,7 @@ impl Record {
     }
 }
 
-/// That the pool of this machine may be changed, by nobody else meanwhile.
+/// Permission to change the pool of this machine, exclusive while it is held.
 #[derive(Debug, Clone)]
 pub struct Permit {
     record: PathBuf,
@@ -97,7 +97,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// For who may write the setting; what a kill has left is given back before.
+    /// For an account that may write the setting. First gives back what a killed process left.
     ///
     /// # Errors
     /// A sentence.
@@ -111,7 +111,7 @@ impl Permit {
         Self::obtain_in(&directory.ok_or("there is no /run to record the change in")?, page)
     }
 
-    /// A record beside that of the pool.
+    /// Path of another record in the same directory.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
         self.record.with_file_name(name)
     }
@@ -125,10 +125,10 @@ impl Permit {
         Ok(Self { record, page, _lock: Arc::new(lock) })
     }
 
-    /// Adds pages to the pool until what is returned is dropped.
+    /// Adds pages to the pool until the result is dropped.
     ///
     /// # Errors
-    /// A sentence; the pool is then as it was.
+    /// A sentence. Then the pool is unchanged.
     pub fn add(&self, pages: u64) -> Result<Reservation, String> {
         let pool = hugetlb::pool(self.page).map_err(|error| error.to_string())?;
         if pages > pool.addable_pages {
@@ -145,7 +145,7 @@ impl Permit {
             most_pages: pool.pages.saturating_add(pages),
         };
         record.write(&self.record)?;
-        // From here on whatever happens is undone.
+        // From here on, any failure undoes the change.
         let reservation = Reservation { permit: self.clone(), record: Some(record) };
         hugetlb::resize(self.page, pool.pages.saturating_add(pages)).map_err(|e| e.to_string())?;
         let now = hugetlb::pool(self.page).map_err(|error| error.to_string())?;
@@ -161,7 +161,7 @@ impl Permit {
     }
 }
 
-/// How the free memory lies.
+/// Describes the fragmentation of the free memory.
 fn pieces(page: PageSize) -> String {
     let base = page_size::base();
     let free = buddyinfo::read().map(|info| (info.free_for(page, base), info.free_for(base, base)));
@@ -180,7 +180,7 @@ fn pieces(page: PageSize) -> String {
     said.join("; ")
 }
 
-/// Added pages, until this is dropped. The lock is held as long.
+/// Added pages, given back when this is dropped. Holds the lock that long.
 #[derive(Debug)]
 pub struct Reservation {
     permit: Permit,
@@ -191,7 +191,7 @@ impl Reservation {
     /// Gives the pages back.
     ///
     /// # Errors
-    /// A sentence; the next start tries again.
+    /// A sentence. The next start tries again.
     pub fn give_back(mut self) -> Result<(), String> {
         self.record
             .take()
@@ -202,16 +202,16 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
-            // Nobody is left to read a message; the record stays where this fails, for the next start.
+            // No caller is left to read a message. If this fails, the record stays for the next start.
             let _settled = settle(&self.permit.record, &record);
         }
     }
 }
 
-/// Undoes what a record says, and removes it: how many pages were given back.
+/// Undoes the change in a record and removes the record. Returns how many pages were given back.
 fn settle(path: &Path, record: &Record) -> Result<u64, String> {
     let is_own = |now: String| now == record.boot_id;
-    // The settings of a former boot are gone with it.
+    // Settings of an earlier boot no longer exist.
     let undone = if boot().is_ok_and(is_own) { record.undo() } else { Ok(0) };
     let is_foreign = || {
         let now = hugetlb::pool(record.page_bytes);
@@ -224,8 +224,8 @@ fn settle(path: &Path, record: &Record) -> Result<u64, String> {
     undone
 }
 
-/// Gives back what a start of pagewise had added to the pool that was killed before it could, for root: what to
-/// tell of it, if there was something, or why it cannot be given back.
+/// For root: gives back what a killed start of pagewise had added to the pool. Returns a message if there was
+/// anything, or if it cannot be given back.
 #[must_use]
 pub fn repair() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
@@ -233,7 +233,7 @@ pub fn repair() -> Option<String> {
     }
     match dirs::machine_dir(Missing::Ends) {
         Ok(directory) => repair_in(&directory?),
-        // Root of a user namespace, for whom it is another user's.
+        // Root of a user namespace: the directory belongs to another user there.
         Err(DirError::Unsafe { why: dirs::Objection::Foreign(_), .. }) => None,
         Err(error) => {
             Some(format!("cannot find out whether a killed run has reserved huge pages: {error}"))
@@ -248,7 +248,7 @@ fn repair_in(directory: &Path) -> Option<String> {
         Some(format!("cannot give back the huge pages that a killed run reserved: {why}"))
     };
     let _lock = match SettingsLock::acquire_in(directory) {
-        // The owner lives, or somebody else repairs it.
+        // The owner is alive, or another process repairs it.
         Err(LockError::Changing(_)) => return None,
         Err(error) => return impossible(error.to_string()),
         Ok(lock) => lock,
@@ -270,7 +270,7 @@ fn repair_in(directory: &Path) -> Option<String> {
     }
 }
 
-/// The pool as remedies are to see it: with what may be added, by who may.
+/// The pool for the evidence of remedies, with the pages that `permit` could add.
 #[must_use]
 pub fn facts(permit: Option<&Permit>) -> Fact<HugePool> {
     let pool: Fact<HugePool> = hugetlb::usual().and_then(hugetlb::pool).into();
@@ -280,8 +280,8 @@ pub fn facts(permit: Option<&Permit>) -> Fact<HugePool> {
     })
 }
 
-/// Sees to it that the pool has what a start needs: what is missing is added by who may, unless something has been
-/// added already.
+/// Ensures that the pool has the pages that a start needs. Adds missing pages if `permit` allows it and none
+/// have been added yet.
 ///
 /// # Errors
 /// A sentence that says what is missing, and what would help.
@@ -339,7 +339,7 @@ mod tests {
         assert!(record(10, 3).added(1).is_err(), "no range at all");
     }
 
-    /// Held by tests that change the machine's pool, or for which it must not change.
+    /// Held by tests that change the machine's pool, or that need it unchanged.
     static POOL: Mutex<()> = Mutex::new(());
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!((now(), path.exists()), (before + 2, true));
         held.give_back().unwrap();
         assert_eq!((now(), path.exists()), (before, false));
-        // As a kill leaves it: the pages and the record stay, the lock does not.
+        // As after a kill: the pages and the record stay, the lock does not.
         let mut held = permit.add(2).unwrap();
         held.record.take().unwrap();
         drop((held, permit));
@@ -403,7 +403,7 @@ mod tests {
         assert!(reported.starts_with("gave back 2 huge pages"), "{reported}");
         assert_eq!((now(), path.exists()), (before, false));
         let permit = Permit::obtain_in(dir.path(), hugetlb::usual().unwrap()).unwrap();
-        // What is in the way of a second is the first.
+        // The first reservation is in the way of the second.
         let page_bytes = hugetlb::usual().unwrap();
         let available = hugetlb::pool(page_bytes).unwrap().available_pages();
         let need = PoolNeed { bytes: Bytes((available + 2) * page_bytes.bytes()), page_bytes };

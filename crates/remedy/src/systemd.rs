@@ -1,13 +1,13 @@
-//! Quoting for systemd, which reads its command lines by rules of its own (systemd.service(5),
-//! "Command lines"; systemd.unit(5), "Specifiers").
+//! Quoting for systemd, which parses its command lines by its own rules (systemd.service(5), "Command lines";
+//! systemd.unit(5), "Specifiers").
 //!
-//! Inside double quotes a backslash escapes as in C, `$` starts a variable (of command lines, not
-//! of `Environment=`), `%` a specifier. Settings that hold a path are not unquoted at all. Control
-//! characters and what is not UTF-8 have no form that all versions read alike: they are refused.
+//! Inside double quotes a backslash escapes as in C, `$` starts a variable (in command lines, not in
+//! `Environment=`), and `%` a specifier. Settings that contain a path are not unquoted at all. Control
+//! characters and invalid UTF-8 have no form that all versions read alike: they are refused.
 
 use std::ffi::OsStr;
 
-/// Why something cannot stand in a drop-in, as a phrase after its name.
+/// Why something cannot be written in a drop-in, as a phrase after its name.
 pub(crate) type Refusal = &'static str;
 
 fn text(value: &OsStr) -> Result<&str, Refusal> {
@@ -41,7 +41,7 @@ pub(crate) fn argument(word: &OsStr) -> Result<String, Refusal> {
     Ok(format!("\"{}\"", escaped(text, "$$")))
 }
 
-/// The program of an `ExecStart=` line: an absolute path, in which no variable is looked for.
+/// The program of an `ExecStart=` line: an absolute path, in which variables are not expanded.
 pub(crate) fn program(path: &OsStr) -> Result<String, Refusal> {
     if text(path)?.contains('$') {
         return Err("holds a `$`, which a program name cannot contain");
@@ -54,11 +54,11 @@ pub(crate) fn assignment(name: &str, value: &OsStr) -> Result<String, Refusal> {
     Ok(format!("\"{name}={}\"", escaped(text(value)?, "$")))
 }
 
-/// A path that stands alone after a setting's `=`: it ends with the line.
+/// A path alone after the `=` of a setting: it ends with the line.
 pub(crate) fn path(path: &OsStr) -> Result<String, Refusal> {
     let text = text(path)?;
     if !text.starts_with('/') {
-        // `~` and `-` have meanings of their own.
+        // `~` and `-` have special meanings.
         return Err("is no absolute path");
     }
     if text.ends_with(|c: char| c == '\\' || c.is_whitespace()) {

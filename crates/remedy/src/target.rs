@@ -1,8 +1,8 @@
-//! The program a remedy is put on without a look at its run: what its file says.
+//! The program that a remedy is applied to without a look at its run: what its file shows.
 //!
-//! A script is followed to its interpreter, through `env` too; text without a `#!` line goes to the
-//! shell. What is not requested is not read: an allocator is looked for in symbols, which takes up to
-//! 20 ms. Not seen: programs that the program starts, and an allocator preloaded into it.
+//! A script is followed to its interpreter, also through `env`; text without a `#!` line goes to the shell.
+//! Facts are read only on request, since the search of symbols for an allocator takes up to 20 ms. Not seen:
+//! programs that the program starts, and an allocator that is preloaded into it.
 
 use pagewise_kernel::file_view::open_regular;
 use pagewise_model::look::Allocator;
@@ -14,19 +14,19 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Interpreters of interpreters that are followed, as many as the kernel follows.
+/// Maximum number of nested interpreters that are followed, as in the kernel.
 const DEEPEST: usize = 5;
-/// As much of a `#!` line as the kernel reads.
+/// Number of bytes of a `#!` line that the kernel reads.
 const LINE: u64 = 256;
 
-/// What is known of a program before it runs.
+/// Facts about a program before it runs.
 #[derive(Debug)]
 pub struct Target {
     file: Option<PathBuf>,
     malloc: OnceCell<Malloc>,
 }
 
-/// Who serves malloc, and whether a glibc that does knows the tunable for huge pages.
+/// The allocator behind malloc, and whether a glibc has the tunable for huge pages.
 #[derive(Debug, Clone, Copy)]
 struct Malloc {
     allocator: Allocator,
@@ -57,51 +57,50 @@ impl Target {
         Self { file: None, malloc: OnceCell::from(malloc) }
     }
 
-    /// The same, of a file.
+    /// Like [`Self::with_malloc`], with a file.
     #[cfg(test)]
     pub(crate) fn with_file(file: &str, allocator: Allocator, is_static: bool) -> Self {
         let malloc = Malloc { is_static, ..Self::with_malloc(allocator, None).malloc() };
         Self { file: Some(file.into()), malloc: OnceCell::from(malloc) }
     }
 
-    /// The file with the code that runs; none where it is not found.
+    /// The file with the code that runs; `None` if it is not found.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// Who serves malloc; unknown where the file is not found or cannot be read.
+    /// The allocator behind malloc; unknown if the file is not found or cannot be read.
     #[must_use]
     pub fn allocator(&self) -> Allocator {
         self.malloc().allocator
     }
 
-    /// Whether the glibc that serves malloc knows the tunable for huge pages, as far as that could
-    /// be read.
+    /// Whether its glibc has the tunable for huge pages; `None` if that could not be read.
     #[must_use]
     pub fn glibc_huge_tunable(&self) -> Option<bool> {
         self.malloc().glibc_huge_tunable
     }
 
-    /// It is a CPython whose own pools can be switched off.
+    /// Whether it is a CPython whose own pools can be switched off.
     #[must_use]
     pub fn is_python(&self) -> bool {
         self.malloc().is_python
     }
 
-    /// It has no dynamic linker.
+    /// Whether it has no dynamic linker.
     #[must_use]
     pub fn is_static(&self) -> bool {
         self.malloc().is_static
     }
 
-    /// It holds 32-bit code.
+    /// Whether it contains 32-bit code.
     #[must_use]
     pub fn is_32_bit(&self) -> bool {
         self.malloc().is_32_bit
     }
 
-    /// It opens libraries with `RTLD_DEEPBIND`.
+    /// Whether it opens libraries with `RTLD_DEEPBIND`.
     #[must_use]
     pub fn opens_deep(&self) -> bool {
         self.file().is_some_and(lending::file_opens_deep)
@@ -139,12 +138,12 @@ fn binary(file: PathBuf, depth: usize) -> Option<PathBuf> {
 
 fn head(file: &Path) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
-    // A name may be anything: no FIFO is waited for.
+    // A name may refer to anything, so this never waits for a FIFO.
     open_regular(file).ok()?.0.take(LINE).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
-/// What a `#!` line starts; of `env NAME`, the program of that name.
+/// The program that a `#!` line starts; for `env NAME`, the program with that name.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());

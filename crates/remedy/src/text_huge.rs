@@ -1,16 +1,16 @@
 //! `text-huge`: the code of the program starts on huge pages.
 //!
-//! Where the page cache holds a program's file in huge folios, every start maps its text by one entry
-//! for each 2 MiB, with no setting and no privilege: fewer faults at the start, and one entry of the
-//! instruction TLB where there were 512 (`judge::text` says of which files and how much). The cache is
-//! filled so before the start; nothing of the program is changed, and it is shared by all processes.
+//! If the page cache holds a program's file in huge folios, every start maps its text by one entry per 2 MiB,
+//! without a setting or privilege. That means fewer faults at the start, and one entry of the instruction TLB
+//! in place of 512 (`judge::text` says for which files and how much). The cache is filled before the start.
+//! Nothing in the program changes, and all processes share the cache.
 //!
-//! Without a parameter the files are the program's own, of a script its interpreter's, and those of the
-//! libraries that it needs. What its children are is known after a look only: `tune` names their files.
+//! Without a parameter, the files are the program's own (for a script, its interpreter's) and the libraries
+//! that it needs. Its children are known only after a look: `tune` names their files.
 //!
-//! Ceiling: faults on files, and address translation. Where the processor counts, only the walks for
-//! instructions; elsewhere the bound holds those for data too, and the experiment settles it.
-//! Not seen: how the program's text is laid out within its pages, which may decide more.
+//! Ceiling: faults on files, and address translation. If the processor counts them, only the walks for
+//! instructions; otherwise the ceiling includes walks for data, and the experiment decides. Not seen: how the
+//! program's text is laid out within its pages, which may matter more.
 
 use crate::code::{self, Code};
 use crate::remedy::{Evidence, Mechanism, Remedy};
@@ -25,12 +25,12 @@ use pagewise_model::plan::{Candidate, Dose, FileKind, HugeFile, Settings};
 
 pub(crate) struct TextHuge;
 
-/// How the text of a file could lie.
+/// Possible state of a file's text.
 struct Text {
     file: HugeFile,
-    /// What is on small pages and need not be.
+    /// Bytes on small pages that could be on huge ones.
     gain: Bytes,
-    /// Why nothing can be done for it.
+    /// Why nothing can be done; `None` if something can.
     refusal: Option<String>,
 }
 
@@ -50,13 +50,13 @@ impl Text {
     }
 }
 
-/// Why the code of a file cannot come on huge pages, if so.
+/// Why the code of a file cannot get on huge pages; `None` if it can.
 fn obstacle(file: &UsedFile, code: &Code<'_>) -> Option<String> {
     if code.reach() == Bytes(0) { Some(code.why_small()) } else { file.obstacle.clone() }
 }
 
-/// Paths of the files whose code can be on huge pages, those where it is included, and of the others with
-/// code the reasons why not.
+/// Paths of the files whose code can be or is on huge pages. Also the other files with code, with the reasons
+/// why not.
 #[must_use]
 pub fn code_files(files: &[UsedFile], sizes: Sizes) -> (Vec<String>, Vec<(String, String)>) {
     let (mut can, mut cannot) = (Vec::new(), Vec::new());
@@ -71,7 +71,7 @@ pub fn code_files(files: &[UsedFile], sizes: Sizes) -> (Vec<String>, Vec<(String
     (can, cannot)
 }
 
-/// Share of time that huge pages for code could give at most.
+/// Share of time that huge pages for code could save at most.
 fn ceiling(evidence: &Evidence<'_>) -> f64 {
     let part = evidence.look.walks.known().map_or(1.0, |walks| {
         let all = walks.data_walk_cycles.saturating_add(walks.code_walk_cycles);
@@ -94,7 +94,7 @@ impl Remedy for TextHuge {
 
     fn dose(&self, parameter: &str, _machine: &Machine) -> Result<Dose, String> {
         if parameter.is_empty() {
-            // A program that is not found: its start says so.
+            // The start of a program that is not found reports that.
             return Ok(self.with("", Settings::default()));
         }
         let huge_files = warmth::parse(parameter, FileKind::Code)?;

@@ -1,13 +1,13 @@
-//! `trim`: glibc hands freed memory back to the kernel early.
+//! `trim`: makes glibc return freed memory to the kernel early.
 //!
-//! By default both thresholds of glibc's malloc grow with use (malloc/malloc.c, "Tunables" in its manual): blocks of
-//! up to 32 MiB then come from the heap instead of mappings of their own, and up to 64 MiB of free memory stays at
-//! its top. Setting a threshold stops that growth, so large blocks are unmapped by `free`, and the heap
-//! shrinks once so much of its top is free. It is `malloc-keep` the other way round. Cost: memory that is
-//! taken again is faulted in and zeroed again, which the guard on time bounds.
+//! By default both thresholds of glibc's malloc grow with use (malloc/malloc.c, "Tunables" in its manual).
+//! Then blocks of up to 32 MiB come from the heap instead of their own mappings, and up to 64 MiB of free
+//! memory stays at its top. Setting a threshold stops that growth: `free` unmaps large blocks, and the heap
+//! shrinks once that much of its top is free. It is the reverse of `malloc-keep`. Cost: memory that is
+//! allocated again is faulted in and zeroed again, which the guard on time limits.
 //!
-//! How it is seen that it took hold: the peak of the largest process, as the kernel keeps it. Not seen: free
-//! blocks below the top of a heap, which only `malloc_trim` or a restart gives back.
+//! Evidence that it took hold: the peak of the largest process, as kept by the kernel. Not seen: free blocks
+//! below the top of a heap, which only `malloc_trim` or a restart returns.
 
 use crate::heap_huge::tunable;
 use crate::remedy::{Evidence, Mechanism, Remedy};
@@ -16,9 +16,9 @@ use pagewise_model::look::{Allocator, ProcessSeen};
 use pagewise_model::machine::Machine;
 use pagewise_model::plan::{Candidate, Dose, Settings};
 
-/// What glibc begins with, and what is tried.
+/// glibc's initial value, and the value tried.
 const USUAL: Bytes = Bytes::kib(128);
-/// glibc takes no larger threshold for mappings.
+/// The largest threshold for mappings that glibc accepts.
 const LARGEST: Bytes = Bytes::mib(32);
 
 pub(crate) struct Trim;

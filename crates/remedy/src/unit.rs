@@ -1,15 +1,15 @@
-//! Lines for systemd: a unit that keeps code on huge pages from boot on, those with which a service finds its
-//! page cache again, and a timer that measures gains again.
+//! Lines for systemd: a unit that keeps code on huge pages from boot on, a drop-in that restores the page
+//! cache of a service, and a timer that measures gains again.
 //!
-//! The program of the unit is `pagewise text keep`, which fills what is missing, maps the files so that their cache
-//! stays, and looks at them again each minute: a file that a package has replaced, or whose cache has gone, is
-//! filled again by that. So one service is enough; nothing has to watch the package manager. It may write its
-//! state directory only, and needs no rights: the files need only be readable.
+//! The unit runs `pagewise text keep`. It fills the missing cache, maps the files so that their cache stays,
+//! and checks them each minute. If a package has replaced a file, or its cache is gone, it is filled again.
+//! So one service is enough, and nothing has to watch the package manager. It may write only to its state
+//! directory and needs no privileges: the files must only be readable.
 
 use crate::systemd;
 use std::path::{Path, PathBuf};
 
-/// The lines of the unit that keeps `files`; `Err` says why there can be none.
+/// The lines of the unit that keeps `files`; `Err` says why none are possible.
 ///
 /// # Errors
 /// A sentence.
@@ -50,12 +50,12 @@ pub fn keeping(pagewise: &Path, files: &[PathBuf]) -> Result<Vec<String>, String
     Ok(lines.map(str::to_owned).into())
 }
 
-/// The lines of a drop-in that restore the saved page cache `list` before a service starts, and save it
-/// again when it has ended: by then it writes its files no more. Both run as the service's own user; that
-/// they fail does not stop it.
+/// The lines of a drop-in that restores the saved page cache `list` before a service starts. It saves the
+/// cache again when the service has ended and writes no more files. Both run as the service's own user; their
+/// failure does not stop the service.
 ///
 /// # Errors
-/// A sentence that says why there can be none.
+/// A sentence that says why none are possible.
 pub fn restoring(pagewise: &Path, list: &Path) -> Result<Vec<String>, String> {
     let program =
         systemd::program(pagewise.as_os_str()).map_err(|why| format!("pagewise's path {why}"))?;
@@ -73,7 +73,7 @@ pub fn restoring(pagewise: &Path, list: &Path) -> Result<Vec<String>, String> {
 /// The lines of a service and its timer that measure the applied gains again each week.
 ///
 /// # Errors
-/// A sentence that says why there can be none.
+/// A sentence that says why none are possible.
 pub fn rechecking(pagewise: &Path) -> Result<Vec<String>, String> {
     let program =
         systemd::program(pagewise.as_os_str()).map_err(|why| format!("pagewise's path {why}"))?;

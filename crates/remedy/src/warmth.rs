@@ -1,14 +1,14 @@
-//! Files brought into huge folios of the page cache before a program starts: what `text-huge` and
-//! `file-huge` do, and what came of it.
+//! Brings files into huge folios of the page cache before a program starts, for `text-huge` and `file-huge`,
+//! and reports the result.
 //!
-//! The cache belongs to the file and not to the program: what is done before one start lasts for the
-//! next ones and for everybody, until memory is needed elsewhere. So each start looks first and fills
-//! again only what is not there ([`recache`](crate::recache) says how, and when that is refused). A
-//! start is never kept from happening: shortfalls are reported.
+//! The cache belongs to the file and not to the program. The work for one start serves later starts and all
+//! processes, until memory is needed elsewhere. So each start looks first and refills only what is missing
+//! ([`recache`](crate::recache) says how, and when that is refused). A start is never prevented: shortfalls
+//! are reported.
 //!
-//! Cost: a look at files that lie as they should takes 2 ns a page and 1 us for each 2 MiB, and some
-//! 50 us a file; filling again reads them once, some milliseconds for 10 MiB. What cannot be had, of files
-//! that others hold for example, is asked for again at each start.
+//! Cost: a look at files in the wanted state takes 2 ns per page, 1 us per 2 MiB, and some 50 us per file.
+//! Refilling reads them once, some milliseconds per 10 MiB. What is not available, for example because other
+//! processes hold a file, is tried again at each start.
 
 use crate::code::Code;
 use crate::recache::Subject;
@@ -21,38 +21,38 @@ use pagewise_model::{Bytes, Nanos};
 use pagewise_observe::text::Elf;
 use std::path::Path;
 
-/// The remedy that brings the files of a program's code on huge pages.
+/// The remedy that puts the files of a program's code on huge pages.
 pub const TEXT_HUGE: &str = "text-huge";
-/// The remedy that does it with the files that a program reads.
+/// The remedy that does so for the files that a program reads.
 pub(crate) const FILE_HUGE: &str = "file-huge";
 
-/// What it costs and what to know.
+/// Its costs, and notes for the user.
 pub(crate) const NOTES: [&str; 2] = [
     "the cache of these files is dropped and read back once, for all programs; files that a process maps or has written stay unchanged, and the report names them",
     "the system reclaims unmapped cache when it needs memory: each start checks, and reads back what is missing",
 ];
 
-/// What came of one file.
+/// Result for one file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Warmed {
     pub file: HugeFile,
-    /// How far it got.
+    /// Outcome of the refill.
     pub outcome: CacheOutcome,
-    /// On huge pages in a program that starts now: of code its text, of other files all.
+    /// Bytes on huge pages for a program that starts now: of code only its text, of other files everything.
     pub huge_bytes: Bytes,
     pub of_bytes: Bytes,
-    /// How long the cache took to be filled; absent where it was not.
+    /// Time to refill the cache; `None` if it was not refilled.
     pub took_ns: Option<Nanos>,
 }
 
 impl Warmed {
-    /// Something of it is on huge pages, and it was not refused.
+    /// Whether anything of it is on huge pages, and it was not refused.
     #[must_use]
     pub fn took_hold(&self) -> bool {
         self.huge_bytes > Bytes(0) && !matches!(self.outcome, CacheOutcome::Refused { .. })
     }
 
-    /// What it lacks, and why, if so.
+    /// What it lacks, and why; `None` if nothing.
     #[must_use]
     pub fn lack(&self) -> Option<String> {
         match &self.outcome {
@@ -69,7 +69,7 @@ impl Warmed {
         format!("{} of {}{what}", self.huge_bytes, self.of_bytes)
     }
 
-    /// All that is to be said of it.
+    /// The full report.
     #[must_use]
     pub fn report(&self) -> String {
         match (self.lack(), self.took_ns) {
@@ -82,8 +82,7 @@ impl Warmed {
     }
 }
 
-/// Brings a file into huge folios, where it does not lie in them; `begin` is called when that is about to
-/// be done.
+/// Brings a file into huge folios if it is not in them. Calls `begin` right before that.
 #[must_use]
 pub fn warm(file: &HugeFile, begin: impl FnOnce(&Path)) -> Warmed {
     attempt(file, begin).unwrap_or_else(|why| Warmed {
@@ -95,7 +94,7 @@ pub fn warm(file: &HugeFile, begin: impl FnOnce(&Path)) -> Warmed {
     })
 }
 
-/// The open file, and its headers where it has code.
+/// The open file, and its headers if it has code.
 fn open(file: &HugeFile) -> Result<(CachedFile, Option<Elf>), String> {
     let opened = CachedFile::open(Path::new(&file.path)).map_err(|e| e.to_string())?;
     let elf = match file.kind {
@@ -141,7 +140,8 @@ fn warmed(
     }
 }
 
-/// What can be on huge pages: of code its reach, of other files all but a shorter last slot.
+/// Bytes that can be on huge pages: of code what its layout permits, of other files all but a shorter last
+/// slot.
 fn wanted(code: Option<Code<'_>>, size: Bytes) -> Bytes {
     let slot = page_size::huge().bytes();
     code.map_or(Bytes(size.0 / slot * slot), |code| code.reach())
@@ -152,28 +152,28 @@ fn huge(code: Option<Code<'_>>, slots: &SlotMap) -> Bytes {
     code.map_or(all, |code| code.huge(slots))
 }
 
-/// Brings all of these into huge folios. Shortfalls are reported, a line for each kind of file; with
-/// `verbose` what came of each.
+/// Brings all of these into huge folios. Shortfalls are reported, one line for each kind of file; with
+/// `verbose`, the result for each.
 #[must_use]
 pub fn before_start(files: &[HugeFile], verbose: bool) -> Vec<String> {
     let noted = |path: &Path| {
-        // No start is kept from happening because there is no place to write it down.
+        // A missing place for the record must not prevent a start.
         let _not_recorded = record::note(path);
     };
     let all: Vec<Warmed> = files.iter().map(|file| warm(file, noted)).collect();
     lines(&all, verbose)
 }
 
-/// How much of a file is on huge pages in a program that starts now.
+/// How much of a file is on huge pages for a program that starts now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TextNow {
-    /// On huge pages: of code its text, of other files all.
+    /// Bytes on huge pages: of code only its text, of other files everything.
     pub huge_bytes: Bytes,
     pub text_bytes: Bytes,
 }
 
-/// What starts on huge pages of a file now, by a look that changes nothing; nothing of what cannot be
-/// looked at.
+/// How much of a file would start on huge pages now, without changing anything. Nothing for a file that
+/// cannot be examined.
 #[must_use]
 pub fn text_now(file: &HugeFile) -> TextNow {
     let Ok((opened, elf)) = open(file) else { return TextNow::default() };
@@ -183,7 +183,7 @@ pub fn text_now(file: &HugeFile) -> TextNow {
     TextNow { huge_bytes, text_bytes }
 }
 
-/// How much of a file is on huge pages in a program that starts now; nothing of what cannot be looked at.
+/// Bytes of a file on huge pages for a program that starts now; 0 for a file that cannot be examined.
 #[must_use]
 pub fn huge_now(file: &HugeFile) -> Bytes {
     text_now(file).huge_bytes
@@ -204,7 +204,7 @@ fn lines(all: &[Warmed], verbose: bool) -> Vec<String> {
     [FileKind::Code, FileKind::Input].into_iter().filter_map(of_kind).collect()
 }
 
-/// The remedy that brings files of this kind.
+/// The remedy for files of this kind.
 const fn remedy(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Code => TEXT_HUGE,
@@ -224,7 +224,7 @@ pub(crate) fn parse(parameter: &str, kind: FileKind) -> Result<Vec<HugeFile>, St
     Ok(files)
 }
 
-/// Files as a parameter.
+/// Writes files as a parameter.
 pub(crate) fn spell(files: &[HugeFile]) -> String {
     let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
     paths.join(&HugeFile::SEPARATOR.to_string())

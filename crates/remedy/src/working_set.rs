@@ -1,15 +1,14 @@
-//! `working-set`: what a start touches of its files is read into the page cache at once, before it
-//! begins.
+//! `working-set`: reads the parts of files that a start touches into the page cache at once, before the
+//! start.
 //!
-//! A cold start takes a major fault at one page after the other, and waits for the device at each.
-//! `pagewise faults --save-working-set FILE` saves which parts of which files a start touches, and with
-//! `--exact` which ones it reads; later starts ask the device for all of them together and wait once (`pagewise_tracee::read_ahead`).
-//! Nothing is mapped, so minor faults stay as they are, and whole files are never read: populating
-//! whole images lost in every program that was tried.
+//! A cold start takes a major fault at one page after the other, and waits for the device at each. `pagewise
+//! faults --save-working-set FILE` saves which parts of which files a start touches, and with `--exact` which
+//! parts it reads. Later starts request all of them from the device together and wait once
+//! (`pagewise_tracee::read_ahead`). Nothing is mapped, so minor faults stay the same. Whole files are never
+//! read: populating whole images was slower in every program that was tried.
 //!
-//! What is in the page cache is not read again: a warm start pays only for the look. Experiments run
-//! warm, so `tune` has nothing to prove here. Cost: page cache for parts that a start with other
-//! arguments would not have touched.
+//! Cached pages are not read again: a warm start only pays for the look. Experiments run warm, so `tune` has
+//! nothing to prove here. Cost: page cache for parts that a start with other arguments would not touch.
 
 use crate::remedy::{Evidence, Mechanism, Remedy};
 use pagewise_model::machine::Machine;
@@ -36,7 +35,7 @@ impl Remedy for WorkingSet {
                 .to_owned());
         }
         read_ahead::load(Path::new(parameter))?;
-        // The receipt has to hold from any directory.
+        // The receipt must be valid from any directory.
         let path = std::path::absolute(parameter).map_err(|e| format!("`{parameter}`: {e}"))?;
         let path = path.to_string_lossy().into_owned();
         let settings = Settings { working_set: Some(path.clone()), ..Settings::default() };

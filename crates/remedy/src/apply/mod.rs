@@ -1,8 +1,8 @@
-//! A kept receipt as a file in the place where it works: a drop-in of a systemd unit, a wrapper, an environment
-//! file, a Compose override, a Kubernetes patch.
+//! Applies a kept receipt as a file: a drop-in of a systemd unit, a wrapper, an environment file, a Compose
+//! override, or a Kubernetes patch.
 //!
-//! The lines are made of the saved run: its doses, its command, and the environment that it was tested in.
-//! [`record`] writes the file and takes it back, [`verify`] asks the format's own reader first.
+//! The lines come from the saved run: its doses, its command, and the environment of the test. [`record`]
+//! writes the file and undoes it. [`verify`] runs the format's own checker first.
 
 pub mod record;
 pub mod trust;
@@ -23,17 +23,17 @@ use pagewise_tracee::launch::Launch;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Programs whose name a wrapper must not take: it would change every script.
+/// Programs that must not get a wrapper: it would affect every script.
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "env", "busybox", "sudo"];
 
-/// The name of the drop-in's file; what an administrator adds sorts behind it.
+/// File name of the drop-in. An administrator's additions sort after it.
 const DROP_IN: &str = "50-pagewise.conf";
 
-/// Units that start no program of their own.
+/// Unit types that start no program.
 const OTHER_UNITS: [&str; 8] =
     ["socket", "timer", "target", "mount", "automount", "swap", "path", "slice"];
 
-/// Where a receipt is to work.
+/// Where to apply a receipt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A drop-in of this unit, in the directory that holds the account's or the machine's units.
@@ -48,14 +48,14 @@ pub enum Place {
     Kubernetes { file: PathBuf, container: String },
 }
 
-/// Why a receipt is not applied.
+/// Why a receipt cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// There is nothing to apply, or it has no such form.
+    /// There is nothing to apply, or this form cannot express it.
     #[error("{why}")]
     Refused {
         why: String,
-        /// The next step.
+        /// Advice for the user.
         help: String,
     },
     /// The kernel refused.
@@ -92,7 +92,7 @@ impl ApplyError {
         Self::Refused { why: why.into(), help: help.into() }
     }
 
-    /// The next step, where there is one.
+    /// Advice for the user, if any.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         match self {
@@ -106,7 +106,7 @@ impl ApplyError {
     }
 }
 
-/// What is applied of a run.
+/// The part of a run that is applied.
 struct Kept<'a> {
     run: &'a Run,
     arm: &'a str,
@@ -116,11 +116,11 @@ struct Kept<'a> {
     here: Here,
 }
 
-/// The file that keeps the receipt of `run` in `place`, written by nobody yet. `pagewise` is this program's file;
-/// `quote` quotes a word for a shell.
+/// Builds the file that applies the receipt of `run` in `place`, without writing it. `pagewise` is the file
+/// of this program; `quote` quotes a word for a shell.
 ///
 /// # Errors
-/// Where the run keeps nothing, or the place cannot hold it.
+/// When the run has nothing to keep, or the place cannot express it.
 pub fn plan(
     run: &Run,
     place: &Place,
@@ -191,7 +191,7 @@ fn kept<'a>(run: &'a Run, pagewise: &Path, is_likely_enough: bool) -> Result<Kep
     Ok(Kept { run, arm, doses, list, command, here })
 }
 
-/// The file of the program: found as when the session started it, which knew no wrapper.
+/// The file of the program, found as the session found it, without any wrapper.
 fn program(command: &[OsString], directory: &Path) -> Result<PathBuf, ApplyError> {
     let named = command.first().map(Path::new).filter(|path| path.components().count() > 1);
     Ok(match named {
@@ -212,7 +212,7 @@ impl Kept<'_> {
                 "use another name",
             )
         })?;
-        // Before anything there is read.
+        // Before anything in that directory is read.
         record::place_of(&absolute, Missing::Ends)?;
         Ok(Change {
             run: self.run.id.clone(),
@@ -226,7 +226,7 @@ impl Kept<'_> {
         })
     }
 
-    /// The first line of each file.
+    /// The first line of every file.
     fn head(&self) -> String {
         format!(
             "# pagewise: {} of run {}. To go back: pagewise apply --undo\n",
@@ -273,7 +273,7 @@ fn drop_in(
     Ok(change)
 }
 
-/// `NAME.service` for `NAME`.
+/// Completes `NAME` to `NAME.service`.
 fn unit_name(name: &str) -> Result<String, ApplyError> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     if name.is_empty() || !name.chars().all(is_plain) || name.starts_with('.') {
@@ -354,7 +354,8 @@ fn environment_file(kept: &Kept<'_>, start: &Start<'_>, file: &Path) -> Result<C
     Ok(change)
 }
 
-/// One line that docker, which takes all as it stands, and systemd, which unquotes, read alike.
+/// A line that docker, which takes everything literally, and systemd, which unquotes, read alike; `None` if
+/// there is none.
 fn plain_assignment(name: &OsString, value: &OsString) -> Option<String> {
     let (name, value) = (name.to_str()?, value.to_str()?);
     let is_odd = |c: char| c.is_control() || "\"'\\`".contains(c);

@@ -1,15 +1,15 @@
-//! Writing a change, the record of it, and the way back.
+//! Writes a change, records it, and undoes it.
 //!
-//! The record is written first, so a process that is killed between the two leaves one whose file is still as it
-//! was: its undo finds nothing to do and forgets it. The file appears whole or not at all ([`part_file`]). A file
-//! that somebody has changed since is not touched by an undo.
+//! The record is written first. If the process is killed before the file is written, the record's undo finds
+//! nothing to do and discards it. The file appears completely or not at all ([`part_file`]). An undo does not
+//! touch a file that has been changed since.
 //!
-//! The directory is walked once and held open, and the file is looked at by its descriptor. Root writes only where
-//! no other account can put something else in its place. A file that is replaced is this account's own, without
-//! set-user-ID, set-group-ID and sticky bit and without an access list: an undo gives back its content, owner,
+//! The directory is walked once and kept open, and the file is examined by its descriptor. Root writes only
+//! where no other account can substitute the file. A file is replaced only if it belongs to this account, and
+//! has no set-user-ID, set-group-ID or sticky bit and no access list. An undo restores its content, owner,
 //! group and mode exactly.
 //!
-//! Not kept: times and extended attributes of a file that is replaced.
+//! Not kept: times and extended attributes of a replaced file.
 
 use super::ApplyError;
 use pagewise_kernel::file_view::read_at_most;
@@ -26,23 +26,23 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Largest file that is replaced: no drop-in and no script comes near it.
+/// Maximum size of a file that is replaced: no drop-in and no script comes near it.
 const LARGEST: u64 = 1 << 20;
-/// Largest record: it holds the file that was replaced as numbers.
+/// Maximum size of a record: it contains the replaced file as numbers.
 const LARGEST_RECORD: Bytes = Bytes::mib(16);
-/// What no file has that is replaced: set-user-ID, set-group-ID, sticky bit.
+/// Mode bits that a replaced file must not have: set-user-ID, set-group-ID, sticky bit.
 const SPECIAL: u32 = 0o7000;
-/// Attempts to get a number that another process takes at the same time.
+/// Attempts to get a number that other processes may take at the same time.
 const ATTEMPTS: u32 = 100;
 
-/// What an undo found.
+/// Result of an undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undone {
-    /// The file is as it was before.
+    /// The file is restored.
     Restored,
-    /// There was no file before, and there is none now.
+    /// There was no file before; it has been removed.
     Removed,
-    /// It was as before already.
+    /// The file was already in its previous state.
     Nothing,
 }
 
@@ -60,10 +60,10 @@ fn record_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number}.json"))
 }
 
-/// The changes in effect, oldest first. Nothing is written.
+/// The active changes, oldest first. Writes nothing.
 ///
 /// # Errors
-/// Where the records cannot be read.
+/// When the records cannot be read.
 pub fn all() -> Result<Vec<Applied>, ApplyError> {
     match dirs::find_state_dir()? {
         Some(state) => all_in(&state.join("applied")),
@@ -71,16 +71,17 @@ pub fn all() -> Result<Vec<Applied>, ApplyError> {
     }
 }
 
-/// The wrappers in effect.
+/// The active wrappers.
 ///
 /// # Errors
-/// Where the records cannot be read.
+/// When the records cannot be read.
 pub fn wrappers() -> Result<Vec<PathBuf>, ApplyError> {
     let wrappers = all()?.into_iter().map(|one| one.change).filter(is_wrapper_still);
     Ok(wrappers.map(|change| change.file.into()).collect())
 }
 
-/// The second line of a wrapper names its run. An edit leaves it; another program in its place does not have it.
+/// Whether the file is still the wrapper. The second line of a wrapper names its run: an edited wrapper still
+/// has it, another program does not.
 fn is_wrapper_still(change: &Change) -> bool {
     let is_marked = |now: String| {
         now.lines().nth(1).is_some_and(|line| change.content.lines().nth(1) == Some(line))
@@ -112,11 +113,11 @@ fn all_in(directory: &Path) -> Result<Vec<Applied>, ApplyError> {
     Ok(found)
 }
 
-/// Writes the file of `change`. An existing one of other content is replaced only where `replaces`; `None` where
-/// it has this content already.
+/// Writes the file of `change`. Replaces an existing file with other content only if `replaces`. `None` if
+/// the file has this content already.
 ///
 /// # Errors
-/// Where it is in the way, or cannot be written.
+/// When an existing file is in the way, or the file cannot be written.
 pub fn apply(change: &Change, replaces: bool) -> Result<Option<Applied>, ApplyError> {
     apply_in(&records()?, change, replaces)
 }
@@ -157,7 +158,8 @@ fn apply_in(
     }
 }
 
-/// The open directory of a file and the name there; none where the directory is missing and not to be made.
+/// The open directory of a file, and the file's name; `None` if the directory is missing and is not to be
+/// created.
 pub(super) fn place_of(
     file: &Path,
     missing: Missing,
@@ -169,7 +171,7 @@ pub(super) fn place_of(
     Ok(walk_to_place(above, missing)?.map(|directory| (directory, name)))
 }
 
-/// The file as it is; none where there is none.
+/// The current file; `None` if there is no file.
 fn present(directory: &TrustedDir, name: &OsStr) -> Result<Option<Before>, ApplyError> {
     let path = directory.path().join(name);
     let refused = |why: &str, help: &str| {
@@ -202,7 +204,7 @@ fn present(directory: &TrustedDir, name: &OsStr) -> Result<Option<Before>, Apply
     Ok(Some(Before { content, mode: meta.mode() & 0o777, group: Some(meta.gid()) }))
 }
 
-/// Directories above `file` that are not there, the outermost first.
+/// Missing directories above `file`, outermost first.
 fn missing_directories(file: &Path) -> Vec<PathBuf> {
     let above = file.ancestors().skip(1).take_while(|path| !path.exists());
     let mut missing: Vec<PathBuf> = above.map(Path::to_owned).collect();
@@ -210,7 +212,7 @@ fn missing_directories(file: &Path) -> Vec<PathBuf> {
     missing
 }
 
-/// Gives the change a number, and keeps its record under that.
+/// Assigns a number to the change, and stores its record under that number.
 fn keep(directory: &Path, applied: &mut Applied) -> Result<PathBuf, ApplyError> {
     let newest = all_in(directory)?.last().map_or(0, |applied| applied.number);
     let mut kept = Ok(());
@@ -241,25 +243,25 @@ fn write(applied: &Applied) -> Result<(), ApplyError> {
     Ok(Target::within(directory, name).write(content, &rights, before.is_some())?)
 }
 
-/// This account's, in the group of the file of before: where that cannot be kept, nothing is replaced.
+/// Owner is this account, group that of the previous file. If the group cannot be kept, nothing is replaced.
 fn rights(mode: u32, before: Option<&Before>) -> Rights {
     let own = rustix::process::geteuid().as_raw();
     let group = before.and_then(|before| before.group);
     Rights { owner: group.map(|group| (own, group)), ..Rights::new(mode) }
 }
 
-/// Those that were made for the change and hold nothing else.
+/// Removes directories that were created for the change, if they are empty.
 fn remove_directories(applied: &Applied) {
     for directory in applied.directories.iter().rev() {
         let _in_use = fs::remove_dir(directory);
     }
 }
 
-/// Takes a change back: the one of this number, or the newest. One whose file was changed since only where
-/// `is_forced`.
+/// Undoes the change with this number, or the newest one. With `is_forced`, also if its file has been changed
+/// since.
 ///
 /// # Errors
-/// Where there is no such change, its file is not as it was written, or cannot be written.
+/// When there is no such change, its file was changed, or the previous file cannot be written.
 pub fn undo(number: Option<u32>, is_forced: bool) -> Result<(Applied, Undone), ApplyError> {
     undo_in(&records()?, number, is_forced)
 }
@@ -310,7 +312,8 @@ fn take_back(applied: &Applied, is_forced: bool) -> Result<Undone, ApplyError> {
                 .map_err(|error| failed("unlink", file)(error.into()))?;
             Ok(Undone::Removed)
         }
-        // Of an earlier version, which kept no owner: the content may have been another account's.
+        // A record of an earlier version does not contain the owner: the content may belong to another
+        // account.
         Some(before) if before.mode & SPECIAL != 0 => {
             let why = format!("{} was set-user-ID, set-group-ID or sticky", applied.change.file);
             let help = "restore it by hand: pagewise apply --list --json holds its content";
@@ -324,7 +327,7 @@ fn take_back(applied: &Applied, is_forced: bool) -> Result<Undone, ApplyError> {
     }
 }
 
-/// Whether a file is as it was; its group counts where it was kept.
+/// Whether a file is in its previous state. The group counts if it was recorded.
 fn is_as_before(now: Option<&Before>, before: Option<&Before>) -> bool {
     match (now, before) {
         (Some(now), Some(before)) => {

@@ -1,11 +1,11 @@
-//! Which files a change will start or load, and who else could put others in their place.
+//! Which files a change will start or load, and which other accounts could replace them.
 //!
-//! A unit of the machine, or what root writes, runs with rights that the owner of such a file may lack: its
-//! pagewise and its preloaded libraries must be root's alone, in directories that are. The program itself was
-//! started before the change too, so that is named and not refused. A pagewise in a directory of cargo's is named:
-//! `cargo clean` removes it, and then nothing starts.
+//! A unit of the machine, or a file that root writes, runs with rights that the owner of such a file may
+//! lack. So its pagewise and its preloaded libraries must belong to root alone, in directories that do too.
+//! The program itself was started before the change as well, so an unsafe one is only reported. A pagewise in
+//! a cargo build directory is reported: `cargo clean` removes it, and then nothing starts.
 //!
-//! Overhead: three calls for each component of a path.
+//! Overhead: three calls for each path component.
 
 use super::ApplyError;
 use pagewise_kernel::file_view::open_regular;
@@ -17,19 +17,19 @@ use std::path::{Path, PathBuf};
 
 /// What a change starts.
 pub(super) struct Started<'a> {
-    /// This program, where it starts the other one.
+    /// The file of pagewise, if it starts the program.
     pub(super) pagewise: Option<&'a Path>,
     pub(super) program: &'a Path,
-    /// What is set in its environment.
+    /// Variables set in its environment.
     pub(super) variables: &'a Variables,
 }
 
 const INSTALL: &str = "install pagewise where only root can write, such as /usr/local/bin";
 
-/// What to know of these files. `of_machine`: the change is a unit of the machine.
+/// Warnings about these files. `of_machine`: the change is a unit of the machine.
 ///
 /// # Errors
-/// Where another account could put another pagewise, or another library, in its place.
+/// When another account could replace pagewise or a library.
 pub(super) fn warnings(started: &Started<'_>, of_machine: bool) -> Result<Vec<String>, ApplyError> {
     let mut warnings = Vec::new();
     if of_machine || rustix::process::geteuid().is_root() {
@@ -48,10 +48,10 @@ pub(super) fn warnings(started: &Started<'_>, of_machine: bool) -> Result<Vec<St
     Ok(warnings)
 }
 
-/// What to know of a pagewise that a unit of the machine starts.
+/// Warnings about a pagewise that a unit of the machine starts.
 ///
 /// # Errors
-/// As root, where another account could put another file in its place.
+/// As root, when another account could replace the file.
 pub fn of_unit(pagewise: &Path) -> Result<Vec<String>, ApplyError> {
     let found = doubt(pagewise)?.map(|found| said("pagewise", pagewise, &found));
     match found {
@@ -77,7 +77,7 @@ fn said(what: &str, path: &Path, (at, why): &(PathBuf, Doubt)) -> String {
     format!("another account could replace {what} ({}): {} {why}", path.display(), at.display())
 }
 
-/// The libraries that are named by a path.
+/// The preloaded libraries that are given by a path.
 fn preloaded(variables: &Variables) -> Vec<PathBuf> {
     let lists = variables.iter().filter(|(name, _)| name == LD_PRELOAD);
     let lists = lists.map(|(_, value)| value.to_string_lossy().into_owned());
@@ -86,7 +86,7 @@ fn preloaded(variables: &Variables) -> Vec<PathBuf> {
     named.filter(|path| path.is_absolute()).collect()
 }
 
-/// A sentence where this program lies in a directory that a build tool makes and removes.
+/// A warning if this program is in a directory that a build tool creates and removes.
 fn in_build(pagewise: &Path) -> Option<String> {
     const TAG: &[u8; 43] = b"Signature: 8a477f597d28d172789f06886806bc55";
     let is_build = |directory: &&Path| {

@@ -1,7 +1,8 @@
-//! A change read by its format's own reader, before it is written.
+//! Checks a change with the format's own checker before it is written.
 //!
-//! systemd-analyze(1) reads a copy of the unit with the drop-in; sh(1) reads a wrapper (`-n`). Environment files
-//! have no reader that only checks, and those of Compose and Kubernetes need the rest of what they change.
+//! systemd-analyze(1) checks a copy of the unit with the drop-in; sh(1) checks a wrapper (`-n`). For
+//! environment files no such checker exists, and files for Compose and Kubernetes need the rest of what they
+//! change.
 
 use super::{ApplyError, DROP_IN, unit_of};
 use pagewise_kernel::file_view::read_at_most;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Directories of units of the machine and of users, the one that counts first (systemd.unit(5)).
+/// Directories of units of the machine and of users, highest precedence first (systemd.unit(5)).
 const OF_MACHINE: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -29,22 +30,22 @@ const OF_USERS: [&str; 4] = [
     "/usr/lib/systemd/user",
 ];
 
-/// Largest unit that is read.
+/// Maximum size of a unit that is read.
 const LARGEST: Bytes = Bytes::mib(1);
 
-/// What a reader said.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
     /// It accepts the change.
     Accepted { by: &'static str, note: Option<String> },
-    /// Nobody has looked, for this reason.
+    /// Not checked, for this reason.
     Not { why: &'static str },
 }
 
-/// Has the format's own reader look at `change`.
+/// Checks `change` with the format's own checker.
 ///
 /// # Errors
-/// What the reader does not accept.
+/// The complaints of the checker.
 pub fn verify(change: &Change, of_user: bool) -> Result<Checked, ApplyError> {
     if let Some((unit, units)) = unit_of(change) {
         return drop_in(change, unit, installed(unit, units, of_user), of_user);
@@ -75,7 +76,7 @@ fn script(change: &Change) -> Result<Checked, ApplyError> {
     Err(refused("sh", &String::from_utf8_lossy(&done.stderr)))
 }
 
-/// The drop-in must add no complaint to those that the unit has without it.
+/// The drop-in must not add a complaint to those that the unit causes without it.
 fn drop_in(
     change: &Change,
     unit: &str,
@@ -99,7 +100,7 @@ fn drop_in(
     }
 }
 
-/// Two copies of a unit, one of them with a drop-in, for as long as their directory is held.
+/// Two copies of a unit, one with the drop-in, which exist as long as the returned directory.
 fn copies(unit: &str, text: &str, added: &str) -> std::io::Result<(TempDir, PathBuf, PathBuf)> {
     let scratch = tempfile::tempdir()?;
     let [plain, changed] = ["plain", "changed"].map(|name| scratch.path().join(name));
@@ -112,7 +113,7 @@ fn copies(unit: &str, text: &str, added: &str) -> std::io::Result<(TempDir, Path
     Ok((scratch, plain.join(unit), changed.join(unit)))
 }
 
-/// The file of a unit; that of its template where it is an instance.
+/// The file of a unit; for an instance, that of its template.
 fn installed(unit: &str, units: &Path, of_user: bool) -> Option<PathBuf> {
     let template = unit.split_once('@').map(|(name, _)| format!("{name}@.service"));
     let names = std::iter::once(unit.to_owned()).chain(template);
@@ -123,7 +124,7 @@ fn installed(unit: &str, units: &Path, of_user: bool) -> Option<PathBuf> {
     all.find(|path| path.is_file())
 }
 
-/// The lines that systemd prints on a unit; none without systemd-analyze.
+/// The lines that systemd prints about a unit; `None` without systemd-analyze.
 fn complaints(unit: &Path, of_user: bool) -> Option<BTreeSet<String>> {
     let mut command = Command::new("systemd-analyze");
     command.args(["verify", "--man=no"]).args(of_user.then_some("--user")).arg(unit);

@@ -1,8 +1,8 @@
-//! What a copy has from its original beside the contents: mode, owner, extended attributes.
+//! What a copy keeps of its original besides the content: mode, owner, extended attributes.
 //!
-//! Given in the order in which none takes away another: a new owner clears capabilities (chown(2)), a
-//! mode changes the access list (acl(5)). Attributes that the copy has by itself already, such as a
-//! security label by its directory, are left as they are when they are equal.
+//! The order matters, since a new owner clears capabilities (chown(2)) and a mode changes the access list
+//! (acl(5)). Attributes that the copy already has, such as a security label from its directory, are left
+//! alone if they are equal.
 
 use super::FoldError;
 use pagewise_kernel::SysError;
@@ -12,19 +12,19 @@ use pagewise_kernel::privilege::FileRights;
 use std::fs::{File, Metadata, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
-/// Attributes that are signatures over what they belong to.
+/// Attributes that are signatures of the file they belong to.
 const SIGNATURES: [&[u8]; 2] = [b"security.ima", b"security.evm"];
-/// The bits of a mode that say who may do what.
+/// The permission bits of a mode.
 const ACCESS: u32 = 0o777;
 
-/// What is to be given.
+/// The attributes to apply.
 #[derive(Debug)]
 pub(super) struct Kept {
     metadata: Metadata,
     attributes: Vec<Attribute>,
 }
 
-/// That of a file, or why it may have no copy.
+/// Those of a file, or why it may not be copied.
 pub(super) fn kept(file: &CachedFile) -> Result<Kept, FoldError> {
     let name = file.path().display().to_string();
     let rights = FileRights::of_open(file.file(), &name)?;
@@ -47,7 +47,7 @@ pub(super) fn kept(file: &CachedFile) -> Result<Kept, FoldError> {
 }
 
 impl Kept {
-    /// Gives all of it to the copy; a note where the owner is another.
+    /// Applies all of it to the copy. Returns a note if the owner differs.
     pub(super) fn give(&self, copy: &File) -> Result<Option<String>, FoldError> {
         let failed = |call| move |e: std::io::Error| SysError::new(call, "the copy", e);
         let own = copy.metadata().map_err(failed("fstat"))?;
@@ -78,7 +78,7 @@ impl Kept {
     }
 }
 
-/// A mode for a file of another group: it may what everybody may.
+/// A mode for a file of another group: the group gets the permissions of all other users.
 const fn without_group(mode: u32) -> u32 {
     (mode & !0o070) | (((mode & 0o007) << 3) & mode)
 }

@@ -1,16 +1,17 @@
-//! Folded copies in the place of the files themselves, for one program and what it starts: `run --fold`.
+//! Replaces files by folded copies, for one program and its children only: `run --fold`.
 //!
-//! Of the files whose layout leaves none of their code to huge pages, a copy with merged segments is made in
-//! memory and mounted over the file, in a mount namespace that this process enters
-//! ([`pagewise_kernel::mount_namespace`]). A program that is started by its name runs from the copy, and
-//! `/proc/self/exe` and its first argument are what they are without it. Nothing is left when the last process
-//! in the namespace has ended.
+//! If the layout of a file leaves no code for huge pages, a copy with merged segments is made in memory. It
+//! is mounted over the file, in a mount namespace that this process enters
+//! ([`pagewise_kernel::mount_namespace`]). A program that is started by its name runs from the copy;
+//! `/proc/self/exe` and its first argument stay the same. Nothing is left when the last process in the
+//! namespace has ended.
 //!
-//! Files of which the page cache alone brings something on huge pages are left to that
-//! ([`warmth`](crate::warmth)): their pages are shared by all, those of a copy by the processes of one start.
+//! If the page cache alone can put code of a file on huge pages, that is preferred
+//! ([`warmth`](crate::warmth)): all processes share its pages, while only the processes of one start share
+//! those of a copy.
 //!
-//! Not seen: files that the program reaches by other names. Cost: the file is read twice and written once
-//! into memory that only swapping takes back, at each start.
+//! Not seen: files that the program reaches by other names. Cost: at each start the file is read twice and
+//! written once, to memory that can only be reclaimed by swapping.
 
 use super::{FoldError, Options, Target, make};
 use crate::code::Code;
@@ -25,16 +26,16 @@ use pagewise_observe::text::Elf;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-/// Files with copies in their places.
+/// Files that are covered by copies.
 #[derive(Debug, Default)]
 pub struct Covering {
     covered: Vec<HugeFile>,
-    /// The program starts in a user namespace of its own.
+    /// The program starts in its own user namespace.
     has_own_users: bool,
 }
 
 impl Covering {
-    /// What the copies do not have on huge pages, a line each; with `verbose` what was done.
+    /// Lines about code that the copies do not put on huge pages; with `verbose` also what was done.
     #[must_use]
     pub fn lines(&self, verbose: bool) -> Vec<String> {
         let of = |file: &HugeFile| {
@@ -60,13 +61,13 @@ impl Covering {
     }
 }
 
-/// Files of which only a copy brings code on huge pages.
+/// Files whose code only a copy can put on huge pages.
 #[derive(Debug, Default)]
 pub struct Choice {
     originals: Vec<(HugeFile, CachedFile)>,
 }
 
-/// Tells the files of which only a copy brings code on huge pages from the others, which are left to the
+/// Separates the files whose code only a copy can put on huge pages from the others, which are left to the
 /// page cache.
 #[must_use]
 pub fn choose(files: Vec<HugeFile>) -> (Choice, Vec<HugeFile>) {
@@ -81,13 +82,13 @@ pub fn choose(files: Vec<HugeFile>) -> (Choice, Vec<HugeFile>) {
 }
 
 impl Choice {
-    /// Puts copies in the places of the files. This process, which must have one thread, and what it starts
-    /// from now on see them; it sees no mappings of processes outside any more where it had to enter a user
-    /// namespace, so whatever depends on those comes before.
+    /// Covers the files by copies. This process, which must have one thread, and its later children see the
+    /// copies. If it has to enter a user namespace, it can no longer read the mappings of processes outside,
+    /// so do such work before.
     ///
     /// # Errors
     /// When a namespace or a mount is refused, the copies take too much memory, or one cannot be made. This
-    /// process may be in a namespace then and should end.
+    /// process may then be in a namespace and should end.
     pub fn cover(self) -> Result<Covering, FoldError> {
         if self.originals.is_empty() {
             return Ok(Covering::default());
@@ -104,7 +105,7 @@ impl Choice {
     }
 }
 
-/// The open file, where a copy has code on huge pages and the file itself never has.
+/// The open file, if a copy would have code on huge pages and the file itself never has.
 fn foldable(file: &HugeFile) -> Option<CachedFile> {
     let opened = CachedFile::open(Path::new(&file.path)).ok()?;
     let elf = (file.kind == FileKind::Code).then(|| Elf::read(opened.file()).ok()).flatten()?;
@@ -112,7 +113,7 @@ fn foldable(file: &HugeFile) -> Option<CachedFile> {
     (code.reach() == Bytes(0) && code.folded_reach() > Bytes(0)).then_some(opened)
 }
 
-/// Refuses a program that gains rights from its file: it would have none from a copy over it.
+/// Refuses a program that gains rights from its file: it would not get them from a copy.
 fn refuse_rights(original: &CachedFile) -> Result<(), FoldError> {
     let name = original.path().display().to_string();
     match FileRights::of_open(original.file(), &name)?.mark() {
@@ -124,7 +125,7 @@ fn refuse_rights(original: &CachedFile) -> Result<(), FoldError> {
     }
 }
 
-/// Refuses copies that take more than host and cgroups leave.
+/// Refuses copies that take more memory than host and cgroups leave.
 fn refuse_large(size: Bytes) -> Result<(), FoldError> {
     match limits::experiment_memory()?.exceeded("copies take", size) {
         None => Ok(()),
@@ -138,7 +139,7 @@ fn refuse_large(size: Bytes) -> Result<(), FoldError> {
 fn fold_into(original: &CachedFile, copy: &Path) -> Result<(), FoldError> {
     let (base, huge) = (page_size::base(), page_size::huge());
     let options = Options { merge: true, fill_above: Bytes(base.bytes()), base, huge };
-    // A signal ends this process, and the copy with it.
+    // A signal ends this process and with it the copy.
     let stop = AtomicBool::new(false);
     make(original, Target { path: copy, replaces: false }, &options, &stop).map(|_made| ())
 }

@@ -1,18 +1,17 @@
-//! `text fold`: a copy of a program or a library whose program headers let more of its code be on huge
-//! pages. The original stays as it is, and all of its bytes but those headers are in the copy at their
-//! places: text, symbols, notes, build-id and debug links among them.
+//! `text fold`: copies a program or a library with changed program headers, so that more of its code can be
+//! on huge pages. The original is unchanged. The copy has all other bytes at the same places: text, symbols,
+//! notes, build-id and debug links.
 //!
-//! What changes and why is [`plan`]'s. The copy appears under its name whole or not at all
-//! ([`pagewise_kernel::part_file`]); before that it is compared with the original byte by byte, and
-//! given its mode, its extended attributes (capabilities among them) and, where this account may, its
-//! owner. An attribute that cannot be given is a refusal, not a loss.
+//! [`plan`] decides what changes and why. The copy appears under its name completely or not at all
+//! ([`pagewise_kernel::part_file`]). Before that it is compared with the original byte by byte, and gets its
+//! mode, its extended attributes (including capabilities) and, if this account may, its owner. If an
+//! attribute cannot be set, the copy is refused.
 //!
-//! Refused: programs that gain rights from their file by set-user-id or set-group-id, since a copy with
-//! less protected memory is no place for them; files with a signature over their contents
-//! (`security.ima`, `security.evm`).
+//! Refused: set-user-id and set-group-id programs, since a copy with less protected memory is not safe for
+//! them; files with a signature of their content (`security.ima`, `security.evm`).
 //!
-//! The copy is written in pieces of a huge page at multiples of it, which ext4 and xfs cache in folios of
-//! that size, so that it is often warm from the start. Cost: the file is read twice and written once.
+//! The copy is written in aligned pieces of a huge page, which ext4 and xfs cache in folios of that size. So
+//! it is often warm from the start. Cost: the file is read twice and written once.
 
 mod attributes;
 mod cover;
@@ -32,14 +31,14 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Why there is no copy.
+/// Why no copy was made.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
-    /// The file or the name of the copy does not allow it.
+    /// The file, or the name of the copy, does not permit it.
     #[error("{why}")]
     Refused {
         why: String,
-        /// What can be done.
+        /// Advice for the user.
         help: &'static str,
     },
     /// The file cannot be folded.
@@ -58,22 +57,22 @@ impl FoldError {
     }
 }
 
-/// Where the copy is to be.
+/// Destination of the copy.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     pub path: &'a Path,
-    /// A file of that name is replaced.
+    /// Replace an existing file with that name.
     pub replaces: bool,
 }
 
-/// A copy that was made.
+/// A finished copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     /// How it differs.
     pub changes: Changes,
     /// Names of the extended attributes that it has from the original.
     pub attributes: Vec<String>,
-    /// What the reader must know.
+    /// Notes for the user.
     pub notes: Vec<String>,
     pub took: Nanos,
 }
@@ -81,7 +80,7 @@ pub struct Made {
 /// Makes the copy. `stop` ends it between two pieces.
 ///
 /// # Errors
-/// Nothing is there under the name of the copy then that was not there before.
+/// In case of an error, nothing new exists under the name of the copy.
 pub fn make(
     file: &CachedFile,
     target: Target<'_>,
@@ -109,7 +108,7 @@ pub fn make(
     Ok(Made { changes: plan.changes, attributes: kept.names(), notes, took })
 }
 
-/// Why nothing may be written under this name.
+/// Why a copy must not be written under this name.
 fn refuse_target(file: &CachedFile, target: Target<'_>) -> Result<(), FoldError> {
     let name = target.path.display();
     let identity = |found: &std::fs::Metadata| (found.dev(), found.ino());
@@ -133,7 +132,7 @@ fn refuse_target(file: &CachedFile, target: Target<'_>) -> Result<(), FoldError>
     }
 }
 
-/// What has to be known of the place where the copy lies.
+/// Notes about the file system that holds the copy.
 fn about_file_system(copy: &File, path: &Path) -> Result<Option<String>, FoldError> {
     let found = file_system::look_up(copy, &path.display().to_string())?;
     let name = &found.name;
@@ -150,7 +149,7 @@ fn about_file_system(copy: &File, path: &Path) -> Result<Option<String>, FoldErr
     })
 }
 
-/// A copy in the making.
+/// A copy in progress.
 struct Copying<'a> {
     original: &'a CachedFile,
     copy: &'a File,
@@ -166,7 +165,7 @@ impl Copying<'_> {
         })
     }
 
-    /// Whether what was written is what is there now, and the original what it was.
+    /// Checks that the copy contains what was written, and that the original is unchanged.
     fn compare(&self) -> Result<(), FoldError> {
         let mut there = Vec::new();
         self.each_piece(|offset, piece| {
@@ -181,7 +180,7 @@ impl Copying<'_> {
         })
     }
 
-    /// Calls `with` for each piece of the copy, made of the original as it is now.
+    /// Calls `with` for each piece of the copy, built from the current original.
     fn each_piece(
         &self,
         mut with: impl FnMut(u64, &[u8]) -> Result<(), FoldError>,
@@ -202,7 +201,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// A piece of the original as it is in the copy; what is beyond its end has value 0.
+    /// Reads a piece of the original as it will be in the copy. Bytes beyond its end are 0.
     fn read(&self, offset: u64, piece: &mut [u8]) -> Result<(), FoldError> {
         let left = self.plan.len.saturating_sub(offset);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());

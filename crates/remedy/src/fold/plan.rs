@@ -1,22 +1,22 @@
-//! What of the program headers of an ELF file has to change so that more of its code can be on huge
-//! pages: a pure function on its bytes, for any bytes.
+//! Plans which program headers of an ELF file must change so that more of its code can be on huge pages. A
+//! pure function on bytes, safe for any input.
 //!
-//! A slot (a huge page of address space) is mapped by one entry when all of it lies in one mapping whose
-//! addresses and offsets have the same remainder by its size (*congruent*). Nothing is moved in the file
-//! or in memory, so only three things can be done, each only where it wins a slot:
+//! A slot (a huge page of address space) is mapped by one entry if all of it is in one mapping whose
+//! addresses and offsets have the same remainder modulo its size (*congruent*). Nothing is moved in the file
+//! or in memory, so only three changes are possible, each only if it wins a slot:
 //!
-//! - **join**: neighbours that are not writable and as far from their offsets as each other become one
-//!   part, readable and executable, so that slots across their seams are whole. The headers of the
-//!   others become `PT_NULL`, which loaders pass over;
-//! - **fill**: a part ends at the end of its last slot instead of within it, where no other part begins
-//!   there. It maps what follows in the file, and where the file ends, bytes of value 0 that are appended;
-//! - **align**: `p_align` becomes the huge page only in congruent parts. The kernel places
-//!   position-independent programs at a multiple of the largest one (fs/binfmt_elf.c,
-//!   `maximum_alignment`), glibc 2.35 libraries (elf/dl-load.c, `_dl_map_segment`); older ones refuse a
-//!   part whose address and offset are not congruent by its own. `ET_EXEC` has nothing to align.
+//! - **join**: neighbours that are not writable and have the same distance to their offsets become one part,
+//!   readable and executable, so that slots across their seams are whole. The headers of the others become
+//!   `PT_NULL`, which loaders skip;
+//! - **fill**: a part is extended to the end of its last slot, if no other part begins there. It then maps the
+//!   bytes that follow in the file, and beyond its end appended zero bytes;
+//! - **align**: `p_align` becomes the huge page, only in congruent parts. The kernel places position-independent
+//!   programs at a multiple of the largest alignment (fs/binfmt_elf.c, `maximum_alignment`); so does glibc 2.35
+//!   with libraries (elf/dl-load.c, `_dl_map_segment`). Older ones refuse a part whose address and offset are
+//!   not congruent by its alignment. `ET_EXEC` needs no alignment.
 //!
-//! Refused: headers that no loader follows, parts that overlap or are not in the order of their
-//! addresses, and text that is relocated when it is loaded, whose pages become private copies.
+//! Refused: headers that no loader accepts; parts that overlap or are not in address order; text that is
+//! relocated when it is loaded, whose pages become private copies.
 
 use object::elf::{
     DF_TEXTREL, DT_FLAGS, DT_NULL, DT_TEXTREL, ET_DYN, ET_EXEC, FileHeader32, FileHeader64, PF_R,
@@ -32,14 +32,14 @@ use std::ops::Range;
 
 type Header = FileHeader64<LittleEndian>;
 const LITTLE: LittleEndian = LittleEndian;
-/// Files with more sections are looked at as if they had none: 64 MiB of headers.
+/// Files with more sections are treated as if they had none: 64 MiB of headers.
 const MOST_SECTIONS: u32 = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Neighbours that are not writable become one part.
+    /// Join neighbours that are not writable.
     pub merge: bool,
-    /// Last slots with more than this in them are filled; none with 0.
+    /// Fill last slots that contain more than this; 0 for no filling.
     pub fill_above: Bytes,
     pub base: PageSize,
     pub huge: PageSize,
@@ -48,24 +48,24 @@ pub struct Options {
 /// Why the headers of a file cannot be changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A loader would not map it either.
+    /// A loader would refuse it too.
     #[error(transparent)]
     Elf(#[from] ElfError),
-    /// Of another class.
+    /// Not 64-bit.
     #[error("it is a 32-bit ELF file; only 64-bit files can be folded")]
     Narrow,
-    /// Of another byte order.
+    /// Big-endian.
     #[error("it is a big-endian ELF file; only little-endian files can be folded")]
     BigEndian,
-    /// Its text is written while it is loaded.
+    /// Its text is modified while it is loaded.
     #[error("its code is relocated at load time (DT_TEXTREL), so its pages are private copies")]
     TextRelocations,
 }
 
-/// Bytes that take the place of others.
+/// Bytes that replace others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Edit {
-    /// Where in the file.
+    /// File offset.
     pub offset: u64,
     pub bytes: Vec<u8>,
 }
@@ -77,7 +77,7 @@ pub struct Plan {
     pub len: u64,
     /// Program headers, by offset.
     pub edits: Vec<Edit>,
-    /// The same for people, with the reasons.
+    /// The changes for the report, with reasons.
     pub changes: Changes,
 }
 
@@ -89,7 +89,7 @@ impl Plan {
         self.len.saturating_add(appended)
     }
 
-    /// Makes of a piece of the original, which begins at `offset`, that of the copy.
+    /// Turns a piece of the original, which begins at `offset`, into that of the copy.
     pub fn apply(&self, offset: u64, piece: &mut [u8]) {
         for edit in &self.edits {
             for (at, byte) in (edit.offset..).zip(&edit.bytes) {
@@ -102,10 +102,10 @@ impl Plan {
     }
 }
 
-/// Plans the headers of the copy of a file of `len` bytes.
+/// Plans the headers for a copy of a file of `len` bytes.
 ///
 /// # Errors
-/// When the file is none that can be folded.
+/// When the file cannot be folded.
 pub fn plan<'data, R: ReadRef<'data>>(
     data: R,
     len: u64,
@@ -134,12 +134,12 @@ const fn range(offset: u64, length: u64) -> FileRange {
     FileRange { offset_bytes: Bytes(offset), length_bytes: Bytes(length) }
 }
 
-/// What is read of the file.
+/// Data read from the file.
 struct Image<'data> {
     is_fixed: bool,
     table: u64,
     headers: &'data [ProgramHeader64<LittleEndian>],
-    /// Where the last section, part or table ends.
+    /// End of the last section, part or table.
     end: u64,
 }
 
@@ -151,7 +151,7 @@ impl<'data> Image<'data> {
         if kind != ET_EXEC && kind != ET_DYN {
             return Err(ElfError::NotLoaded.into());
         }
-        // Before they are read: what a header says may be more than there is memory.
+        // Checked before they are read: a header may claim more than fits in memory.
         if header.phnum(LITTLE, data).map_err(|_| ElfError::Truncated)? > MOST_SEGMENTS {
             return Err(ElfError::Unmappable("it has too many segments").into());
         }
@@ -200,7 +200,7 @@ fn narrow_or_none<'data, R: ReadRef<'data>>(data: R) -> PlanError {
     }
 }
 
-/// Whether the dynamic entries announce changes to parts that are not writable.
+/// Whether the dynamic section announces relocations in parts that are not writable.
 fn is_relocated<'data, R: ReadRef<'data>>(
     headers: &[ProgramHeader64<LittleEndian>],
     data: R,
@@ -215,7 +215,7 @@ fn is_relocated<'data, R: ReadRef<'data>>(
     })
 }
 
-/// Where the last of what the headers name ends; sections that cannot be read name nothing.
+/// End of the last object that the headers name. Sections that cannot be read are ignored.
 fn end_of_parts<'data, R: ReadRef<'data>>(
     header: &Header,
     headers: &[ProgramHeader64<LittleEndian>],
@@ -236,7 +236,7 @@ fn end_of_parts<'data, R: ReadRef<'data>>(
     ends.chain(tables).max().unwrap_or_default()
 }
 
-/// What the header of a part that is loaded says.
+/// The header of a loaded part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Load {
     flags: ProgramFlags,
@@ -259,7 +259,7 @@ impl Load {
         }
     }
 
-    /// Offset and addresses never change.
+    /// Writes the header. Offset and addresses never change.
     fn put(&self, header: &mut ProgramHeader64<LittleEndian>) {
         header.p_flags.set(LITTLE, self.flags);
         header.p_filesz.set(LITTLE, self.file);
@@ -267,7 +267,7 @@ impl Load {
         header.p_align.set(LITTLE, self.align);
     }
 
-    /// Whether it is text or read-only data, all of it from the file.
+    /// Whether it is text or read-only data that comes completely from the file.
     fn is_of_the_file(&self) -> bool {
         let readable = self.flags == PF_R || self.flags == PF_R | PF_X;
         readable && self.file == self.memory && self.file > 0
@@ -277,19 +277,19 @@ impl Load {
         self.address.wrapping_sub(self.offset)
     }
 
-    /// How far address and offset are from being congruent.
+    /// Distance of address and offset from being congruent.
     const fn off_by(&self, huge: PageSize) -> u64 {
         self.delta() % huge.bytes()
     }
 
-    /// The addresses that are mapped, up to where the next part begins.
+    /// Mapped addresses, up to the beginning of the next part.
     fn span(&self, next: u64, base: PageSize) -> Range<u64> {
         let page = base.bytes();
         let end = self.address.saturating_add(self.file).checked_next_multiple_of(page);
         self.address / page * page..end.unwrap_or(u64::MAX).min(next)
     }
 
-    /// How much of it is in whole slots, at a base that is a multiple of the huge page.
+    /// Bytes in whole slots, if the base address is a multiple of the huge page.
     fn whole(&self, next: u64, options: &Options) -> u64 {
         if !self.is_of_the_file() || self.off_by(options.huge) != 0 {
             return 0;
@@ -299,7 +299,7 @@ impl Load {
     }
 }
 
-/// A part with the place of its header; after: none where it belongs to the one before.
+/// A part and the index of its header. `after` is `None` if it was joined to the previous part.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     header: usize,
@@ -326,7 +326,7 @@ impl Part {
     }
 }
 
-/// Whether a loader can map all of these, and nothing of one lies in another.
+/// Checks that a loader can map all of these parts, and that none overlap.
 fn check(parts: &[Part], len: u64, options: &Options) -> Result<(), ElfError> {
     let page = options.base.bytes();
     let highest = u64::MAX - options.huge.bytes();
@@ -357,18 +357,18 @@ fn check(parts: &[Part], len: u64, options: &Options) -> Result<(), ElfError> {
     Ok(())
 }
 
-/// The address of the part after the one at `at`.
+/// Address of the part after index `at`.
 fn following(parts: &[Part], at: usize) -> u64 {
     let later = parts.iter().skip(at.saturating_add(1)).filter_map(|part| part.after);
     later.map(|load| load.address).next().unwrap_or(u64::MAX)
 }
 
-/// Where its first page begins.
+/// Beginning of that part's first page.
 fn next_start(parts: &[Part], at: usize, base: PageSize) -> u64 {
     following(parts, at) / base.bytes() * base.bytes()
 }
 
-/// Makes neighbours one where that wins a slot; how much becomes executable by it.
+/// Joins neighbours if that wins a slot. Returns how many bytes become executable by it.
 fn join(parts: &mut [Part], options: &Options) -> Bytes {
     let fits = |a: &Part, b: &Part| {
         let (a, b) = (a.before, b.before);
@@ -401,7 +401,7 @@ fn join(parts: &mut [Part], options: &Options) -> Bytes {
     Bytes(made_executable)
 }
 
-/// One part for neighbours, which are all of the file.
+/// One part in place of neighbours, which come completely from the file.
 fn joined(run: &[Part]) -> Load {
     let loads = || run.iter().map(|part| part.before);
     let first = run[0].before;
@@ -416,14 +416,15 @@ fn joined(run: &[Part]) -> Load {
     }
 }
 
-/// Lets parts end with their last slots; what became of each, and how long the file has to be.
+/// Extends parts to the end of their last slots. Returns the outcome for each, and the required length of the
+/// file.
 fn fill(parts: &mut [Part], image: &Image<'_>, len: u64, options: &Options) -> (Vec<Tail>, u64) {
     let (mut tails, mut longest) = (Vec::new(), len);
     for at in 0..parts.len() {
         let next = next_start(parts, at, options.base);
         let Some(load) = parts[at].after else { continue };
         let Some((address, tail_bytes)) = tail(&load, next, options) else { continue };
-        // Below the highest address by `check`: nothing overflows.
+        // `check` keeps it below the highest address, so nothing overflows.
         let end = address.saturating_add(options.huge.bytes());
         let file = end - load.address;
         let file_end = load.offset.saturating_add(file);
@@ -443,7 +444,7 @@ fn fill(parts: &mut [Part], image: &Image<'_>, len: u64, options: &Options) -> (
     (tails, longest)
 }
 
-/// The last slot of a part that begins before it, or with it, and ends within it.
+/// The last slot of a part, if the part begins at or before it and ends inside it.
 fn tail(load: &Load, next: u64, options: &Options) -> Option<(u64, Bytes)> {
     let is_asked = options.fill_above > Bytes(0) && load.is_of_the_file();
     if !is_asked || load.off_by(options.huge) != 0 {
@@ -454,8 +455,8 @@ fn tail(load: &Load, next: u64, options: &Options) -> Option<(u64, Bytes)> {
     (span.start <= slot && slot < span.end).then(|| (slot, Bytes(span.end - slot)))
 }
 
-/// Aligns congruent parts to the huge page where one has a whole slot; how many bits of the base that
-/// takes.
+/// Aligns congruent parts to the huge page if any part has a whole slot. Returns how many bits of the base
+/// address that takes.
 fn align(parts: &mut [Part], options: &Options) -> u32 {
     let has_slot = |at: usize| {
         let next = next_start(parts, at, options.base);

@@ -1,11 +1,11 @@
 //! The CPUs that the threads of a service may run on.
 //!
-//! A thread is known by its number and its start, and so is a process that has left the tree: another that has the
-//! number by now is nobody's to change. Threads with other CPUs than those that were set have chosen them, and keep
-//! them.
+//! A thread is identified by its number and its start time, and so is a process that has left the tree.
+//! Another process that has the number by now is never changed. Threads with other CPUs than those that were
+//! set have chosen them, and keep them.
 //!
-//! Not seen: a thread that chooses exactly the CPUs that were set. The kernel keeps no record of who set them
-//! (sched_setaffinity(2)), so such a thread gets its former ones back.
+//! Not seen: a thread that chooses exactly the CPUs that were set. The kernel does not record who set them
+//! (sched_setaffinity(2)), so such a thread gets its previous CPUs back.
 
 use super::Applied;
 use pagewise_kernel::affinity;
@@ -14,31 +14,31 @@ use pagewise_kernel::proc::tree;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Passes over all threads: one that is born while its parent still has the affinity inherits it.
+/// Passes over all threads: a new thread inherits the affinity if its parent still has it.
 const PASSES: u32 = 20;
 
-/// A thread or process, and the CPUs of its own.
+/// A thread or process, and its original CPUs.
 type Own = (Birth, Vec<u32>);
 
-/// What threads may run on now, and what they are to run on.
+/// Current CPUs of the threads, and the CPUs to set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Affinities {
     cpus: Vec<u32>,
     /// By number.
     threads: BTreeMap<i32, Own>,
-    /// By number, of its first thread.
+    /// By process id: the CPUs of the first thread.
     processes: BTreeMap<i32, Own>,
-    /// The service's own.
+    /// The CPUs of the service's first process.
     usual: Vec<u32>,
 }
 
 impl Affinities {
-    /// Those of the threads of these processes, the service's first one among them.
+    /// Reads those of the threads of these processes. `root` is the service's first process.
     pub(super) fn read(root: i32, pids: &[i32], cpus: &[u32]) -> Result<Self, String> {
         let usual = affinity::get(root).map_err(|error| error.to_string())?;
         let cpus = cpus.to_vec();
         let mut all = Self { cpus, threads: BTreeMap::new(), processes: BTreeMap::new(), usual };
-        // One that has ended meanwhile needs none.
+        // A thread that has ended meanwhile is skipped.
         let own = |id| Some((id, (Birth::of(id).ok()?, affinity::get(id).ok()?)));
         for &pid in pids {
             all.processes.extend(own(pid));
@@ -63,8 +63,8 @@ impl Affinities {
         }
     }
 
-    /// Gives threads that still have ours their own again; how many still have it. `pids` lists the service's
-    /// processes now.
+    /// Restores the original CPUs of threads that still have the set ones. Returns how many still have them.
+    /// `pids` lists the current processes of the service.
     pub(super) fn restore(&self, pids: &dyn Fn() -> Vec<i32>) -> u64 {
         let mut left = 0;
         for _ in 0..PASSES {
@@ -76,10 +76,10 @@ impl Affinities {
         left
     }
 
-    /// One pass; threads that had ours when they were looked at.
+    /// Makes one pass. Returns how many threads had the set CPUs when they were examined.
     fn pass(&self, pids: &[i32]) -> u64 {
         let mut found = 0;
-        // Processes that were there and have left the tree since.
+        // Known processes that have left the tree since.
         let has_left = |(pid, (birth, _)): &(&i32, &Own)| !pids.contains(pid) && birth.is_there();
         let left = self.processes.iter().filter(has_left).map(|(pid, _)| pid);
         for &pid in pids.iter().chain(left) {
@@ -95,7 +95,7 @@ impl Affinities {
         found
     }
 
-    /// What a thread of a process is to have.
+    /// The CPUs that a thread of a process should have.
     fn own(&self, pid: i32, tid: i32) -> &Vec<u32> {
         let is_it = |(birth, _): &&Own| birth.is_there();
         let thread = self.threads.get(&tid).filter(is_it);

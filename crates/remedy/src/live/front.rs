@@ -1,4 +1,4 @@
-//! The front's side: starts the helper and has it switch.
+//! The front's side: starts the helper and requests changes.
 
 use super::server::{Request, Response};
 use super::{Applied, Change, Left, Undo};
@@ -10,30 +10,30 @@ use std::io;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-/// How long undoing is tried when the helper is gone, and how long the helper's end is waited for.
+/// How long to try an undo if the helper is gone; below, how long to wait for the helper's end.
 const RESCUE: Nanos = Nanos::secs(10);
 const GO_PATIENCE: Duration = Duration::from_secs(15);
 
-/// A change that was not made.
+/// Why a change was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum SwitchError {
-    /// The service has nothing to change, or may not be changed now.
+    /// The service has nothing to change, or must not be changed now.
     #[error("{0}")]
     Refused(String),
     /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
-    /// The helper is gone. What it had changed is undone, or named.
+    /// The helper has ended. Its changes are undone, or named.
     #[error("the process that switches remedies ended unexpectedly ({why}){left}")]
     Died { why: String, left: String },
 }
 
 type Line = helper::Line<Request, Response>;
 
-/// The helper, and the way back from what it has changed.
+/// The helper, and the data to undo its changes.
 #[derive(Debug)]
 pub struct Switch {
-    /// None once the helper is gone, or is to go.
+    /// `None` once the helper has ended or is to end.
     line: Option<Line>,
     child: Child,
     undo: Option<Undo>,
@@ -51,7 +51,7 @@ impl Switch {
         Ok(Self { line: Some(line), child, undo: None })
     }
 
-    /// Makes a change to process `root` and those below it. Whatever comes of it, [`Self::off`] is next.
+    /// Changes process `root` and its descendants. Whatever the result, call [`Self::off`] next.
     ///
     /// # Errors
     /// [`SwitchError`].
@@ -81,7 +81,7 @@ impl Switch {
         }
     }
 
-    /// Undoes what [`Self::on`] did; what could not be undone by now.
+    /// Undoes the change of [`Self::on`]. Returns what could not be undone so far.
     ///
     /// # Errors
     /// [`SwitchError::Died`].
@@ -116,7 +116,7 @@ impl Switch {
         }
     }
 
-    /// The helper does not answer any more: what it changed is undone from here.
+    /// Handles a helper that does not answer any more: undoes its changes from here.
     fn died(&mut self, error: &io::Error) -> SwitchError {
         self.line = None;
         let left = self.undo.take().map_or_else(Left::default, |undo| undo.within(RESCUE));
@@ -130,8 +130,8 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        // At the end of its line the helper undoes what is left, and goes. It may have to wait for a child of
-        // the service that shares its memory: it does so without us.
+        // When its connection closes, the helper undoes what is left, and exits. It may have to wait for a
+        // child of the service that shares its memory; this process does not wait for that.
         self.line = None;
         let since = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) && since.elapsed() < GO_PATIENCE {

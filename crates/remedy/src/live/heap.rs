@@ -1,14 +1,15 @@
-//! The heap of a process on huge pages, and off them again.
+//! Puts the heap of a process on huge pages, and takes it off again.
 //!
-//! What is taken: slots of one huge page each, in private anonymous mappings, of which at least [`FILLED`] is in
-//! memory, all of it of this process only, nothing swapped out, nothing on a huge page yet. So neither memory nor
-//! content changes by more than the rest of those slots, which the kernel fills with zeros.
+//! Selected are slots of one huge page in private anonymous mappings. At least [`FILLED`] of a slot must be
+//! in memory, all of it belonging to this process only, nothing swapped out, nothing on a huge page yet. So
+//! memory and content change only by the rest of those slots, which the kernel fills with zeros.
 //!
-//! They belong to the address space that they were found in: its page table is held open, and ends with it. A process
-//! that has ended, or executed another program meanwhile, keeps its number and nothing else that was found.
+//! The slots belong to the address space that they were found in. Its page table is kept open, and ends with
+//! it. If the process has ended or executed another program meanwhile, the slots are void even if the number
+//! is the same.
 //!
-//! What is left out: stacks; mappings that are locked (`MADV_COLD` refuses them), that the program advised on
-//! itself, or that a userfaultfd watches.
+//! Left out: stacks; mappings that are locked (`MADV_COLD` refuses them), that the program itself gave advice
+//! on, or that a userfaultfd watches.
 
 use super::Applied;
 use pagewise_kernel::pagemap::Pagemap;
@@ -21,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Of a slot so much has to be there, as a share.
+/// Minimum share of a slot that must be in memory.
 const FILLED: f64 = 15.0 / 16.0;
-/// Flags of a mapping (`VmFlags`, proc(5)) that is left out: locked, advised for or against huge pages, of a
-/// device, of a pool, watched by a userfaultfd.
+/// Flags of mappings (`VmFlags`, proc(5)) that are left out: locked, with advice for or against huge pages,
+/// of a device, of a pool, watched by a userfaultfd.
 const UNFIT: [&str; 9] = ["lo", "hg", "nh", "io", "pf", "ht", "um", "uw", "ui"];
 
 /// Slots of one process.
@@ -32,14 +33,14 @@ const UNFIT: [&str; 9] = ["lo", "hg", "nh", "io", "pf", "ht", "um", "uw", "ui"];
 pub(super) struct Heap {
     image: Image,
     slots: Vec<u64>,
-    /// What is not there of these slots.
+    /// Bytes of these slots that are not in memory.
     missing: Bytes,
-    /// In the process that changes or undoes.
+    /// Set in the process that makes or undoes the change.
     #[serde(skip)]
     held: Option<Arc<Held>>,
 }
 
-/// A process and its address space, whatever has its number later.
+/// A process and its address space; never a later process with the same number.
 #[derive(Debug)]
 pub(super) struct Held {
     subject: Subject,
@@ -51,10 +52,10 @@ pub(super) fn slot() -> Bytes {
     Bytes(page_size::huge().bytes())
 }
 
-/// What of the heaps of these processes could be on huge pages and is not.
+/// Memory in the heaps of these processes that could be on huge pages and is not.
 ///
 /// # Errors
-/// Why there is none.
+/// Why there is no such memory.
 pub(super) fn find_all(pids: &[i32]) -> Result<Vec<Heap>, String> {
     let mut found = Vec::new();
     for &pid in pids {
@@ -89,10 +90,10 @@ impl Heap {
         Ok(heap)
     }
 
-    /// Keeps hold of the process and its address space.
+    /// Opens the process and its address space.
     ///
     /// # Errors
-    /// ESRCH where it has ended, or executed another program.
+    /// ESRCH if it has ended, or executed another program.
     pub(super) fn hold(&mut self) -> Result<Arc<Held>, SysError> {
         let pid = self.image.pid();
         let held = Arc::new(Held { subject: Subject::open(pid)?, map: Pagemap::open(pid)? });
@@ -110,7 +111,7 @@ impl Heap {
         if first >= last {
             return Ok(());
         }
-        // Bytes of small pages in each slot; none where one is huge.
+        // Bytes on small pages in each slot; `None` for a slot with a huge page.
         let mut filled: BTreeMap<u64, Option<u64>> = BTreeMap::new();
         for range in map.populated(first, last)? {
             let (from, to) = (range.start.0, range.end.0);
@@ -141,7 +142,7 @@ impl Heap {
         Ok(())
     }
 
-    /// How much larger the process becomes.
+    /// Bytes by which the process grows.
     pub(super) const fn grows(&self) -> Bytes {
         self.missing
     }
@@ -150,7 +151,7 @@ impl Heap {
         Bytes(self.slots.len() as u64 * slot().0)
     }
 
-    /// The process, if its address space is still the one of these slots.
+    /// The process, if its address space is still that of these slots.
     fn held(&self) -> Option<&Held> {
         let held = self.held.as_deref()?;
         held.map.is_there(*self.slots.first()?).then_some(held)
@@ -173,7 +174,7 @@ impl Heap {
         }
     }
 
-    /// Splits what is huge of its slots; how much still is.
+    /// Splits the huge pages of its slots. Returns how many bytes are still huge.
     pub(super) fn split(&self) -> Bytes {
         let is_huge = |held: &Held, at: u64| {
             let found = held.map.scan(at, at + slot().0).unwrap_or_default();
@@ -181,9 +182,9 @@ impl Heap {
         };
         let mut left = 0;
         for &at in &self.slots {
-            // When it has ended, its memory has ended with it.
+            // If it has ended, its memory is gone too.
             let Some(held) = self.held() else { return Bytes(0) };
-            // What is locked or no longer mapped by now is refused: the look afterwards decides.
+            // The kernel refuses memory that is locked or no longer mapped. The look afterwards decides.
             if is_huge(held, at) && (held.subject.split(at).is_err() || is_huge(held, at)) {
                 left += slot().0;
             }
@@ -231,7 +232,7 @@ mod tests {
         };
         assert!(heap.held().is_none(), "nothing is done before it is held");
         heap.hold().unwrap();
-        // What the front gets of the helper, it has to hold itself.
+        // Data from the helper does not hold the process; the front must open it itself.
         let sent = serde_json::to_string(&heap).unwrap();
         let received = || serde_json::from_str::<Heap>(&sent).unwrap();
         assert!(heap.held().is_some() && received().held().is_none());

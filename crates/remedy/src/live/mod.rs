@@ -1,18 +1,19 @@
-//! Changes of a running service that can be switched on and off from outside, and the process that undoes them.
+//! Changes of a running service that can be switched on and off from outside, and the process that undoes
+//! them.
 //!
-//! - *heap*: what is on small pages in large private mappings goes on huge ones (`tracee::collapse`), and the
-//!   very same huge pages are split again. Memory that was huge before is not touched.
-//! - *CPUs*: every thread gets another affinity, and later its own again. A thread that was born meanwhile gets
-//!   that of its process, a process that of the service. One that has other CPUs by then has chosen them, and keeps
+//! - *heap*: memory on small pages in large private mappings goes on huge pages (`tracee::collapse`), and later
+//!   exactly these huge pages are split. Memory that was huge before is not touched.
+//! - *CPUs*: every thread gets another affinity, and later its own again. A thread created meanwhile gets that of
+//!   its process, a process that of the service. A thread that has other CPUs by then has chosen them, and keeps
 //!   them.
 //!
-//! The way back ([`Undo`]) is written down before the first step. A helper process ([`serve`]) makes the steps,
-//! in a session of its own, with a name of its own. It undoes them when asked and when the one who asked is gone.
-//! When the helper is gone instead, [`Switch`] undoes them.
+//! The data for the undo ([`Undo`]) is written down before the first step. A helper process ([`serve`]), with
+//! its own session and process name, makes the steps. It undoes them on request, and when the requester is
+//! gone. If the helper is gone instead, [`Switch`] undoes them.
 //!
-//! Cost: a read of the page table of the heap (some 5 ms a GiB), then 0.1 to 0.5 ms for each huge page; 2 us for
-//! each thread. Not undone: what both left when both were killed at the same moment; the affinity of a
-//! process that has left the tree by a double fork in that time.
+//! Cost: a read of the heap's page table (some 5 ms per GiB), then 0.1 to 0.5 ms per huge page; 2 us per
+//! thread. Not undone: what is left if both are killed at the same moment; the affinity of a process that
+//! left the tree by a double fork in that time.
 
 mod cpus;
 mod front;
@@ -35,30 +36,30 @@ use pagewise_model::{Bytes, Nanos};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Pause between two attempts to undo what could not be undone: a child shares the memory.
+/// Pause between two attempts to undo: a child still shares the memory.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is switched.
+/// A change that can be switched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum Change {
-    /// The heap on huge pages.
+    /// Put the heap on huge pages.
     HeapHuge,
-    /// All threads on these CPUs.
+    /// Put all threads on these CPUs.
     Cpus { cpus: Vec<u32> },
 }
 
-/// What a change came to.
+/// Result of a change.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// Huge pages or threads that were changed.
+    /// Number of huge pages or threads that were changed.
     pub changed: u64,
-    /// And that were not, with the last reason.
+    /// Number that was not changed, with the last reason below.
     pub refused: u64,
     pub why: Option<String>,
 }
 
-/// What of a change is still there.
+/// What is left of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     pub huge_bytes: Bytes,
@@ -84,7 +85,7 @@ impl std::fmt::Display for Left {
     }
 }
 
-/// The way back from a change.
+/// The data to undo a change.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Undo {
     root: Birth,
@@ -93,10 +94,10 @@ pub struct Undo {
 }
 
 impl Undo {
-    /// Looks up what `change` is to do to process `root` and those below it, and does nothing yet.
+    /// Finds out what `change` is to do to process `root` and its descendants, without doing it.
     ///
     /// # Errors
-    /// Why there is nothing to do, or nothing is to be done now.
+    /// Why there is nothing to do, or nothing may be done now.
     fn plan(root: Birth, change: &Change) -> Result<Self, String> {
         let mut undo = Self { root, heaps: Vec::new(), affinities: None };
         let pids = pids(root);
@@ -117,12 +118,13 @@ impl Undo {
         Ok(undo)
     }
 
-    /// Keeps hold of what it is to undo, in a process that did not plan it. What has ended has nothing to undo.
+    /// Opens the processes to undo, in a process that did not plan the change. A process that has ended needs
+    /// no undo.
     fn hold(&mut self) {
         self.heaps.retain_mut(|heap| heap.hold().is_ok());
     }
 
-    /// Makes the change, until `enough`.
+    /// Makes the change, until `enough` returns true.
     fn change(&self, enough: &dyn Fn() -> bool) -> Applied {
         let mut applied = Applied::default();
         for heap in &self.heaps {
@@ -134,7 +136,7 @@ impl Undo {
         applied
     }
 
-    /// Undoes it as far as that can be done now.
+    /// Undoes as much as is possible now.
     fn step(&self) -> Left {
         let huge = self.heaps.iter().map(|heap| heap.split().0).sum();
         let affinities = self.affinities.as_ref();
@@ -142,7 +144,7 @@ impl Undo {
         Left { huge_bytes: Bytes(huge), threads }
     }
 
-    /// Undoes it, trying again for so long.
+    /// Undoes the change, and tries again for up to `patience`.
     fn within(&self, patience: Nanos) -> Left {
         let deadline = clock::now() + patience;
         loop {
@@ -155,11 +157,11 @@ impl Undo {
     }
 }
 
-/// The process `root` and what lies below it; nothing where it has ended, whatever has its number.
+/// The process `root` and its descendants; empty if it has ended, even if its number is in use again.
 fn pids(root: Birth) -> Vec<i32> {
     let below = tree::descendants(root.id()).unwrap_or_default();
     let all = std::iter::once(root.id()).chain(below);
-    // Asked last: so long the number was its own.
+    // Checked last: until here the number belonged to it.
     if root.is_there() { all.collect() } else { Vec::new() }
 }
 
@@ -272,7 +274,7 @@ mod tests {
             affinity::set(id, &[first, second]).unwrap();
         }
         let undo = Undo::plan(birth(pid), &Change::Cpus { cpus: vec![second] }).unwrap();
-        // The same plan after the number of its process has gone to another, which chose the same CPU.
+        // The same plan, after the number of its process went to another one that chose the same CPU.
         let plan = serde_json::to_string(&undo).unwrap();
         let reused = plan.replace(&pid.to_string(), &stranger.to_string());
         let reused: Undo =

@@ -1,9 +1,9 @@
 //! Which remedies can be switched on a running service, and whether they fit it.
 //!
-//! The others act only when a program starts (`malloc-keep`, `heap-small`, `pool`, `working-set`, `pipe-tools`), or
-//! cannot be switched off again: files in huge folios leave them only when nobody maps them (`text-huge`,
-//! `file-huge`), and a pipe shrinks only while it is nearly empty, under programs that may have read its size by
-//! then (`pipe-grow`).
+//! The others act only when a program starts (`malloc-keep`, `heap-small`, `pool`, `working-set`,
+//! `pipe-tools`), or cannot be switched off again. Files leave huge folios only when no process maps them
+//! (`text-huge`, `file-huge`). A pipe shrinks only while it is nearly empty, and programs may have read its
+//! size by then (`pipe-grow`).
 
 use super::{Change, heap};
 use crate::heap_huge::{self, HeapHuge, WORTH};
@@ -16,15 +16,15 @@ use pagewise_model::machine::Machine;
 use pagewise_model::plan::Candidate;
 use pagewise_tracee::collapse::Subject;
 
-/// A service that needs more CPUs than this is not put on one.
+/// A service that uses more CPUs than this is not put on one.
 const FITS_ONE: f64 = 0.8;
 
-/// A service that runs.
+/// A running service.
 #[derive(Debug, Clone, Copy)]
 pub struct Running<'a> {
     /// Its first process.
     pub root: i32,
-    /// All of them.
+    /// All of its processes.
     pub pids: &'a [i32],
     /// CPU time under load over wall time.
     pub cpus_used: f64,
@@ -32,14 +32,14 @@ pub struct Running<'a> {
     pub program: &'a Target,
 }
 
-/// A remedy, and what it changes where it can be switched.
+/// A remedy, and the change to switch it, if that is possible.
 #[derive(Debug, Clone)]
 pub struct Offer {
     pub candidate: Candidate,
     pub change: Option<Change>,
 }
 
-/// The remedies that can be switched, each with whether it fits.
+/// The remedies that can be switched, and whether each fits.
 #[must_use]
 pub fn offers(evidence: &Evidence<'_>, running: &Running<'_>) -> Vec<Offer> {
     let machine = evidence.machine;
@@ -72,7 +72,7 @@ fn heap_huge_offer(evidence: &Evidence<'_>, running: &Running<'_>) -> Result<Off
     Ok(Offer { candidate, change: Some(Change::HeapHuge) })
 }
 
-/// What it takes to switch a heap.
+/// What is missing to switch a heap.
 fn lacks(error: &SysError) -> String {
     match error.errno().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::PERM) => {

@@ -1,4 +1,4 @@
-//! The helper's side: makes changes, and undoes them whatever becomes of the one who asked.
+//! The helper's side: makes changes, and undoes them whatever happens to the requester.
 
 use super::{Applied, Change, Left, Undo};
 use pagewise_kernel::proc::image::Birth;
@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::RawFd;
 
-/// How the helper is listed: a command that kills processes by the name of pagewise does not meet it.
+/// Name of the helper in process lists: commands that kill processes by the name of pagewise do not match it.
 const NAME: &std::ffi::CStr = c"live-undo";
-/// How long undoing is tried when asked, and when nobody waits any more.
+/// How long to try an undo on request; below, how long when the requester is gone.
 const ASKED: Nanos = Nanos::secs(10);
 const LATER: Nanos = Nanos::secs(600);
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What the front asks.
+/// A request of the front.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
-    /// What a change would do, so that it can be undone without the helper too.
+    /// Report what a change would do, so that it can also be undone without the helper.
     Plan { root: Birth, change: Change },
-    /// Do it.
+    /// Make the change.
     On,
-    /// Undo it.
+    /// Undo the change.
     Off,
-    /// Stop what is being done.
+    /// Stop the current step.
     Stop,
 }
 
@@ -36,12 +36,12 @@ pub(super) enum Response {
     Off(Left),
 }
 
-/// Serves the front at the other end of socket `fd`, a descriptor number this process was started with and that
-/// nothing else in it uses. Returns when the front is gone and nothing that was changed here is left,
-/// or cannot be undone in ten minutes.
+/// Serves the front at the other end of socket `fd`. This process was started with that descriptor number,
+/// and nothing else in it uses it. Returns when the front is gone and no change is left, or a change could
+/// not be undone in ten minutes.
 ///
 /// # Errors
-/// When `fd` is no socket, or something is left.
+/// When `fd` is not a socket, or a change is left.
 pub fn serve(fd: RawFd) -> Result<(), SysError> {
     let line = Line::adopt(fd)?;
     helper::leave_signals_to_starter();
@@ -57,7 +57,7 @@ pub fn serve(fd: RawFd) -> Result<(), SysError> {
 
 type Line = helper::Line<Response, Request>;
 
-/// What is changed is in `changed` from before the first step until nothing of it is left.
+/// `changed` holds the change from before the first step until nothing of it is left.
 fn talk(line: &Line, changed: &mut Option<Undo>) -> io::Result<()> {
     let mut planned = None;
     while let Some(request) = line.receive()? {

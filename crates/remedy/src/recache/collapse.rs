@@ -1,10 +1,10 @@
-//! Files put on huge pages where they lie in the cache: by kernels that collapse text of files
-//! (READ_ONLY_THP_FOR_FS). Nothing is dropped, so who maps the file is no obstacle and gets the huge pages
-//! too (mm/khugepaged.c, `retract_page_tables`).
+//! Puts files on huge pages in the cache, on kernels that collapse text of files (READ_ONLY_THP_FOR_FS).
+//! Nothing is dropped, so processes that map the file are no obstacle and get the huge pages too
+//! (mm/khugepaged.c, `retract_page_tables`).
 //!
-//! Each whole slot is asked for by itself through a mapping that may be executed. What counts is what a
-//! fresh plain mapping shows afterwards. Not done: files that somebody has open for writing, which such a
-//! kernel refuses. Cost: 1 ms a slot, and reading what is not cached.
+//! Each whole slot is requested separately through an executable mapping. What counts is what a fresh plain
+//! mapping shows afterwards. Not done: files that are open for writing, which such a kernel refuses. Cost: 1
+//! ms per slot, and reading what is not cached.
 
 use super::{Ending, Subject, huge, is_pressed, no_room, outcome};
 use pagewise_kernel::cached_file::CachedFile;
@@ -14,10 +14,10 @@ use pagewise_model::{Bytes, Fact, Nanos};
 use std::path::Path;
 
 impl Subject {
-    /// Collapses each whole slot; `begin` is called when nothing stands in the way.
+    /// Collapses each whole slot. Calls `begin` when there is no obstacle.
     ///
     /// # Errors
-    /// When the file cannot be looked at or mapped any more.
+    /// When the file can no longer be examined or mapped.
     pub fn collapse(self, begin: impl FnOnce(&Path)) -> Result<cache::CachedFile, SysError> {
         let asked = self.whole_slots();
         if asked > Bytes(0) && self.huge_before() >= asked {
@@ -40,7 +40,7 @@ impl Subject {
     }
 }
 
-/// Asks for each slot: what the kernel said to the last that it refused.
+/// Requests each slot. Returns the error of the last one that was refused.
 fn collapse_slots(file: &CachedFile, whole: Bytes) -> Result<Option<SysError>, SysError> {
     let view = file.view()?;
     view.open_to_execution()?;
@@ -55,7 +55,7 @@ fn collapse_slots(file: &CachedFile, whole: Bytes) -> Result<Option<SysError>, S
     Ok(refused)
 }
 
-/// Whether this kernel collapses text of files on disk: tried on a slot of the program that runs.
+/// Whether this kernel collapses text of files on disk. Tried on a slot of the running program.
 #[must_use]
 pub fn collapses_files() -> Fact<bool> {
     let slot = page_size::huge();
@@ -67,7 +67,7 @@ pub fn collapses_files() -> Fact<bool> {
         }
         let view = own.view()?;
         view.open_to_execution()?;
-        // Asked of what is there.
+        // Makes sure that the slot is present.
         view.enter(0, usize::try_from(slot.bytes()).unwrap_or(usize::MAX))?;
         match view.collapse(0) {
             Ok(()) => Ok(true),
@@ -87,7 +87,7 @@ mod tests {
     use std::io::Write;
     use std::os::fd::AsRawFd;
 
-    /// A file in memory, which every kernel collapses, in small folios.
+    /// A file in memory, in small folios. Every kernel can collapse it.
     fn in_memory(size: Bytes) -> (File, CachedFile) {
         let mut file = File::from(memfd_create("collapse", MemfdFlags::CLOEXEC).unwrap());
         let page = vec![7; page_size::base().bytes() as usize];

@@ -1,9 +1,9 @@
-//! The page cache of files, saved as a list of pages and brought back later: after a restart of a service,
-//! or of the machine.
+//! Saves the page cache of files as a list of pages, and restores it later: after a restart of a service or
+//! of the machine.
 //!
-//! Saving looks and changes nothing; restoring reads exactly the pages that are missing, and never more
-//! than it may. What a list says is not trusted: it is bounded, has to fit the files as they are, and names
-//! regular files only.
+//! Saving only reads and changes nothing. Restoring reads exactly the missing pages, within its bounds. The
+//! content of a list is not trusted: it is limited in size, must match the files as they are, and may name
+//! only regular files.
 
 mod restore;
 mod save;
@@ -19,10 +19,10 @@ use pagewise_model::cache_list::{CacheList, PageRanges};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// No list is larger: it would name some ten million ranges.
+/// Maximum size of a list; this is enough for some ten million ranges.
 const LARGEST: Bytes = Bytes::mib(64);
 
-/// The list that is saved at `path`.
+/// Loads the list that is saved at `path`.
 ///
 /// # Errors
 /// A sentence that says what is wrong with it.
@@ -37,7 +37,7 @@ fn inode(file: &CachedFile) -> Option<u64> {
     file.file().metadata().ok().map(|found| found.ino())
 }
 
-/// How much memory these pages take.
+/// Bytes of memory for these pages.
 fn bytes(pages: &PageRanges) -> Bytes {
     Bytes(pages.count().saturating_mul(page_size::base().bytes()))
 }

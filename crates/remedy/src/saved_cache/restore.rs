@@ -1,16 +1,15 @@
-//! Saved pages, read back into the page cache.
+//! Reads saved pages back into the page cache.
 //!
-//! Files in the order of their paths, pages in that of the file, in pieces of up to 128 KiB, which every device
-//! reads whole. Pieces are asked for (`posix_fadvise(2)`, WILLNEED) ahead of the one that is waited for by reading
-//! it, so the device has always work and may put it in order. Only what `mincore(2)` calls missing is read, and of
-//! files of others, where it does not answer, all.
+//! Files are read in path order, pages in file order, in pieces of up to 128 KiB, which every device reads
+//! whole. Pieces are requested (`posix_fadvise(2)`, WILLNEED) ahead of the one that is awaited by reading it,
+//! so the device always has work and may reorder it. Only pages that `mincore(2)` reports missing are read.
+//! For files of others it does not answer, and all pages are read.
 //!
-//! A file has to be what it was: length, time of last writing and inode. Nothing is read where other
-//! processes wait for memory (pressure), nor beyond the bounds. What counts is what is cached when all
-//! was read.
+//! A file must be unchanged: length, modification time and inode. Nothing is read while other processes wait
+//! for memory (pressure), nor beyond the bounds. What counts is what is cached after everything was read.
 //!
-//! Not seen: whether what is cached now replaced something that is needed more; the bound on memory
-//! keeps that small.
+//! Not seen: whether the restored cache displaced something that is needed more; the memory limit keeps that
+//! small.
 
 use super::{bytes, inode};
 use crate::recache::is_pressed;
@@ -25,28 +24,28 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// One call reads no more ahead than the device's own window, which is at least this.
+/// Size of one request. A call reads ahead no more than the device's window, which is at least this.
 const PIECE: Bytes = Bytes::kib(128);
-/// What is asked for ahead, at most, in bytes, pieces and open files.
+/// Maximum requested ahead in bytes; below, in pieces and open files.
 const AHEAD: Bytes = Bytes::mib(8);
 const MOST_PIECES: usize = 2048;
 const MOST_FILES: usize = 250;
-/// With a rate, reading pauses so many times a second.
+/// Number of pauses per second if a rate is set.
 const PAUSES_IN_A_SECOND: u64 = 8;
-/// How often the end of a pause is looked for, and how often the pressure on memory.
+/// How often to check for the end of a pause; below, for memory pressure.
 const WAIT: Duration = Duration::from_millis(20);
 const PRESSURE_EVERY: Nanos = Nanos::secs(1);
 
-/// What a restore may take.
+/// Limits of a restore.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// In a second.
+    /// Bytes per second; `None` for no limit.
     pub rate: Option<Bytes>,
-    /// In all.
+    /// Total bytes.
     pub limit: Bytes,
 }
 
-/// Brings back what is listed, until `is_over`; `see` is called with what is done of how much.
+/// Restores the listed pages until `is_over`. Reports progress to `see`.
 pub fn restore(
     list: &CacheList,
     bounds: Bounds,
@@ -92,7 +91,7 @@ fn unread(listed: &ListedFile) -> RestoredFile {
     }
 }
 
-/// Counts what is cached of a file now.
+/// Counts the currently cached pages of a file.
 fn verify(file: &mut RestoredFile, listed: &ListedFile) {
     if file.left_out.is_some() {
         return;
@@ -105,7 +104,7 @@ fn verify(file: &mut RestoredFile, listed: &ListedFile) {
     }
 }
 
-/// The file, if it is the one that was saved; else how it differs.
+/// The file, if it is the saved one; otherwise how it differs.
 fn unchanged(listed: &ListedFile) -> Result<CachedFile, String> {
     let file = CachedFile::open(&listed.path).map_err(|e| e.source.to_string())?;
     let changed = if file.size() != listed.size_bytes {
@@ -120,21 +119,21 @@ fn unchanged(listed: &ListedFile) -> Result<CachedFile, String> {
     changed.map_or(Ok(file), |how| Err(format!("{how} since the list was saved")))
 }
 
-/// A part of a file that was asked for.
+/// A requested part of a file.
 struct Piece {
     file: Rc<CachedFile>,
-    /// The place of its file in the list.
+    /// Index of its file in the list.
     at: usize,
     offset: Bytes,
     length: Bytes,
 }
 
-/// What was asked for and not waited for yet, in that order.
+/// Requested pieces that were not awaited yet, in order.
 #[derive(Default)]
 struct Ahead {
     pieces: VecDeque<Piece>,
     size: Bytes,
-    /// Files of these pieces, which follow each other.
+    /// Number of files of these pieces; pieces of one file are adjacent.
     files: usize,
 }
 
@@ -165,7 +164,7 @@ struct Session<'a> {
     buffer: Vec<u8>,
     start: Nanos,
     pressure_at: Nanos,
-    /// What was asked for, and of that since the last pause.
+    /// Bytes requested in total; below, since the last pause.
     asked: Bytes,
     unpaused: Bytes,
     read: Bytes,
@@ -193,7 +192,7 @@ impl<'a> Session<'a> {
         self.ended_early.is_some() || (self.is_over)()
     }
 
-    /// Reads what is missing of a file.
+    /// Reads the missing pages of a file.
     fn bring(&mut self, at: usize, listed: &ListedFile) -> Result<(), String> {
         let file = unchanged(listed)?;
         let failed = |error: pagewise_kernel::SysError| error.source.to_string();
@@ -217,7 +216,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Asks for a piece, and waits for earlier ones where too much is on its way.
+    /// Requests a piece. Waits for earlier ones if too much is in transit.
     fn ask_for(&mut self, piece: Piece) {
         let length = piece.length;
         if self.asked + length > self.bounds.limit {
@@ -236,7 +235,7 @@ impl<'a> Session<'a> {
         self.look_at_pressure();
     }
 
-    /// Waits for the piece that was asked for first; false where there is none.
+    /// Waits for the oldest requested piece; false if there is none.
     fn read_next(&mut self) -> bool {
         let Some(piece) = self.ahead.pop() else { return false };
         let part = self.buffer.get_mut(..piece.length.0 as usize).unwrap_or_default();
@@ -247,12 +246,12 @@ impl<'a> Session<'a> {
         true
     }
 
-    /// Waits for all that was asked for.
+    /// Waits for all requested pieces.
     fn flush(&mut self) {
         while self.read_next() {}
     }
 
-    /// Waits until as much may have been read, where it has been enough since the last time.
+    /// Pauses until the rate permits more, if enough was requested since the last pause.
     fn pause(&mut self) {
         let Some(rate) = self.bounds.rate else { return };
         if self.unpaused.0 < rate.0 / PAUSES_IN_A_SECOND {
@@ -269,7 +268,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends where others wait for memory.
+    /// Stops if other processes wait for memory.
     fn look_at_pressure(&mut self) {
         let now = clock::now();
         if now < self.pressure_at {
@@ -282,7 +281,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Ranges of pages in pieces: offset and length of each.
+/// Splits ranges of pages into pieces: offset and length of each.
 fn pieces(pages: &PageRanges) -> impl Iterator<Item = (Bytes, Bytes)> {
     let page = page_size::base().bytes();
     let step = (PIECE.0 / page).max(1);

@@ -1,11 +1,11 @@
 //! Which pages of which files are cached.
 //!
-//! Directories are walked to the end, on their own file system and without following links in them. A file
-//! that has several names is saved by the first. The files of a process are those that it, or a process below
-//! it, maps or has open; each has to be the same file under that name here, which it may not be in another
-//! mount namespace.
+//! Directories are walked completely, on their own file system and without following links in them. A file
+//! with several names is saved under the first one. The files of a process are those that it or a descendant
+//! maps or has open. Each must be the same file under that name here, which may not be so in another mount
+//! namespace.
 //!
-//! Not seen: files that are opened and closed again. Cost: some 50 us a file, and 2 ns a page.
+//! Not seen: files that are opened and closed again. Cost: some 50 us per file, and 2 ns per page.
 
 use super::inode;
 use pagewise_kernel::cached_file::CachedFile;
@@ -21,20 +21,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How the name of a file ends that has none any more.
+/// Name suffix of a deleted file.
 const DELETED: &[u8] = b" (deleted)";
 
-/// What was found.
+/// Result of a save.
 #[derive(Debug)]
 pub struct Found {
     pub list: CacheList,
-    /// How many files were looked at.
+    /// Number of files examined.
     pub examined: u64,
-    /// What could not be looked at, each with the reason.
+    /// What could not be examined, each with the reason.
     pub left_out: Vec<String>,
 }
 
-/// Looks at all files under `roots`, until `is_over`.
+/// Examines all files under `roots`, until `is_over`.
 #[must_use]
 pub fn save(roots: &[PathBuf], is_over: &dyn Fn() -> bool, see: &mut dyn FnMut(&Path)) -> Found {
     let mut walk = Walk { is_over, see, seen: BTreeSet::new(), found: empty() };
@@ -93,7 +93,7 @@ impl Walk<'_> {
             let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
             paths.sort();
             for path in paths {
-                // What is gone by now is no loss.
+                // A file that has disappeared is no loss.
                 let Ok(of) = std::fs::symlink_metadata(&path) else { continue };
                 if of.is_dir() && of.dev() != device {
                     self.leave_out(&path, "another file system: name it by itself");
@@ -129,7 +129,7 @@ impl Walk<'_> {
     }
 }
 
-/// A file with its cached pages.
+/// A file and its cached pages.
 fn listed(path: &Path) -> Result<ListedFile, String> {
     let why = |error: SysError| error.source.to_string();
     let file = CachedFile::open(path).map_err(why)?;
@@ -137,7 +137,7 @@ fn listed(path: &Path) -> Result<ListedFile, String> {
     if system.is_in_memory {
         return Err(format!("it lives only in memory ({})", system.name));
     }
-    // Before its pages are asked for: what is written meanwhile shows as a change later.
+    // Read before its pages are examined: a later write then shows as a change.
     let modified = modified(file.file()).ok_or("its time of last writing is not known")?;
     let inode = inode(&file).ok_or("its inode is not known")?;
     let pages = file.cached_pages().map_err(why)?;
@@ -145,10 +145,10 @@ fn listed(path: &Path) -> Result<ListedFile, String> {
     Ok(ListedFile { path: path.to_owned(), size_bytes, modified_unix_ns: modified, inode, pages })
 }
 
-/// The files that a process, and those below it, map or have open, and what of that is left out.
+/// The files that a process and its descendants map or have open, and what is left out.
 ///
 /// # Errors
-/// When the process is not there, or may not be looked at.
+/// When the process does not exist, or may not be examined.
 pub fn files_of(pid: i32) -> Result<(Vec<PathBuf>, Vec<String>), SysError> {
     let (mut files, mut left_out) = (BTreeSet::new(), BTreeSet::new());
     collect(pid, &mut files, &mut left_out)?;
@@ -185,7 +185,7 @@ fn collect(
     Ok(())
 }
 
-/// Whether a file that process `pid` knows by this name is one to save: a regular one, the same here.
+/// Whether to save a file that process `pid` knows by this name: it must be regular, and the same file here.
 fn is_kept_by(pid: i32, path: &Path) -> Result<bool, &'static str> {
     let name = path.as_os_str().as_bytes();
     if name.ends_with(DELETED) {
@@ -196,7 +196,8 @@ fn is_kept_by(pid: i32, path: &Path) -> Result<bool, &'static str> {
         Some((found.dev(), found.ino(), found.is_file()))
     };
     let inside = [format!("/proc/{pid}/root").as_bytes(), name].concat();
-    // Descriptors of directories, and what has no name in any file system (shared memory), are no files.
+    // Descriptors of directories are not files, nor are objects without a name in any file system (shared
+    // memory).
     let Some((device, inode, true)) = identity(Path::new(OsStr::from_bytes(&inside))) else {
         return Ok(false);
     };

@@ -1,17 +1,16 @@
 //! Watcher of `heap-huge=inject`: one `madvise(MADV_HUGEPAGE)` on each new large mapping.
 //!
-//! What was advised is known by process and address range, however the kernel splits or joins
-//! mappings; a range that is not mapped at a look is forgotten, and so is all of a process that has
-//! begun another program. Mappings present at the first look of a process count as new: what they
-//! already hold stays small, what is touched later becomes huge.
+//! Advice is recorded by process and address range, however the kernel splits or joins mappings. A range that
+//! is unmapped at a look is forgotten, and so are all ranges of a process that has executed another program.
+//! Mappings that exist at the first look of a process count as new: their present content stays on small
+//! pages, and what is touched later becomes huge.
 //!
-//! Looks come every 4 ms while mappings appear and every 16 ms after a second without; a tree with
-//! very many mappings is looked at less often (`run` in tracee). A process that refuses
-//! for a reason that passes is tried again, later each time. A process id that was reused
-//! is skipped.
+//! Looks come every 4 ms while mappings appear, and every 16 ms after a second without new ones. A tree with
+//! very many mappings is looked at less often (`run` in tracee). A process that refuses for a temporary
+//! reason is tried again, later each time. A process id that was reused is skipped.
 //!
-//! Not seen: a mapping that is freed and made again at the same address between two looks (also
-//! by an exec of the same file without address randomisation) keeps its small pages.
+//! Not seen: a mapping that is freed and created again at the same address between two looks (also by an exec
+//! of the same file without address randomisation) keeps its small pages.
 
 use super::Rhythm;
 use pagewise_kernel::proc::{maps, status};
@@ -22,11 +21,11 @@ use pagewise_tracee::watcher::{WatchReport, Watcher};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::MetadataExt;
 
-/// Pause between two looks after the set-up phase: a mapping is advised within 5 ms of its birth.
+/// Pause between two looks after the set-up phase: a mapping gets its advice within 5 ms of its creation.
 const STEADY: Nanos = Nanos::millis(4);
-/// A process that refuses for good this often is skipped.
+/// After this many lasting refusals, a process is skipped.
 const PATIENCE: u32 = 8;
-/// Shortest and longest time after which a process is tried again that could not be advised.
+/// Shortest pause before a process that refused is tried again; below, the longest.
 const BACK_OFF: Nanos = Nanos::millis(8);
 const LONGEST_BACK_OFF: Nanos = Nanos::secs(1);
 
@@ -35,14 +34,14 @@ pub(super) struct AdviseHuge {
     growth_limit: Bytes,
     injector: Injector,
     seen: HashMap<i32, Known>,
-    /// When a mapping was last advised, counted from the start of the program.
+    /// Time of the last advice, since the start of the program.
     last_new: Nanos,
     done: Done,
     refusals: BTreeMap<String, u64>,
     limit_reached: bool,
 }
 
-/// What has been achieved.
+/// What has been done.
 #[derive(Debug, Default)]
 struct Done {
     advised: u64,
@@ -52,7 +51,7 @@ struct Done {
     longest_ns: Nanos,
 }
 
-/// What is known of one process.
+/// State of one process.
 #[derive(Debug)]
 struct Known {
     process: Process,
@@ -61,7 +60,7 @@ struct Known {
     advised: Ranges,
     /// Lasting refusals since the last success.
     refused: u32,
-    /// Passing failures since the last success, and the last of them.
+    /// Temporary failures since the last success; below, the last of them.
     postponed: u32,
     reason: Option<String>,
     not_before: Nanos,
@@ -85,7 +84,7 @@ impl Known {
         (self.refused, self.postponed, self.reason) = (0, 0, None);
     }
 
-    /// Tries again later; `reason` is given should the process end before.
+    /// Tries again later. `reason` is reported if the process ends before.
     fn postpone(&mut self, now: Nanos, reason: Option<String>) {
         let pause = BACK_OFF.0.saturating_mul(1 << self.postponed.min(20));
         self.not_before = now + Nanos(pause).min(LONGEST_BACK_OFF);
@@ -112,7 +111,7 @@ impl Ranges {
         self.0 = joined;
     }
 
-    /// Forgets what lies in none of `mapped`, which is in ascending order.
+    /// Drops addresses outside `mapped`, which is in ascending order.
     fn keep(&mut self, mapped: &[(u64, u64)]) {
         for (start, end) in std::mem::take(&mut self.0) {
             let first = mapped.partition_point(|range| range.1 <= start);
@@ -122,7 +121,7 @@ impl Ranges {
         }
     }
 
-    /// The parts of a range that are not in here.
+    /// The parts of a range that this does not contain.
     fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
         let mut from = start;
@@ -159,7 +158,7 @@ impl AdviseHuge {
         total > self.growth_limit.0
     }
 
-    /// Forgets processes that are gone; what was put off in them has not been done.
+    /// Drops processes that have ended. What was postponed for them has not been done.
     fn forget(&mut self, tree: &Tree) {
         let is_gone = |pid: &i32| !tree.pids().contains(pid);
         let gone: Vec<i32> = self.seen.keys().copied().filter(is_gone).collect();
@@ -187,7 +186,7 @@ impl AdviseHuge {
         }
     }
 
-    /// False when there is no sense in trying other ranges of the process now.
+    /// False if other ranges of the process should not be tried now.
     fn advise(&mut self, process: Process, pid: i32, now: Nanos, start: u64, end: u64) -> bool {
         let result = self.injector.advise_huge(process, start, end - start);
         let Some(known) = self.seen.get_mut(&pid) else { return false };
@@ -203,7 +202,7 @@ impl AdviseHuge {
                 return true;
             }
             Err(InjectError::Gone) => {}
-            // A thread or a mapping that ended is nothing to report.
+            // The end of a thread or a mapping needs no report.
             Err(error) if error.is_gone() => known.postpone(now, None),
             Err(error) if error.passes() => known.postpone(now, Some(error.to_string())),
             Err(error) => {
@@ -220,7 +219,7 @@ fn program_of(pid: i32) -> Option<(u64, u64)> {
     std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// The large ranges among `mappings` that are not in `advised`, which forgets what is not mapped.
+/// The large ranges among `mappings` without advice. Drops unmapped ranges from `advised`.
 fn fresh(advised: &mut Ranges, mappings: &[maps::Mapping], min: Bytes) -> Vec<(u64, u64)> {
     let fits = |m: &&maps::Mapping| m.is_anonymous() && m.perms.write && !is_stack(m);
     let mapped: Vec<(u64, u64)> = mappings.iter().filter(fits).map(|m| (m.start, m.end)).collect();
@@ -300,7 +299,7 @@ mod tests {
         Process::find(pagewise_kernel::proc::own_pid()).unwrap()
     }
 
-    /// What is advised at each look, in MiB.
+    /// Ranges that get advice at each look, in MiB.
     fn look(advised: &mut Ranges, ranges: &[(u64, u64)]) -> Vec<(u64, u64)> {
         let found = fresh(advised, &mappings(ranges), MIN);
         for &(start, end) in &found {

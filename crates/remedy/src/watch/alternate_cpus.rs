@@ -1,4 +1,4 @@
-//! Watcher of `place=apart`: processes joined by pipes take turns over the given CPUs.
+//! Watcher of `place=apart`: processes that pipes connect alternate over the given CPUs.
 
 use super::Rhythm;
 use pagewise_model::Nanos;

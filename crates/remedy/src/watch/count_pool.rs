@@ -1,8 +1,8 @@
-//! Watcher of `pool`: how much memory of the tree lies on reserved huge pages.
+//! Watcher of `pool`: how much memory of the tree is on reserved huge pages.
 //!
-//! `HugetlbPages` in `/proc/PID/status` counts the pages that a process has touched; with its end they are
-//! gone, so it is read while the tree lives, and the most that was seen counts. A look takes some 20 us for
-//! each process. Not seen: what is touched after the last look. Pages that processes share count for each.
+//! `HugetlbPages` in `/proc/PID/status` counts the pages that a process has touched. The count is lost when
+//! the process ends, so it is read while the tree lives, and the maximum counts. A look takes some 20 us per
+//! process. Not seen: pages touched after the last look. Shared pages count for each process.
 
 use super::Rhythm;
 use pagewise_kernel::proc::status;

@@ -1,4 +1,4 @@
-//! Watcher of `pipe-grow`: grows each pipe of the tree that may grow, once.
+//! Watcher of `pipe-grow`: grows each suitable pipe of the tree once.
 
 use super::Rhythm;
 use pagewise_model::{Bytes, Nanos};

@@ -1,4 +1,4 @@
-//! What remedies do while the program runs: the watchers that the supervising process calls.
+//! Actions of remedies while the program runs: the watchers that the supervising process calls.
 
 mod advise_huge;
 mod alternate_cpus;
@@ -26,14 +26,14 @@ pub fn build(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
     }
 }
 
-/// When to look at the tree again: often while it is being set up, rarely later.
+/// When to look at the tree again: often during set-up, rarely later.
 ///
-/// A shell makes the pipes of a pipeline within its first milliseconds; a look costs about 0.1 ms
-/// of CPU, so 0.2 ms is only affordable for the first 20. That later looks take at most one part in
-/// 20 of a CPU, however large the tree is, is seen to by who calls the watchers.
+/// A shell creates the pipes of a pipeline within its first milliseconds. A look costs about 0.1 ms of CPU
+/// time, so an interval of 0.2 ms is acceptable only for the first 20 ms. The caller of the watchers ensures
+/// that later looks take at most a twentieth of a CPU, however large the tree is.
 #[derive(Debug, Clone, Copy)]
 struct Rhythm {
-    /// Later looks come this long after each other.
+    /// Interval between later looks.
     steady: Nanos,
 }
 
@@ -41,13 +41,13 @@ struct Rhythm {
 const SETUP: Nanos = Nanos::millis(20);
 /// Pause between two looks in the set-up phase.
 const SETUP_PAUSE: Nanos = Nanos(200_000);
-/// From here on the program is a long one, and looks are rarer still.
+/// After this time the program counts as long, and looks are rarer still.
 const LONG: Nanos = Nanos::secs(1);
-/// How much rarer.
+/// Factor for the interval of a long program.
 const LONG_FACTOR: u64 = 4;
 
 impl Rhythm {
-    /// The next look after one that began at `begun`; nothing has happened for `quiet`.
+    /// Time of the next look after one that began at `begun`, if nothing has happened for `quiet`.
     fn next(self, begun: Nanos, quiet: Nanos) -> Nanos {
         let pause = if begun < SETUP {
             SETUP_PAUSE

@@ -100,7 +100,7 @@ fn a_link_is_not_replaced_and_what_cannot_be_written_leaves_nothing() {
     assert!(all_in(records.path()).unwrap().is_empty());
 }
 
-/// Applies over `file` and takes that back.
+/// Applies a change to `file` and undoes it.
 fn there_and_back(file: &Path) -> Result<Undone, String> {
     let records = tempfile::tempdir().unwrap();
     let said = |error: ApplyError| error.to_string();

@@ -47,7 +47,7 @@ fn elf(kind: u16, loads: &[Loaded]) -> Vec<u8> {
 const PROGRAM: u16 = 3;
 const FIXED: u16 = 2;
 
-/// Where the last part ends.
+/// End of the last part.
 fn len_of(loads: &[Loaded]) -> u64 {
     loads.iter().map(|load| load.1 + load.3).max().unwrap_or_default()
 }
@@ -110,7 +110,7 @@ fn what_wins_no_slot_is_left_alone() {
         (RW, 0x7d70, 0x8d70, 0x470, 0x608),
     ];
     assert!(planned(PROGRAM, &small, &MERGE).changes.are_none());
-    // lld moves each part by a page only in memory: nothing is congruent with what it begins with.
+    // lld moves each part by a page in memory only, so no part is congruent with its predecessor.
     let moved: [Loaded; 3] = [
         (R, 0, 0, 0x4b20, 0x4b20),
         (RX, 0x4b20, 0x5b20, 3 * HUGE, 3 * HUGE),
@@ -121,8 +121,8 @@ fn what_wins_no_slot_is_left_alone() {
     assert_eq!(plan.changes.segments[1].off_by_bytes, Bytes(PAGE));
 }
 
-/// Linked with 2 MiB alignment: text in a slot of its own, data in the next one, and the file ends
-/// within the slot of the text.
+/// Linked with 2 MiB alignment: text and data are in separate slots, and the file ends inside the slot of the
+/// text.
 const LINKED: [Loaded; 2] =
     [(RX, 0, 0, HUGE + 0x3000, HUGE + 0x3000), (RW, HUGE + 0x3000, 2 * HUGE + 0x3000, 16, 16)];
 
@@ -191,7 +191,7 @@ fn what_cannot_be_folded_is_distinguished() {
     assert_eq!(refused(&relocated, len), PlanError::TextRelocations);
 }
 
-/// Parts as linkers make them, with a chance of everything that can be wrong.
+/// Parts as linkers create them, with a chance of every possible error.
 fn loads() -> impl Strategy<Value = Vec<Loaded>> {
     let part = (0..600_u64, 1..5 * HUGE, 0..4_usize, 0..3_u64, 0..2_u64);
     prop::collection::vec(part, 1..7).prop_map(|parts| {
