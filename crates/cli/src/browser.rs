@@ -1,8 +1,8 @@
-//! A page shown by the user's browser: $BROWSER as it is, else xdg-open.
+//! Opens a page in the user's browser: the one in `$BROWSER`, else xdg-open.
 //!
-//! `BROWSER` is a list divided by colons, in which `%s` stands for the page (as in xdg-open(1)). One that has not
-//! failed within [`PATIENCE`] has the page. Where there is no display it is waited for to its end: it shows the page in
-//! this terminal.
+//! `BROWSER` is a list separated by colons, in which `%s` stands for the page (as in xdg-open(1)). A browser
+//! that has not failed within [`PATIENCE`] shows the page. Without a display, the browser runs in this
+//! terminal: pagewise waits until it ends.
 
 use crate::failure::Failure;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ const USUAL: &str = "xdg-open";
 const PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Has a browser show the page in `file`.
+/// Opens the page in `file` in a browser.
 pub(crate) fn open(file: &Path) -> Result<(), Failure> {
     let set = std::env::var("BROWSER").ok().filter(|set| !set.trim().is_empty());
     let candidates = set.clone().unwrap_or_else(|| USUAL.to_owned());
@@ -38,7 +38,7 @@ pub(crate) fn open(file: &Path) -> Result<(), Failure> {
     Err(Failure::usage(why).with_help(help))
 }
 
-/// How it ended; `None` where it runs on.
+/// The exit status; `None` if the browser is still running.
 fn shown(candidate: &str, file: &Path, has_display: bool) -> io::Result<Option<ExitStatus>> {
     let mut words: Vec<OsString> = Vec::new();
     let mut is_named = false;

@@ -14,9 +14,9 @@
 //! max-slower = "5%"
 //! ```
 //!
-//! `[faults.NAME]` is the same table under its older name. Every key may be left out. `faults --budget` judges
-//! what it records, `check` everything. The file is read where it is asked for (`--budget`, `--budgets`) and
-//! never by itself: a recording in some directory must not fail by a file that happens to lie there.
+//! `[faults.NAME]` is the older name of the same table. Every key may be left out. `faults --budget` judges
+//! what it records, `check` judges everything. The file is read only on request (`--budget`, `--budgets`): a
+//! recording must not fail because a file happens to lie in the working directory.
 
 use crate::args::Percent;
 use crate::failure::Failure;
@@ -32,18 +32,18 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Largest file of budgets that is read: parsed, it takes some 50 times its length in memory.
+/// Largest budget file that is read: parsed, it takes about 50 times its length in memory.
 const LARGEST: Bytes = Bytes::kib(256);
 
-/// Where all keys are shown.
+/// Help text: names the command that shows all keys.
 pub(crate) const KEYS: &str = "pagewise check --help shows an example with every key";
 
-/// Where it is looked for when no other file is named: in the working directory.
+/// Default file, looked up in the working directory.
 pub(crate) const NAME: &str = "pagewise.toml";
 
-/// Recorded runs where the file names no number.
+/// Recorded runs if the file gives no number.
 const USUAL_RUNS: u32 = 3;
-/// Time of a comparison with a baseline where the file names none.
+/// Time of a comparison with a baseline if the file gives none.
 const USUAL_TIME: Nanos = Nanos::secs(120);
 
 #[derive(Debug, Deserialize)]
@@ -82,36 +82,36 @@ struct Entry {
     time_budget: Option<Nanos>,
 }
 
-/// Budgets that the file holds under one name.
+/// Budgets under one name in the file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Named {
     pub(crate) name: String,
-    /// What it is for; empty where that is left to the command line.
+    /// The command to check; empty if the command line supplies it.
     pub(crate) command: Vec<OsString>,
-    /// Its standard input.
+    /// Standard input of the command.
     pub(crate) input: Option<PathBuf>,
-    /// Recorded runs, whose medians count.
+    /// Number of recorded runs; their medians are judged.
     pub(crate) runs: u32,
-    /// The status that it has to end with.
+    /// The exit status that the command must have.
     pub(crate) exit_status: i32,
-    /// What is allowed.
+    /// The limits.
     pub(crate) limits: CheckLimits,
-    /// What its time is compared with.
+    /// The command that the time is compared with.
     pub(crate) baseline: Option<Baseline>,
 }
 
 impl Named {
-    /// It allows everything: nothing can break it.
+    /// Whether there is no limit and no baseline, so that nothing can break.
     pub(crate) fn is_empty(&self) -> bool {
         self.limits == CheckLimits::default() && self.baseline.is_none()
     }
 }
 
-/// A command that another must not be much slower than.
+/// A command that the checked one must not be much slower than.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Baseline {
     pub(crate) command: Vec<OsString>,
-    /// Largest loss, as a share.
+    /// Largest slowdown, as a share.
     pub(crate) limit: f64,
     /// Time for the comparison.
     pub(crate) budget: Nanos,
@@ -128,7 +128,7 @@ where
 /// All budgets of the file at `path`, by name.
 ///
 /// # Errors
-/// One line that names file, line and key.
+/// One line that names the file, the line and the key.
 pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
     let shown = path.display();
     let cannot = |why: String| {
@@ -142,10 +142,10 @@ pub(crate) fn read_all(path: &Path) -> Result<Vec<Named>, Failure> {
     all.into_iter().map(|(name, entry)| named(name, entry).map_err(wrong)).collect()
 }
 
-/// The budgets called `name` in the file at `path`; without a name the only ones there.
+/// The budgets called `name` in the file at `path`. Without a name, the file must hold exactly one table.
 ///
 /// # Errors
-/// One line that names file, line and key.
+/// One line that names the file, the line and the key.
 pub(crate) fn read(path: &Path, name: Option<&str>) -> Result<Named, Failure> {
     let shown = path.display();
     let all = read_all(path)?;
@@ -193,7 +193,7 @@ fn named(name: String, entry: Entry) -> Result<Named, String> {
     Ok(Named { name, command, input, runs, exit_status, limits, baseline })
 }
 
-/// The entries of `text`, or what is wrong with it and where.
+/// The entries of `text`, or the error with its position.
 fn parse(text: &str) -> Result<BTreeMap<String, Entry>, String> {
     let mut file: File = toml::from_str(text).map_err(|error| {
         let message = error.message().replace('\n', " ");

@@ -36,7 +36,7 @@ impl Failure {
     }
 }
 
-/// What allows looking at a process that this account may not look at. Root of a container may lack the right.
+/// Help text: what allows observing a process of another account. Root in a container may lack `right`.
 pub(crate) fn observing_help(right: &str) -> String {
     if rustix::process::geteuid().is_root() {
         format!(

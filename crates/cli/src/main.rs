@@ -1,9 +1,8 @@
 //! `pagewise`: finds out what memory pages cost a program, removes that cost on the unmodified
 //! program, and proves the gain.
 //!
-//! This crate wires and decides nothing: `args/` is the command line as types, each file of
-//! `commands/` is one command, `failure.rs` reports errors, `store.rs` is where runs are
-//! kept.
+//! This crate connects the others and decides nothing. `args/` holds the command line as types. Each file of
+//! `commands/` is one command. `failure.rs` reports errors, and `store.rs` keeps runs.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -1,6 +1,6 @@
-//! Where runs are kept: one JSON file each, in the state directory of the user. Each is there whole or not at
-//! all, and what a killed save has left goes with the next one ([`part_file`]). The oldest are removed, but not
-//! those whose receipts are applied: `recheck` needs them. Each has a [number](numbers) for good.
+//! Saved runs: one JSON file each, in the user's state directory. A file is complete or absent. The next save
+//! removes what a killed one left behind ([`part_file`]). The oldest runs are removed, except those with
+//! applied receipts, which `recheck` needs. Each run keeps its [number](numbers).
 
 mod numbers;
 
@@ -19,23 +19,23 @@ use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Saved runs beyond this many, less those of applied receipts, are removed, oldest first.
+/// Most saved runs, not counting those with applied receipts. The oldest beyond it are removed.
 const KEPT: usize = 500;
 
-/// Runs that may begin in the same millisecond with the same name.
+/// Most runs that may begin in the same millisecond with the same name.
 const MOST_ALIKE: u32 = 1000;
 
-/// The answer of a file system that can neither rename without replacing nor link.
+/// Returned by a file system that can neither rename without replacing nor link.
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 
-/// Largest file that is read as a saved run: no run comes near it.
+/// Largest file that is read as a saved run. Real runs are far smaller.
 const LARGEST: Bytes = Bytes::mib(256);
 
 fn directory() -> Result<PathBuf, Failure> {
     own_directory("runs")
 }
 
-/// A directory of this name in the state directory, made if it does not exist.
+/// The directory of this name in the state directory; created if missing.
 fn own_directory(name: &str) -> Result<PathBuf, Failure> {
     let own = dirs::state_dir().map_err(no_state)?.join(name);
     fs::create_dir_all(&own)
@@ -47,14 +47,14 @@ fn no_state(error: DirError) -> Failure {
     Failure::usage(error.to_string()).with_help(error.help())
 }
 
-/// Saves `run` under its identifier; the whole file or nothing. Where another run has taken the
-/// identifier, this one gets another, with a number at its end.
+/// Saves `run` under its identifier, as a complete file or not at all. If another run has the identifier,
+/// this one gets a number at its end.
 pub(crate) fn save(run: &mut Run) -> Result<(), Failure> {
     let directory = directory()?;
     let saved = save_in(&directory, run);
     let names = names(&directory);
     let _its_own = numbered(&directory, &names);
-    // While the records cannot be read, any run may be one of theirs.
+    // If the records cannot be read, any run may have an applied receipt: remove none.
     if names.len() > KEPT
         && let Ok(applied) = record::all()
     {
@@ -83,8 +83,8 @@ fn save_in(directory: &Path, run: &mut Run) -> Result<(), Failure> {
     made.map_err(|(_, why)| Failure::usage(why))
 }
 
-/// Makes a file that was not there. Where the file system cannot refuse a name that is taken, the name, which
-/// has this process and the time in it, has to do.
+/// Creates a new file. Some file systems cannot refuse a name that is taken. There the name itself, which
+/// holds the process and the time, must be unique.
 fn create(path: &Path, text: &str) -> std::io::Result<()> {
     let write =
         |replaces| part_file::write_whole(path, text.as_bytes(), part_file::PRIVATE, replaces);
@@ -99,19 +99,18 @@ fn cause(error: SysError) -> Error {
     error.source
 }
 
-/// Writes a result under the name that the user gave ([`output_file`]); a new file gets the rights that the umask
-/// leaves.
+/// Writes a result to the user's path ([`output_file`]). A new file gets the mode that the umask allows.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), Failure> {
     write(path, text, part_file::by_umask())
 }
 
-/// As [`write_whole`], for a saved run: it holds names of files and an environment, so a new file is only for its
-/// owner.
+/// As [`write_whole`], for a saved run. It holds file names and environment variables, so only the owner can
+/// read a new file.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
     write(path, text, part_file::PRIVATE)
 }
 
-/// As [`write_whole`]; others may read a new file.
+/// As [`write_whole`]; everyone can read a new file.
 pub(crate) fn write_public(path: &Path, text: &str) -> Result<(), Failure> {
     write(path, text, part_file::PUBLIC)
 }
@@ -130,7 +129,7 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     })
 }
 
-/// Writes the page of run `id` where a browser finds it, over that of before; gives its file.
+/// Writes the page of run `id` for a browser, replacing the previous one. Returns its file.
 pub(crate) fn save_page(id: &str, page: &str) -> Result<PathBuf, Failure> {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = id.chars().map(plain).collect();
@@ -139,7 +138,7 @@ pub(crate) fn save_page(id: &str, page: &str) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// Keeps what became of a gain, in the place of what was known before.
+/// Saves the result of a recheck, replacing the previous one of the same run.
 pub(crate) fn save_recheck(one: &Recheck) -> Result<(), Failure> {
     let path = own_directory("rechecked")?.join(format!("{}.json", one.run));
     let failed = |e: String| Failure::usage(format!("cannot save `{}`: {e}", path.display()));
@@ -148,7 +147,7 @@ pub(crate) fn save_recheck(one: &Recheck) -> Result<(), Failure> {
         .map_err(|e| failed(e.to_string()))
 }
 
-/// What became of gains, as far as it was kept. What cannot be read counts as not known. Nothing is written.
+/// The saved results of rechecks. Skips files that cannot be read. Writes nothing.
 pub(crate) fn rechecks() -> Result<Vec<Recheck>, Failure> {
     let Some(state) = dirs::find_state_dir().map_err(no_state)? else { return Ok(Vec::new()) };
     let directory = state.join("rechecked");
@@ -182,12 +181,12 @@ pub(crate) fn read(path: &Path) -> Result<Run, Failure> {
     Run::from_json(&text).map_err(|e| Failure::usage(format!("`{}`: {e}", path.display())))
 }
 
-/// The names that have numbers: run 1 is the first.
+/// The names that have numbers; the first is run 1.
 fn numbered(directory: &Path, names: &[String]) -> Vec<String> {
     numbers::lines(&directory.with_file_name("numbers"), names)
 }
 
-/// The saved run of this number, or the newest.
+/// The saved run with this number, or the newest without one.
 fn chosen(number: Option<usize>) -> Result<Run, Failure> {
     let directory = directory()?;
     let names = names(&directory);
@@ -210,7 +209,7 @@ fn in_file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.json"))
 }
 
-/// A run by its number, `last`, its identifier or its file; the newest one without any.
+/// A run by its number, `last`, its identifier or its file; `None` means the newest.
 pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
     let Some(which) = which.filter(|which| *which != "last") else { return chosen(None) };
     let directory = directory();
@@ -232,8 +231,8 @@ pub(crate) fn load(which: Option<&str>) -> Result<Run, Failure> {
         .with_help("pagewise history lists the saved runs"))
 }
 
-/// All saved runs that can be read with their numbers, oldest first; the others are one line. A run that has no
-/// number has 0.
+/// All readable saved runs with their numbers, oldest first. The others are reported in one line. A run
+/// without a number has 0.
 pub(crate) fn all() -> Result<Vec<(usize, Run)>, Failure> {
     let directory = directory()?;
     let names = names(&directory);

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 static COLOUR: OnceLock<When> = OnceLock::new();
 
-/// Width of text that goes to no terminal, unless COLUMNS gives another.
+/// Width of output that is not a terminal, unless COLUMNS sets another.
 const USUAL: usize = 80;
 /// Widest table that is printed, whatever the terminal.
 const WIDEST: usize = 160;
@@ -41,14 +41,14 @@ fn style_of(stream: &(impl AsFd + IsTerminal)) -> pagewise_report::Style {
     pagewise_report::Style { colour, width, unicode: speaks_utf8() }
 }
 
-/// COLUMNS, or what the terminal says; one that does not know its size says 0.
+/// COLUMNS, or the size that the terminal reports. A terminal that does not know its size reports 0.
 fn columns(stream: &impl AsFd) -> Option<usize> {
     let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let size = || Some(usize::from(rustix::termios::tcgetwinsize(stream).ok()?.ws_col));
     given.or_else(size).filter(|columns| *columns > 0)
 }
 
-/// By the convention of no-color.org, and not on a terminal that cannot.
+/// Whether to colour: follows no-color.org, and needs a terminal that supports it.
 fn wants_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
@@ -62,12 +62,12 @@ fn speaks_utf8() -> bool {
         .is_some_and(|v| v.to_string_lossy().to_ascii_lowercase().contains("utf"))
 }
 
-/// Prints on standard output. A reader that went away is no error: the rest is not wanted.
+/// Prints on standard output. A closed pipe is no error: the reader does not want the rest.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_bytes(text.as_bytes())
 }
 
-/// The same with what may be no text.
+/// As [`print`], for bytes that may not be UTF-8.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -83,12 +83,12 @@ pub(crate) fn print_json(document: &(impl serde::Serialize + ?Sized)) -> Result<
     print(&(text + "\n"))
 }
 
-/// Standard output takes no more.
+/// The failure of a write to standard output.
 pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
     Failure::usage(format!("cannot write standard output: {error}"))
 }
 
-/// Whether what is said on standard error is seen at once: it is a terminal.
+/// Whether standard error is a terminal, so that a person sees the message at once.
 pub(crate) fn reaches_a_person() -> bool {
     std::io::stderr().is_terminal()
 }
@@ -102,12 +102,12 @@ pub(crate) fn report(failure: &Failure) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-/// Prints one line of ours on standard error, what others wrote in it escaped.
+/// Prints one line with the prefix `pagewise:` on standard error. Escapes text from other sources.
 pub(crate) fn remark(line: &str) {
     complain(&format!("pagewise: {}", pagewise_report::text::escape(line)));
 }
 
-/// Prints one line on standard error. When that is closed there is nobody left to tell.
+/// Prints one line on standard error. Ignores a failed write: no other output is left.
 pub(crate) fn complain(line: &str) {
     let mut err = std::io::stderr().lock();
     let _gone = writeln!(err, "{line}");

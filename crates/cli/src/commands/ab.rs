@@ -21,13 +21,13 @@ use pagewise_tune::{Request, Stop};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// What stands between commands.
+/// Separates the commands.
 const BETWEEN: &str = "---";
-/// How commands are given.
+/// Help text: how to give commands.
 const HELP: &str =
     "pagewise ab -- CMD1 --- CMD2, or pagewise ab --scan N=1,2,4 -- CMD --threads {N}";
 
-/// Sets commands against the first of them.
+/// Compares the commands with the first of them.
 pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     let mut commands = match &args.scan {
         Some(scan) => scanned(scan, &args.commands)?,
@@ -60,8 +60,8 @@ pub(crate) fn run(args: Ab) -> Result<ExitCode, Failure> {
     Ok(own.map_or(code, ExitCode::from))
 }
 
-/// Races the arms of `request` against its command, while the caller holds the lock; what is known, and why it
-/// ended early.
+/// Races the arms of `request` against its command, while the caller holds the lock. Returns the run, and why
+/// it ended early.
 pub(super) fn race(
     request: &Request,
     first_name: &str,
@@ -84,8 +84,8 @@ pub(super) fn race(
     Ok(raced)
 }
 
-/// The exit status that the options ask for: 1 where an arm is slower than it may be, or was refused
-/// before times could be compared; with a limit 3 where its interval reaches beyond it, and 0 where none does.
+/// The exit status that the options request. Without a limit: 1 if an arm is slower, or was refused before
+/// times could be compared. With a limit: 1 if an arm exceeds it, 0 if every arm stays within it, else 3.
 fn exit(verdicts: &[Verdict], limit: Option<f64>) -> Option<u8> {
     let Some(limit) = limit else {
         let is_bad = |v: &Verdict| matches!(v.word, Word::Reject | Word::Slower);
@@ -101,7 +101,7 @@ fn exit(verdicts: &[Verdict], limit: Option<f64>) -> Option<u8> {
     }
 }
 
-/// What to do about the first arm whose times were not compared.
+/// The failure of the first arm whose times were not compared, with the next step.
 fn refused(verdicts: &[Verdict]) -> Option<Failure> {
     let arm = verdicts.iter().find(|verdict| verdict.word == Word::Reject)?;
     let why = format!("`{}` was not compared: {}", arm.arm, arm.why);
@@ -121,7 +121,7 @@ fn split(words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
     Ok(arms)
 }
 
-/// The command with each of the values of `NAME=VALUE,VALUE...` where it says `{NAME}`.
+/// The command once for each value of `NAME=VALUE,VALUE...`, which replaces `{NAME}`.
 fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
     let bad = |why: &str| Failure::usage(format!("--scan `{scan}`: {why}")).with_help(HELP);
     let (name, values) = scan.split_once('=').ok_or_else(|| bad("use NAME=VALUE,VALUE"))?;
@@ -145,7 +145,7 @@ fn scanned(scan: &str, words: &[OsString]) -> Result<Vec<OwnArm>, Failure> {
     Ok(values.into_iter().map(with).collect())
 }
 
-/// Gives the commands their names: those that the user gave, those of the scan, or their places.
+/// Names the commands: by the user's names, the values of the scan, or their positions.
 fn name(commands: &mut [OwnArm], given: &[String]) -> Result<(), Failure> {
     const PLACES: [&str; 4] = ["first", "second", "third", "fourth"];
     if !given.is_empty() && given.len() != commands.len() {

@@ -11,7 +11,7 @@ use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Writes a receipt to the place where it works, lists such changes, or takes one back.
+/// Writes a receipt where it takes effect, lists applied receipts, or undoes one.
 pub(super) fn run(args: &Apply) -> Result<ExitCode, Failure> {
     if args.list {
         return list(args);
@@ -56,7 +56,7 @@ fn print_json(what: &impl serde::Serialize) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The report of a receipt that is not applied.
+/// The failure to apply a receipt, with the next step.
 pub(super) fn failure(error: ApplyError) -> Failure {
     let help = error.help();
     let failure = Failure::usage(error.to_string());
@@ -66,7 +66,7 @@ pub(super) fn failure(error: ApplyError) -> Failure {
     }
 }
 
-/// The file of this program, for a unit that is printed. What is wrong with it goes to standard error.
+/// The path of this program, for a printed unit. Problems with it are reported on standard error.
 pub(super) fn unit_program() -> Result<PathBuf, Failure> {
     let pagewise = own_exe()?;
     for line in trust::of_unit(&pagewise).map_err(failure)? {
@@ -101,7 +101,7 @@ fn place(args: &Apply) -> Result<Place, Failure> {
     }
 }
 
-/// The directory for an administrator's units, of the machine or of this account (systemd.unit(5)).
+/// The directory for an administrator's units: the system's or this account's (systemd.unit(5)).
 fn units(of_user: bool) -> Result<PathBuf, Failure> {
     if !of_user {
         return Ok(PathBuf::from("/etc/systemd/system"));
@@ -121,7 +121,7 @@ fn checked_line(checked: &Checked) -> String {
     }
 }
 
-/// Whether the user says yes; nobody is asked without a terminal.
+/// Whether the user agrees; does not ask without a terminal.
 fn confirmed(args: &Apply) -> Result<bool, Failure> {
     let stdin = std::io::stdin();
     if args.json || !stdin.is_terminal() {

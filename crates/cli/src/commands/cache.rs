@@ -24,9 +24,9 @@ use std::sync::Once;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Less is on huge pages than before.
+/// Exit code: less is on huge pages than before.
 const WORSE: u8 = 1;
-/// How often the end of a lock is looked for.
+/// Interval at which a lock's end condition is checked.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Shows or changes the page cache of files.
@@ -46,11 +46,11 @@ fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     let (mut files, mut missing) = (Vec::new(), Vec::new());
     for path in &what.files {
         match opened(path) {
-            // The list for programs is whole.
+            // The JSON list includes empty files.
             Ok(None) if verb == CacheVerb::Show && what.json => files.push((path, None)),
             Ok(None) => {}
             Ok(file) => files.push((path, file)),
-            // Nothing is changed where a file cannot be opened.
+            // If a file cannot be opened, no file is changed.
             Err(error) if verb != CacheVerb::Show => return Err(failure(&error)),
             Err(error) => missing.push(failure(&error)),
         }
@@ -74,7 +74,7 @@ fn change(verb: CacheVerb, what: &CachedFiles) -> Result<ExitCode, Failure> {
     last.map_or(Ok(exit), Err)
 }
 
-/// Prints what was found of these files, or became of them.
+/// Prints the state of these files, or the result of the change.
 pub(super) fn tell(
     verb: CacheVerb,
     files: Vec<cache::CachedFile>,
@@ -85,7 +85,7 @@ pub(super) fn tell(
     show(&looked(RunKind::Cache, Body::Cache(report), start), json)
 }
 
-/// Does it to one file, or looks at it.
+/// Changes or inspects one file.
 pub(super) fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile, SysError> {
     let subject = Subject::look(file)?;
     match verb {
@@ -95,7 +95,7 @@ pub(super) fn one(verb: CacheVerb, file: CachedFile) -> Result<cache::CachedFile
     }
 }
 
-/// Does `one` to each of `all` until it fails: what was done by then is told in any case.
+/// Applies `one` to each of `all` until it fails. Returns the results so far in any case.
 pub(super) fn until_failure<T, U>(
     all: Vec<T>,
     one: impl Fn(T) -> Result<U, Failure>,
@@ -110,10 +110,10 @@ pub(super) fn until_failure<T, U>(
     (done, None)
 }
 
-/// What has to be known before files are dropped.
+/// Warning before files are dropped.
 pub(super) const EVICTED: &str = "dropped data must be read from disk again";
 
-/// What has to be known before files are filled again: told once, when the first is about to be.
+/// Warns before files are filled again; once per process.
 pub(super) fn warn_of_refilling() {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
@@ -123,7 +123,7 @@ pub(super) fn warn_of_refilling() {
     });
 }
 
-/// A file; none, with a remark, if it is empty: the page cache has nothing of it.
+/// Opens a file. Reports an empty file and returns `None`: the page cache holds nothing of it.
 fn opened(path: &Path) -> Result<Option<CachedFile>, SysError> {
     if std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() == 0) {
         let name = pagewise_report::quote(&path.to_string_lossy());
@@ -133,7 +133,7 @@ fn opened(path: &Path) -> Result<Option<CachedFile>, SysError> {
     CachedFile::open(path).map(Some)
 }
 
-/// What is found of an empty file.
+/// The state of an empty file.
 fn empty(path: &Path) -> Result<cache::CachedFile, SysError> {
     let name = path.display().to_string();
     let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
@@ -156,7 +156,7 @@ fn empty(path: &Path) -> Result<cache::CachedFile, SysError> {
     })
 }
 
-/// Opens all of them that have content, so that nothing is done where one cannot be.
+/// Opens all files that have content, so that nothing is changed if one cannot be opened.
 pub(super) fn open_all(paths: &[PathBuf]) -> Result<Vec<CachedFile>, Failure> {
     let opened: Result<Vec<_>, _> = paths.iter().map(|path| opened(path)).collect();
     let files: Vec<_> = opened.map_err(|error| failure(&error))?.into_iter().flatten().collect();
@@ -168,7 +168,7 @@ pub(super) fn open_all(paths: &[PathBuf]) -> Result<Vec<CachedFile>, Failure> {
     Ok(files)
 }
 
-/// A run of this moment that is not kept, and what it shows.
+/// A run for a current observation, which is not saved, with its content.
 pub(super) fn looked(kind: RunKind, body: Body, start: Nanos) -> Run {
     let (started, _) = identity(&[]);
     let mut run = Run::new(kind, String::new(), started, Vec::new());
@@ -177,23 +177,23 @@ pub(super) fn looked(kind: RunKind, body: Body, start: Nanos) -> Run {
     run
 }
 
-/// Prints a run, in its saved form or for people.
+/// Prints a run as JSON or as text.
 pub(super) fn show(run: &Run, json: bool) -> Result<(), Failure> {
     let for_people = || pagewise_report::render(run, &terminal::style());
     terminal::print(&if json { run.to_json() + "\n" } else { for_people() })
 }
 
-/// The exit code that what came of these files asks for.
+/// The exit code for the outcomes of these files.
 pub(super) fn exit_code<'a>(files: impl Iterator<Item = &'a cache::CachedFile>) -> ExitCode {
     ExitCode::from(worst_of(files))
 }
 
-/// The same as a number.
+/// As [`exit_code`], as a number.
 pub(super) fn worst_of<'a>(files: impl Iterator<Item = &'a cache::CachedFile>) -> u8 {
     files.map(|file| code(file.outcome.as_ref())).fold(0, worst)
 }
 
-/// The exit code that an outcome asks for.
+/// The exit code for an outcome.
 const fn code(outcome: Option<&CacheOutcome>) -> u8 {
     match outcome {
         None | Some(CacheOutcome::Done | CacheOutcome::Already) => 0,
@@ -202,7 +202,7 @@ const fn code(outcome: Option<&CacheOutcome>) -> u8 {
     }
 }
 
-/// Of two exit codes the one that has to be told: that something became worse, or was not done.
+/// The more important of two exit codes: something became worse, or was not done.
 pub(super) const fn worst(a: u8, b: u8) -> u8 {
     match (a, b) {
         (WORSE, _) | (_, WORSE) => WORSE,
@@ -220,7 +220,7 @@ pub(super) fn failure(error: &SysError) -> Failure {
     Failure::usage(error.to_string()).with_help(help)
 }
 
-/// Locks files in memory until a signal or the end of the time.
+/// Locks files in memory until a signal or the end of the requested time.
 fn lock(asked: &LockedFiles) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let files = open_all(&asked.what.files)?;

@@ -22,7 +22,7 @@ use pagewise_tune::race::Goal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A budget is broken.
+/// Exit code: a budget is broken.
 const BROKEN: u8 = 1;
 
 /// Runs the programs of the file and judges their budgets.
@@ -41,7 +41,7 @@ pub(super) fn run(args: &args::Check) -> Result<ExitCode, Failure> {
     conclude(&done, args)
 }
 
-/// The tables of these names, or all of the file.
+/// The tables of these names, or all tables of the file.
 fn wanted(args: &args::Check) -> Result<Vec<Named>, Failure> {
     let all = budget_file::read_all(&args.file)?;
     let shown = args.file.display();
@@ -68,7 +68,7 @@ fn wanted(args: &args::Check) -> Result<Vec<Named>, Failure> {
     Ok(wanted)
 }
 
-/// One table. Only an interrupt ends the others too.
+/// Checks one table. Only an interrupt ends the other checks too.
 fn one_check(named: &Named, args: &args::Check, stop: &AtomicBool) -> Result<Check, Failure> {
     let start = clock::now();
     if !args.quiet && terminal::reaches_a_person() {
@@ -88,7 +88,7 @@ fn one_check(named: &Named, args: &args::Check, stop: &AtomicBool) -> Result<Che
         Err(failure) => {
             checked.is_unfit = failure.code == UNFIT;
             if checked.is_unfit {
-                // Its help is about this machine and not in the report.
+                // The help text is about this machine and not part of the report.
                 terminal::report(&failure);
             }
             checked.problem = Some(failure.message);
@@ -99,7 +99,7 @@ fn one_check(named: &Named, args: &args::Check, stop: &AtomicBool) -> Result<Che
     Ok(checked)
 }
 
-/// Runs the program and puts what became of each budget into `items`.
+/// Runs the program and adds the result of each budget to `items`.
 fn judge(
     named: &Named,
     args: &args::Check,
@@ -113,7 +113,7 @@ fn judge(
     Ok(())
 }
 
-/// The program's recorded runs.
+/// Recorded runs of the program.
 fn recorded(named: &Named, stop: &AtomicBool) -> Result<Vec<FaultReport>, Failure> {
     let launch = Launch {
         stdin: named.input.clone().map_or(Input::Null, Input::File),
@@ -140,7 +140,7 @@ fn recorded(named: &Named, stop: &AtomicBool) -> Result<Vec<FaultReport>, Failur
         if stop.load(Ordering::Relaxed) {
             return Err(interrupted());
         }
-        // A recorder records one program.
+        // A recorder records only one program.
         let recorder = faults::recorder()?;
         let run = passthrough::record_through(&launch, &recorder, wanted, false, &mut |_, _| {})
             .map_err(faults::failure)?;
@@ -157,7 +157,7 @@ fn recorded(named: &Named, stop: &AtomicBool) -> Result<Vec<FaultReport>, Failur
     Ok(reports)
 }
 
-/// The program beside its baseline, by the protocol of `ab`. The session is saved like one of `ab`.
+/// Compares the program with its baseline, by the protocol of `ab`. The session is saved as one of `ab`.
 fn compared(named: &Named, baseline: &Baseline, args: &args::Check) -> Result<CheckItem, Failure> {
     let options = ExperimentArgs {
         budget: Some(baseline.budget),
@@ -204,7 +204,7 @@ fn conclude(done: &[Check], args: &args::Check) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code(done)))
 }
 
-/// A broken budget comes before a program that failed, and that before what is not settled.
+/// The exit code. A broken budget outranks a failed program, which outranks an undecided check.
 fn code(done: &[Check]) -> u8 {
     let any = |kept| done.iter().any(|check| check.kept() == kept);
     if any(Kept::Broken) {

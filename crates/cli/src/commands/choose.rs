@@ -23,15 +23,15 @@ use pagewise_model::choice::{Choice, Demand, FileReadings, Trial};
 use pagewise_model::run::{Run, RunKind};
 use std::process::ExitCode;
 
-/// Ways that are measured before all and again after all.
+/// Number of ways that are measured again, before and after all others.
 const CHECKED: usize = 2;
-/// Prices of processes that waited more than this share of their CPU time are not kept.
+/// If processes waited longer than this share of their CPU time, the prices are not saved.
 const MOST_WAITED: f64 = 0.25;
-/// Prices take no longer than this, and what is not read by then does not matter, up to this share.
+/// Time limit for the prices; below, the largest share of them that it may cut off.
 const LIMIT: Nanos = Nanos::secs(18);
 const MOST_MISSED: f64 = 0.1;
 
-/// Predicts, and says which way to take.
+/// Predicts, and recommends a way.
 pub(super) fn run(args: &Choose) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let subject = Subject::open(&args.file).map_err(|error| failure(&error))?;
@@ -94,7 +94,7 @@ fn demand(args: &Choose) -> Demand {
     }
 }
 
-/// The ways that may be chosen.
+/// The ways to choose from.
 fn arms(args: &Choose) -> Vec<Arm> {
     if args.arm.is_empty() {
         return Arm::ALL.to_vec();
@@ -106,12 +106,12 @@ fn failure(error: &ChooseError) -> Failure {
     Failure::usage(error.to_string()).with_help(error.help())
 }
 
-/// What cannot be planned here.
+/// The failure for something that cannot be planned here.
 fn unplanned(error: &PriceError) -> Failure {
     Failure::usage(error.to_string())
 }
 
-/// What measures, while nobody else does.
+/// Measures while it holds the lock, so that nothing else measures.
 struct Bench {
     _lock: ExperimentLock,
     control: Control,
@@ -133,7 +133,7 @@ impl Bench {
         }
     }
 
-    /// Fails when the user wants no more.
+    /// Fails if the user has stopped the measurement.
     fn check(&self) -> Result<(), Failure> {
         if self.control.is_stopped() {
             self.control.finish();
@@ -144,7 +144,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Takes the prices of a place and keeps them.
+    /// Measures the prices of a place and saves them.
     fn prices(&self, place: &Place, warnings: &mut Vec<String>) -> Result<KeptPrices, Failure> {
         let began = clock::now();
         self.announce(&format!(
@@ -155,7 +155,7 @@ impl Bench {
         for folios in CALIBRATED {
             match self.files(place, folios, began + LIMIT) {
                 Ok(read) => files.extend(read),
-                // Without the file that all others fall back to there are no prices.
+                // All others fall back to the first file: without it there are no prices.
                 Err(error) if files.is_empty() => return Err(error),
                 Err(error) => {
                     warnings.push(format!("no prices for files on {}: {error}", folios.into_str()));
@@ -185,7 +185,7 @@ impl Bench {
         Ok(KeptPrices { calibration, age: Nanos(0) })
     }
 
-    /// The readings of one file; none where the file system does not hold files so.
+    /// The readings of one file; empty if the file system does not hold files on these folios.
     fn files(
         &self,
         place: &Place,
@@ -206,7 +206,7 @@ impl Bench {
         plans.into_iter().map(read).collect()
     }
 
-    /// Every way that has a forecast, as it is on the file itself, and how far these times may be off.
+    /// Measures every forecast way on the file itself, in its current state. Also returns the error of these times.
     fn trials(&self, args: &Choose, choice: &Choice) -> Result<(Vec<Trial>, Option<f64>), Failure> {
         let origin = Origin::given(&args.file, args.block).map_err(|error| no_file(&error))?;
         let arms: Vec<Arm> = choice.forecasts.iter().map(|forecast| forecast.arm).collect();
@@ -227,7 +227,7 @@ impl Bench {
     }
 }
 
-/// What the ways cost, with the cells that are read before them and again after them.
+/// Announces the cost of the ways, and of the cells that are read before and after them.
 fn announcement(ways: &Cost, check: &Cost) -> String {
     format!(
         "{} ways, {} fresh processes, about {}, at most {}",
@@ -238,7 +238,7 @@ fn announcement(ways: &Cost, check: &Cost) -> String {
     )
 }
 
-/// The times of the ways that did what they were asked for, and why others have none.
+/// The times of the ways that did the requested work, and reasons why others have none.
 fn trials(readings: &Readings) -> Vec<Trial> {
     let judgement = judge(readings);
     let trial =

@@ -8,10 +8,10 @@ use pagewise_model::comparison::LimitWord;
 use pagewise_model::run::Run;
 use std::process::ExitCode;
 
-/// The time grew by more than allowed.
+/// Exit code: the time grew by more than allowed.
 const BEYOND: u8 = 1;
 
-/// Sets saved runs side by side.
+/// Compares saved runs side by side.
 pub(super) fn run(args: &Compare) -> Result<ExitCode, Failure> {
     args.page.check()?;
     let load = |which: &String| store::load(Some(which));

@@ -15,11 +15,11 @@ use pagewise_model::{Fact, Nanos};
 use std::collections::HashSet;
 use std::process::ExitCode;
 
-/// Says what this machine allows and what spoils measurements.
+/// Reports what this machine allows and what disturbs measurements.
 pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let (started, _) = identity(&[]);
-    // Without an identifier: the findings are of this moment and not kept.
+    // No identifier: the findings hold only now and are not saved.
     let mut run = Run::new(RunKind::Doctor, String::new(), started, Vec::new());
     let mut checkup = pagewise_kernel::doctor::checkup();
     checkup.traits.extend(Sink::ALL.map(|sink| sharing(sink, truths())));
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Doctor) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which rules for samples know no function of this kernel.
+/// The sample rules that match no function of this kernel.
 fn rules(release: &str, functions: Fact<HashSet<String>>) -> Trait {
     let value = match (Release::parse(release), functions) {
         (Some(release), Fact::Known(functions)) => {
@@ -66,7 +66,7 @@ fn rules(release: &str, functions: Fact<HashSet<String>>) -> Trait {
     }
 }
 
-/// What this kernel shares with a sink, what it copies, what it refuses.
+/// What this kernel shares with a sink, what it copies and what it refuses.
 fn sharing(sink: Sink, truths: &[Truth]) -> Trait {
     let of_sink = || truths.iter().filter(|truth| truth.sink == sink);
     let mut answers: Vec<String> = of_sink().map(|truth| truth.answer.to_string()).collect();

@@ -1,5 +1,4 @@
-//! What `tune` and `ab` share: conditions, standard input, saving, and how a session's end becomes an
-//! exit code.
+//! What `tune` and `ab` share: conditions, standard input, saving, and the exit code for the end of a session.
 
 use super::signals::INTERRUPTED;
 use crate::args::{ExperimentArgs, Patience};
@@ -20,7 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Environment variables that bear on page costs; a saved run holds these and no others.
+/// Environment variables that affect page costs; a saved run holds these and no others.
 const LISTED: [&str; 9] = [
     "GLIBC_TUNABLES",
     "MALLOC_CONF",
@@ -33,7 +32,7 @@ const LISTED: [&str; 9] = [
     "PYTHONMALLOC",
 ];
 
-/// Those of the listed variables that are set. A value of several lines sets nothing that these variables mean.
+/// The listed variables that are set. Skips values with line breaks, which have no meaning for these variables.
 pub(super) fn environment() -> Vec<(String, String)> {
     let value = |name: &str| {
         let value = std::env::var_os(name)?.to_string_lossy().into_owned();
@@ -42,7 +41,7 @@ pub(super) fn environment() -> Vec<(String, String)> {
     LISTED.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect()
 }
 
-/// Nanoseconds since 1970 and an identifier made of them and the program's name.
+/// Nanoseconds since 1970, and an identifier built from the time and the program's name.
 pub(super) fn identity(command: &[OsString]) -> (u64, String) {
     let started = clock::unix_now().0;
     let program = command.first().map(|w| w.to_string_lossy().into_owned()).unwrap_or_default();
@@ -54,12 +53,12 @@ pub(super) fn identity(command: &[OsString]) -> (u64, String) {
         .filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c))
         .take(24)
         .collect();
-    // Milliseconds sort by time; profiles that start within the same one differ in their process,
-    // and saving tells apart what is left (process ids of two containers).
+    // Milliseconds sort by time. Profiles that start within the same millisecond differ in their process id.
+    // Saving resolves the remaining conflicts (equal process ids of two containers).
     (started, format!("{}-{}-{name}", started / 1_000_000, std::process::id()))
 }
 
-/// The request that the options describe. `is_traced`: a look sees whether the program reads its input.
+/// The request that the options describe. `is_traced`: a traced look shows whether the program reads its input.
 pub(super) fn request(
     args: &ExperimentArgs,
     command: Vec<OsString>,
@@ -72,18 +71,18 @@ pub(super) fn request(
     request_of(args, command, input)
 }
 
-/// The same for a program whose standard input is known.
+/// As [`request`], for a program with known standard input.
 pub(super) fn request_of(
     args: &ExperimentArgs,
     command: Vec<OsString>,
     input: Input,
 ) -> Result<Request, Failure> {
-    // Before seconds are spent on prices.
+    // Fails before seconds are spent on prices.
     Launch::experiment(command.clone()).check()?;
     request_of_running(args, command, input)
 }
 
-/// The same for a program that is not started here.
+/// As [`request`], for a program that is not started here.
 pub(super) fn request_of_running(
     args: &ExperimentArgs,
     command: Vec<OsString>,
@@ -108,8 +107,9 @@ pub(super) fn request_of_running(
     Ok(Request { spec, system: None, quote: pagewise_report::quote_bytes, here, id })
 }
 
-/// Standard input of a program that is run many times. What can be read only once is refused, or, where the
-/// run `is_traced` before any other, until that has seen that the program does not read it.
+/// Standard input of a program that runs many times. Refuses input that can be read only once. If a run
+/// `is_traced` before all others, that input is refused later, unless the trace shows that the program does
+/// not read it.
 pub(super) fn input(named: Option<&Path>, is_traced: bool) -> Result<Input, Failure> {
     if let Some(file) = named {
         return named_input(file);
@@ -128,7 +128,7 @@ pub(super) fn input(named: Option<&Path>, is_traced: bool) -> Result<Input, Fail
 fn named_input(file: &Path) -> Result<Input, Failure> {
     let shown = file.display();
     let cannot = |e: std::io::Error| Failure::usage(format!("cannot read input `{shown}`: {e}"));
-    // Not opened before its kind is known: a pipe without a writer would keep us waiting.
+    // Checks the kind before opening: a pipe without a writer would block.
     let kind = std::fs::metadata(file).map_err(cannot)?.file_type();
     if kind.is_fifo() || kind.is_socket() {
         return Err(Failure::usage(format!("input `{shown}` can be read only once"))
@@ -138,9 +138,10 @@ fn named_input(file: &Path) -> Result<Input, Failure> {
     Ok(Input::File(file.to_owned()))
 }
 
-/// The lock of this machine's experiments. Says once which experiment has it, and waits for that one to end.
+/// Takes the lock of this machine's experiments. Reports once which experiment holds it, and waits for that
+/// one to end.
 pub(super) fn lock(patience: Patience) -> Result<ExperimentLock, Failure> {
-    /// Between two attempts.
+    /// Time between two attempts.
     const PAUSE: Duration = Duration::from_millis(500);
     let end = clock::now() + patience.time();
     let mut is_said = false;
@@ -162,7 +163,7 @@ pub(super) fn lock(patience: Patience) -> Result<ExperimentLock, Failure> {
     }
 }
 
-/// Why there is no lock.
+/// The failure to take a lock.
 fn refused(error: LockError) -> Failure {
     let text = error.to_string();
     match error {
@@ -171,8 +172,8 @@ fn refused(error: LockError) -> Failure {
     }
 }
 
-/// The lock of settings of the whole machine, with no experiment beside it where that can be had. Any account
-/// can hold the lock of experiments, so root does not wait for it.
+/// The lock of machine-wide settings, with the lock of experiments if it is free. Any account can hold the
+/// latter, so root does not wait for it.
 pub(super) struct MachineLock {
     pub(super) settings: SettingsLock,
     _experiments: Option<ExperimentLock>,
@@ -185,7 +186,7 @@ impl MachineLock {
     }
 }
 
-/// Keeps experiments away from a change of the machine; one that runs is reported.
+/// Takes the lock of experiments during a change of the machine. Reports a running experiment.
 pub(super) fn no_experiment_beside() -> Option<ExperimentLock> {
     ExperimentLock::acquire()
         .inspect_err(|error| {
@@ -198,8 +199,8 @@ pub(super) fn no_experiment_beside() -> Option<ExperimentLock> {
         .ok()
 }
 
-/// Saves and prints a run that holds at least a diagnosis, however the session ended; a run that
-/// cannot be saved is printed all the same.
+/// Saves and prints a run that holds at least a diagnosis, however the session ended. A run that cannot be
+/// saved is still printed.
 pub(super) fn conclude(
     mut run: Run,
     stop: Option<Stop>,
@@ -209,7 +210,7 @@ pub(super) fn conclude(
     let worth = run.diagnosis.is_some() || run.experiment.is_some();
     let end = match stop {
         Some(stop) if !worth => return Err(failure(&stop)),
-        // The outcome says it.
+        // The report shows the outcome.
         Some(Stop::Interrupted) | None => None,
         Some(stop) => {
             run.warnings.push(format!("{}{stop}", pagewise_report::ENDED_EARLY));
@@ -224,7 +225,7 @@ pub(super) fn conclude(
         report(&run, args.verbose, &terminal::style())
     };
     terminal::print(&text)?;
-    // The result is printed first: a failed save loses nothing.
+    // The result is printed first: a failed save does not lose it.
     saved?;
     if let Some(failure) = end {
         return Err(failure);
@@ -232,14 +233,14 @@ pub(super) fn conclude(
     Ok(ExitCode::from(code(run.outcome.as_ref())))
 }
 
-/// The report of a run, on one screen or whole.
+/// The report of a run: one screen, or whole if `verbose`.
 pub(super) fn report(run: &Run, verbose: bool, style: &Style) -> String {
     let render = if verbose { pagewise_report::render_whole } else { pagewise_report::render };
     render(run, style)
 }
 
-/// Keeps a run under its identifier, with the words that began it. A run that cannot be saved has none. That is
-/// reported and fails nothing, because nobody asked for the run to be kept.
+/// Saves a run under its identifier, with its command line. On failure, clears the identifier and reports the
+/// error. That is no failure of the command, because the user did not request saving.
 pub(super) fn keep(run: &mut Run) {
     if run.asked.is_empty() {
         run.asked = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
@@ -258,7 +259,7 @@ fn code(outcome: Option<&Outcome>) -> u8 {
     }
 }
 
-/// The report of a session's early end.
+/// The failure for a session's early end.
 pub(super) fn failure(stop: &Stop) -> Failure {
     let failure = match stop {
         Stop::Launch(error) => Failure::from(error.clone()),

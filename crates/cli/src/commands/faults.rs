@@ -28,10 +28,10 @@ use pagewise_tune::request::run_of;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// A budget is broken.
+/// Exit code: a budget is broken.
 const BROKEN: u8 = 1;
 
-/// Runs the program once, its own streams untouched but for lists, and records its page faults.
+/// Runs the program once and records its page faults. Its standard streams stay unchanged, except for lists.
 pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
     refuse_times(args)?;
     let Invocation { command, budgets } = Invocation::from_args(args)?;
@@ -66,14 +66,14 @@ pub(super) fn run(args: &Faults) -> Result<ExitCode, Failure> {
         }
         Err(error) => Some(failure(error)),
     };
-    // The program has run: its status is passed on, unless it is success and a budget's is not.
+    // Passes on the program's exit status, unless it is success and a budget failed.
     match judged.map(|failure| terminal::report(&failure)) {
         Some(code) if ended == Ended::Exited(0) => Ok(code),
         _ => passthrough::end_like(ended),
     }
 }
 
-/// What is known of a recording of `command` at its beginning.
+/// The run of a recording of `command` at its start.
 fn begin(command: &[OsString]) -> Run {
     let (started, id) = identity(command);
     let mut run = run_of(RunKind::Faults, id, started, command);
@@ -96,7 +96,7 @@ fn wanted(args: &Faults) -> Wanted {
     }
 }
 
-/// A form that shows nothing but times has nothing to show without them.
+/// Refuses an output form that shows only times if times are left out.
 fn refuse_times(args: &Faults) -> Result<(), Failure> {
     match args.list() {
         Some(Form::FoldedNs) if !args.latency() => {
@@ -108,7 +108,7 @@ fn refuse_times(args: &Faults) -> Result<(), Failure> {
     }
 }
 
-/// Keeps and shows what was recorded since `start`; what its budgets make a failure.
+/// Saves and shows the recording since `start`. Returns the failure that its budgets cause.
 fn conclude(
     mut run: Run,
     report: FaultReport,
@@ -135,7 +135,7 @@ fn launch(args: &Faults, command: &[OsString]) -> Launch {
     }
 }
 
-/// Broken budgets, one line each; the last is the failure of this command.
+/// Reports broken budgets, one line each; returns the last as this command's failure.
 fn judge(budgets: &Budgets, report: &FaultReport) -> Option<Failure> {
     let outcome = budget::check(budgets, report);
     let mut lines: Vec<String> = outcome.broken.iter().map(broken_line).collect();
@@ -174,7 +174,7 @@ pub(super) fn recorder() -> Result<Recorder, Failure> {
     Recorder::start(helper::own_exe()?, &helper::words(Part::Record)).map_err(failure)
 }
 
-/// Why faults cannot be recorded.
+/// The failure to record faults.
 pub(super) fn failure(error: RecordError) -> Failure {
     match error {
         RecordError::Launch(error) => error.into(),

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 /// How long a task waits for another experiment on its host.
 const WAIT: &str = "1h";
 
-/// Prints a script for an engine.
+/// Prints a script for a cluster engine.
 pub(super) fn run(args: &Fleet) -> Result<ExitCode, Failure> {
     let FleetVerb::Script(args) = &args.verb;
     let run = store::load(args.run.as_deref())?;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Fleet) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses what Kubernetes would refuse on every host.
+/// Refuses names that Kubernetes would refuse on every host.
 fn check_names(image: &str, claim: &str) -> Result<(), Failure> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@[]".contains(c);
     let begins_well = image.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[');
@@ -56,7 +56,7 @@ fn check_names(image: &str, claim: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The command line that every host runs: the plain program beside the arm that was kept.
+/// The command line for every host: the plain program against the kept arm.
 fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
     let refused = |why: &str| {
         Failure::usage(format!("run `{}`: {why}", run.id))
@@ -65,7 +65,7 @@ fn task(run: &Run, args: &FleetScript) -> Result<FleetTask, Failure> {
     let arm = run.outcome.as_ref().and_then(Outcome::best);
     let arm = arm.ok_or_else(|| refused("it has no remedy to measure"))?;
     let doses = run.doses_of(arm).ok_or_else(|| refused("its best arm is a command of yours"))?;
-    // As the session's machine had them: this one may lack what they need.
+    // Derived for the session's machine: this one may lack what the doses need.
     let machine = run.machine.clone().unwrap_or_else(machine);
     let doses = &derived(doses, &machine).map_err(|error| refused(&error.to_string()))?;
     if run.service.is_some() {
@@ -99,7 +99,7 @@ fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
         vec![format!("pagewise tune --only {list} --rerun-safe --wait {WAIT} --json --quiet")];
     let mut option = |name: &str, value: Option<&OsStr>| {
         words.extend(value.map(OsStr::as_bytes).map(|value| match value.first() {
-            // It would be an option of its own.
+            // A separate word would be parsed as an option.
             Some(b'-') => quote_bytes(&[name.as_bytes(), b"=", value].concat()),
             _ => format!("{name} {}", quote_bytes(value)),
         }));
@@ -127,7 +127,7 @@ fn front(run: &Run, doses: &[Dose], args: &FleetScript) -> String {
     words.join(" ")
 }
 
-/// Whether the session was allowed to change the machine, and these doses need that.
+/// Whether the session was allowed to change the machine, and these doses need it.
 fn changes_machine(run: &Run, doses: &[Dose]) -> bool {
     let folios = run.machine.as_ref().and_then(|machine| machine.small_folios.known());
     let pool = run.pool.as_ref().and_then(|pool| pool.known());
@@ -136,7 +136,7 @@ fn changes_machine(run: &Run, doses: &[Dose]) -> bool {
     was_allowed && doses.iter().any(|dose| dose.settings.needs_machine())
 }
 
-/// Where the runs were made, if their command line names files relative to that.
+/// The working directory of the runs, if their command line names relative files.
 fn directory(run: &Run) -> Result<Option<String>, &'static str> {
     let Some(spec) = run.spec.as_ref().filter(|spec| !spec.directory.as_os_str().is_empty()) else {
         return Ok(None);
@@ -158,15 +158,15 @@ fn directory(run: &Run) -> Result<Option<String>, &'static str> {
     }
 }
 
-/// Pools saved runs.
+/// Merges saved runs.
 pub(super) fn pool(args: &Merge) -> Result<ExitCode, Failure> {
     let files = files(&args.paths)?;
     let mut all = Vec::new();
     let mut seen: BTreeMap<(String, u64), BTreeSet<Option<String>>> = BTreeMap::new();
     for (file, host) in files {
         let run = store::read(&file)?;
-        // The same run under two names counts once. Runs of several hosts may share an identifier, and a run that
-        // could not be saved has none. A copy without the host's name comes after the file with it.
+        // The same run under two names counts once. Runs of several hosts may share an identifier; an unsaved
+        // run has none. A copy without the host's name sorts after the file with it.
         let hosts = seen.entry((run.id.clone(), run.started_unix_ns)).or_default();
         let is_new = if host.is_some() { !hosts.contains(&host) } else { hosts.is_empty() };
         if is_new {
@@ -198,13 +198,14 @@ fn ndjson(all: &[HostArm]) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// Numbers of an array and of one of its tasks.
+/// Numbers of a job array and of one of its tasks.
 type Task = (String, String);
-/// A start of a task: its number, the file of its result, the host.
+/// A start of a task: restart number, result file, host.
 type Start = (u32, PathBuf, String);
 
-/// The files of saved runs with the host that their name gives, those without one last. Of a task that was started
-/// again, only the last start counts. Other jobs of Ansible and Kubernetes have equal numbers, and no restarts.
+/// The files of saved runs with the host from the file name, those without a host last. If a task was
+/// restarted, only its last start counts. Other jobs, of Ansible and Kubernetes, have equal numbers and no
+/// restarts.
 fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
     let mut plain = Vec::new();
     let mut tasks: BTreeMap<Task, Vec<Start>> = BTreeMap::new();
@@ -230,7 +231,7 @@ fn files(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Option<String>)>, Failure> {
     Ok(found)
 }
 
-/// A file itself, or the JSON files of a directory in the order of their names.
+/// The file itself, or the JSON files of a directory, sorted by name.
 fn below(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let cannot = |e| Failure::usage(format!("cannot read `{}`: {e}", path.display()));
     if !std::fs::metadata(path).map_err(cannot)?.is_dir() {

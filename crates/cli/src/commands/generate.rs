@@ -1,4 +1,4 @@
-//! Completion scripts and manual pages, from the same definition as the help.
+//! Completion scripts and manual pages, generated from the definition of the help.
 
 use crate::args::{Cli, Completions, Man};
 use crate::failure::Failure;
@@ -15,7 +15,7 @@ pub(super) fn completions(args: &Completions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The definition without hidden commands, which completion scripts would offer.
+/// The command definition without hidden commands, which completion scripts would offer.
 fn shown() -> clap::Command {
     let all = Cli::command();
     clap::Command::new("pagewise")
@@ -48,11 +48,11 @@ pub(super) fn manual(args: &Man) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page of a tool, which reads its own command line: its help as it is, lines kept (`.nf`).
+/// The page of a tool that parses its own command line: its help text, with lines kept (`.nf`).
 fn tool_page(page: &clap_mangen::Man, help: &str, to: &mut Vec<u8>) -> io::Result<()> {
     page.render_title(to)?;
     page.render_name_section(to)?;
     let text = help.replace('\\', "\\e").replace('-', "\\-");
-    // No line begins with a dot or a quote, which roff would take for a request.
+    // No line of the help begins with a dot or a quote, which roff would parse as a request.
     writeln!(to, ".SH DESCRIPTION\n.nf\n{text}.fi")
 }

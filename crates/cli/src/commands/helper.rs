@@ -1,7 +1,7 @@
-//! The hidden command that makes this program one of its own helper processes, and the words that start it.
+//! The hidden command that runs this program as one of its helper processes, and its arguments.
 //!
-//! The recording process gives what the rings tell to the analysis, and the analysis the code it asks for.
-//! `touch` takes first touches of base pages and does nothing else: it shows what recording adds to a fault.
+//! The recording process passes ring data to the analysis, and passes it code on request. `touch` only
+//! touches base pages for the first time: it shows how much recording adds to a fault.
 
 use crate::args::{Helper, Part};
 use crate::commands::profile::memory;
@@ -27,25 +27,25 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How often `touch` touches all its pages: the host may have to back them the first time.
+/// How many times `touch` touches its pages: the host may have to back them the first time.
 const ROUNDS: u32 = 3;
 
-/// The arguments with which this program is a helper; the number of a socket follows.
+/// The arguments that start this program as a helper; the number of a socket follows.
 pub(super) const fn words(part: Part) -> [&'static str; 2] {
     ["__helper", part.into_str()]
 }
 
-/// This program's own file.
+/// Path of this program's file.
 pub(super) fn own_exe() -> Result<std::path::PathBuf, Failure> {
     std::env::current_exe().map_err(|e| Failure::usage(format!("cannot find this program: {e}")))
 }
 
-/// How this program starts itself as a helper that measures.
+/// Starts this program as a helper that measures.
 pub(super) fn launcher(part: Part) -> Result<Launcher, Failure> {
     Ok(Launcher { exe: own_exe()?, args: words(part).map(OsString::from).to_vec() })
 }
 
-/// How this program, which is `exe`, times faults.
+/// The commands with which this program, `exe`, times faults.
 pub(super) fn timing(exe: &Path) -> Commands {
     let command = |part| -> Vec<OsString> {
         std::iter::once(exe.into()).chain(words(part).map(OsString::from)).collect()
@@ -53,7 +53,7 @@ pub(super) fn timing(exe: &Path) -> Commands {
     Commands { recorder: command(Part::Record), probe: command(Part::Touch) }
 }
 
-/// Serves until the starter is gone or has all it asked for.
+/// Serves until the parent is gone or has received everything.
 pub(super) fn run(args: &Helper) -> Result<ExitCode, Failure> {
     match serve(args.part, args.fd.unwrap_or(-1)) {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -85,9 +85,9 @@ struct Analysed {
     maps: Option<AskedMaps>,
 }
 
-/// The maps of their code that interpreters were asked for.
+/// The code maps that interpreters were asked to write.
 struct AskedMaps {
-    /// Processes that may have written one.
+    /// Processes that may have written a map.
     pids: HashSet<i32>,
     /// When the recording began, in seconds since 1970.
     since: i64,
@@ -158,7 +158,7 @@ impl Sink for Analysed {
     }
 }
 
-/// Analyses what is recorded.
+/// Analyses the recording.
 fn analysed(wanted: Wanted, sees: Sees) -> Box<dyn Sink> {
     let analysis = Analysis::new(page_size::base(), wanted, sees);
     let since = i64::try_from(clock::unix_now().0 / 1_000_000_000).unwrap_or(i64::MAX);

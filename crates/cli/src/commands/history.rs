@@ -10,10 +10,10 @@ use serde::Serialize;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs that are listed without `--all`.
+/// Number of runs that are listed without `--all`.
 const SHOWN: usize = 15;
 
-/// Lists saved runs, oldest first, or how the time of their programs changed.
+/// Lists saved runs, oldest first, or shows how the times of their programs changed.
 pub(super) fn run(args: &History) -> Result<ExitCode, Failure> {
     let is_wanted = |name: &String, command: &[String]| is_of(command, name);
     let filter = args.program.as_ref();
@@ -59,7 +59,7 @@ fn print_lines<T: Serialize>(all: &[T]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The command starts the program of this file name.
+/// Whether the command starts a program with this file name.
 fn is_of(command: &[String], name: &str) -> bool {
     let program = command.first().and_then(|program| Path::new(program).file_name());
     program.is_some_and(|file| file == name)

@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// The links made by default.
+/// Names that are linked by default.
 const USUAL: [&str; 3] = ["cat", "meter", "tee"];
-/// With the name that takes pv's place.
+/// Names that are linked if pv is to be replaced too.
 const WITH_PV: [&str; 4] = ["cat", "meter", "tee", "pv"];
 
 /// Makes or removes the links.

@@ -12,7 +12,7 @@ use pagewise_observe::top::Sampler;
 use pagewise_remedy::apply::record;
 use std::process::ExitCode;
 
-/// Between the two looks of a sample.
+/// Time between the two readings of a sample.
 const INTERVAL: Nanos = Nanos::secs(1);
 
 /// Samples the host once.

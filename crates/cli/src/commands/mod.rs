@@ -1,4 +1,4 @@
-//! One file per command; this one only finds it.
+//! One file per command; this file selects it.
 
 mod ab;
 mod apply;
@@ -34,7 +34,7 @@ use crate::{terminal, tools};
 use pagewise_remedy::{folio_switches, reservation};
 use std::process::ExitCode;
 
-/// Runs the command that was asked for.
+/// Runs the requested command.
 pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
     if command.may_repair() {
         let repairs = [reservation::repair(), folio_switches::repair()];

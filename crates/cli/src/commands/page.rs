@@ -13,7 +13,7 @@ use pagewise_observe::address::look;
 use pagewise_tracee::target::{Target, TargetError};
 use std::process::ExitCode;
 
-/// Takes addresses through the page table.
+/// Walks addresses through the page table.
 pub(super) fn run(args: &Page) -> Result<ExitCode, Failure> {
     let info = cpuinfo::read().map_err(|error| Failure::usage(error.to_string()))?;
     let layout = page_table::layout(&info).ok_or_else(|| {

@@ -38,9 +38,9 @@ use pagewise_tune::request::run_of;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Runs the program once, its own streams untouched, and says where its page work went. The
-/// report goes to standard error, so that the program's output stays what it is; with `--json`
-/// standard output holds the document alone and the program's goes to standard error.
+/// Runs the program once with unchanged standard streams, and reports where its page work went. The report
+/// goes to standard error, so that the program's output stays unchanged. With `--json`, standard output holds
+/// only the document, and the program's output goes to standard error.
 pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.import {
         return import::run(args, file);
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     let second = if args.traced { Some(second_input(args)?) } else { None };
     let start = clock::now();
     let launch = launch(args)?;
-    // Before two seconds are spent on prices.
+    // Fails before two seconds are spent on prices.
     launch.check()?;
     args.files.check()?;
     let (started, id) = identity(&args.command);
@@ -97,21 +97,21 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     run.diagnosis = Some(diagnosis);
     (run.look, run.prices, run.machine) = (Some(look), Some(prices), Some(machine));
     conclude(&mut run, start);
-    // The program has run: its status is passed on, whatever becomes of our report.
+    // Passes on the program's exit status, even if the report fails.
     if let Err(error) = shown(&run, &samples, args) {
         terminal::report(&error);
     }
     passthrough::end_like(ended)
 }
 
-/// What is known when all is over.
+/// Adds what is known only at the end.
 fn conclude(run: &mut Run, start: Nanos) {
     run.took_ns = Nanos(clock::now().0.saturating_sub(start.0));
     keep(run);
 }
 
-/// The samples with the functions of the program, which are in `files`; those of code made at run time are in
-/// `made`. Warns of files that could not be opened.
+/// Adds names of the program's functions to the samples. `files` holds the program's files, and `made` the
+/// code generated at run time. Warns of files that could not be opened.
 fn named(
     samples: Fact<StackSamples>,
     files: &MappedFiles,
@@ -125,7 +125,7 @@ fn named(
     })
 }
 
-/// Removes the maps that interpreters were asked for; says which of them named nothing.
+/// Removes the maps that interpreters were asked to write, and reports those that named nothing.
 fn take_maps(samples: &Fact<StackSamples>, made: &MadeCode, run: &mut Run) {
     let Fact::Known(samples) = samples else { return };
     let since = i64::try_from(run.started_unix_ns / 1_000_000_000).unwrap_or(i64::MAX);
@@ -141,7 +141,7 @@ fn kernel_only(samples: &Fact<StackSamples>) -> Fact<Samples> {
     }
 }
 
-/// The samples in buckets, beside what was counted in the same run.
+/// Sorts the samples into buckets, together with the counts of the same run.
 fn judged(
     samples: &Fact<StackSamples>,
     counted: Option<(&Look, &Diagnosis)>,
@@ -153,8 +153,8 @@ fn judged(
     pagewise_judge::profile::judge(&facts, course)
 }
 
-/// Standard input of the second run, as it is before the first one has read it. That run needs the word of the
-/// user: the first one is not traced, so that nothing has looked at what it does.
+/// Standard input of the second run, taken before the first run reads it. The user must confirm the second
+/// run with `--rerun-safe`: the first one is not traced, so its effects are unknown.
 fn second_input(args: &Profile) -> Result<Input, Failure> {
     if args.rerun_safe {
         return input(args.input.as_deref(), true);
@@ -175,7 +175,7 @@ fn launch(args: &Profile) -> Result<Launch, Failure> {
     })
 }
 
-/// The report, or the samples alone where another tool is to have them.
+/// The report, or only the samples if they are exported for another tool.
 fn shown(run: &Run, samples: &Fact<StackSamples>, args: &Profile) -> Result<(), Failure> {
     let Some(format) = args.format else { return report(run, args) };
     let saved = args.files.write(run);
@@ -193,7 +193,7 @@ fn report(run: &Run, args: &Profile) -> Result<(), Failure> {
     saved
 }
 
-/// The graph that was asked for, and the report.
+/// The requested graph, then the report.
 fn text(run: &Run, args: &Profile, style: &Style) -> String {
     let graph = match (&args.graph, &run.body) {
         (Some(bucket), Some(Body::Profile(profile))) => {
@@ -204,7 +204,7 @@ fn text(run: &Run, args: &Profile, style: &Style) -> String {
     graph + &experiment::report(run, args.verbose, style)
 }
 
-/// The samples for another tool.
+/// The samples in another tool's format.
 fn exported(
     run: &Run,
     samples: &Fact<StackSamples>,
@@ -217,8 +217,8 @@ fn exported(
     }
 }
 
-/// The times of the faults that were recorded, if asked for, beside a probe that runs as the
-/// program did: below this process, which must not become the parent of what the program left.
+/// The times of the recorded faults, if requested, together with a probe that runs as the program did. The
+/// probe runs below this process, which must not become the parent of the program's remaining processes.
 fn fault_times(args: &Profile, recorded: Fact<FaultReport>) -> Fact<TimedFaults> {
     if !args.faults {
         return Fact::missing("not requested (--faults times each fault of the run)");
@@ -233,7 +233,7 @@ fn fault_times(args: &Profile, recorded: Fact<FaultReport>) -> Fact<TimedFaults>
     timed().unwrap_or_else(|failure| Fact::Missing(failure.to_string()))
 }
 
-/// The second, traced run, if asked for; its output is thrown away.
+/// The second, traced run, if requested; its output is discarded.
 fn traced(args: &Profile, input: Option<Input>) -> Fact<Traced> {
     let Some(stdin) = input else {
         return Fact::missing("not requested (--traced runs the program a second time)");
@@ -243,7 +243,7 @@ fn traced(args: &Profile, input: Option<Input>) -> Fact<Traced> {
         let exe = own_exe().map_err(|failure| failure.to_string())?;
         let mut supervisor =
             Supervisor::start(&exe, &helper::words(Part::Supervise)).map_err(|e| e.to_string())?;
-        // An interrupt from here on ends this run, not the report of the one before.
+        // From here on, an interrupt ends only this run: the report of the first one still appears.
         let stop = stop_flag().map_err(|failure| failure.to_string())?;
         let interrupted = || stop.load(Ordering::Relaxed);
         supervisor.traced(&launch, &[], &interrupted).map_err(|e| e.to_string())

@@ -6,7 +6,7 @@ use pagewise_tune::world::Event;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// The race is drawn at most once in this time.
+/// Shortest interval between two drawings of the race.
 const GLANCE: Duration = Duration::from_millis(250);
 
 /// Progress on standard error, when that is a terminal.
@@ -38,7 +38,7 @@ impl Display {
                     self.say(&line);
                 }
             }
-            // The intervals take time, so they are computed only to be drawn.
+            // Computing the intervals takes time, so it is done only to draw them.
             Event::Progress(_) if self.bar.is_hidden() || self.shown.elapsed() < GLANCE => {}
             Event::Progress(progress) => {
                 self.shown = Instant::now();
@@ -55,7 +55,7 @@ impl Display {
 
     pub(super) fn show(&self, message: &str) {
         self.bar.set_message(message.to_owned());
-        // Drawn here and now, never by a thread that would wake up beside the program.
+        // Drawn by this thread: another one would wake up while the program runs.
         self.bar.tick();
     }
 

@@ -22,10 +22,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A gain has vanished.
+/// Exit code: a gain has vanished.
 const VANISHED: u8 = 1;
 
-/// Measures again what was proven.
+/// Measures proven gains again.
 pub(super) fn run(args: &args::Recheck) -> Result<ExitCode, Failure> {
     if args.unit {
         return print_unit();
@@ -54,8 +54,8 @@ struct Wanted {
     saved: Result<Run, Failure>,
 }
 
-/// The gains of the runs that were named, or of those whose receipts were applied. A run that was named must have
-/// a gain; of a receipt it becomes part of the answer that there is none.
+/// The gains of the named runs, or of all applied receipts. A named run must have a gain. For a receipt
+/// without one, the answer says so.
 fn wanted(args: &args::Recheck) -> Result<Vec<Wanted>, Failure> {
     if !args.runs.is_empty() {
         let named = |which: &String| {
@@ -94,7 +94,7 @@ fn proven(saved: &Run) -> Result<&str, Failure> {
     })
 }
 
-/// One gain, measured again. What stands against it is part of the answer, unless nothing can be measured now.
+/// Measures one gain again. The answer includes obstacles, except if nothing can be measured now.
 fn again(wanted: Wanted, args: &args::Recheck) -> Result<Recheck, Failure> {
     let mut one = Recheck {
         at_unix_ns: clock::unix_now().0,
@@ -167,8 +167,8 @@ fn session(saved: &Run, args: &args::Recheck, one: &mut Recheck) -> Result<Run, 
     }
 }
 
-/// The command, with the file of its program in the first place where PATH leads to one of our wrappers, which
-/// hold the remedy already.
+/// The command. If PATH leads to a wrapper written by `apply`, which already holds the remedy, the program
+/// becomes the file behind the wrapper.
 fn beyond(mut command: Vec<OsString>, wrappers: &[PathBuf]) -> Result<Vec<OsString>, Failure> {
     let launch = Launch::experiment(command.clone());
     let file = launch.file_beyond(wrappers)?;
@@ -178,7 +178,7 @@ fn beyond(mut command: Vec<OsString>, wrappers: &[PathBuf]) -> Result<Vec<OsStri
     Ok(command)
 }
 
-/// A gain that vanished comes before a run that failed, and that before what is not settled.
+/// The exit code. A vanished gain outranks a failed run, which outranks an undecided result.
 fn code(done: &[Recheck]) -> u8 {
     let any = |standing| done.iter().any(|one| one.standing == standing);
     if any(Standing::Vanished) {

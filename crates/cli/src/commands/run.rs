@@ -21,10 +21,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The exit code of a program that could not be started, as of env(1).
+/// Exit code if the program could not be started, as in env(1).
 const NOT_STARTED: u8 = 125;
 
-/// Doses for `command` from a list as typed.
+/// Doses for `command` from a list on the command line.
 pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<Dose>, Failure> {
     let machine = pagewise_kernel::machine::machine();
     pagewise_remedy::parse_list(list, &machine, &|| Target::from_command(command)).map_err(
@@ -35,7 +35,7 @@ pub(super) fn doses(list: &str, command: &[OsString]) -> Result<Vec<Dose>, Failu
     )
 }
 
-/// Starts a program with remedies on.
+/// Starts a program with remedies.
 pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     if args.list {
         list()?;
@@ -99,8 +99,8 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     passthrough::end_like(through.ended)
 }
 
-/// The flag that a signal raises, for a run that may change the machine; one that has nothing to change is
-/// refused.
+/// The flag that a signal sets, for a run that may change the machine. Refuses doses that change nothing on
+/// the machine.
 fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
     if !doses.iter().any(|dose| dose.settings.needs_machine()) {
         return Err(Failure::usage(
@@ -111,7 +111,7 @@ fn permitted(doses: &[Dose]) -> Result<Arc<AtomicBool>, Failure> {
     signals::stop_flag()
 }
 
-/// The files of which only a folded copy brings code on huge pages; the others stay in `files`.
+/// The files whose code gets huge pages only in a folded copy. The others stay in `files`.
 fn choose(files: &mut Vec<HugeFile>, doses: &[Dose]) -> Result<Choice, Failure> {
     if doses.iter().all(|dose| dose.remedy != pagewise_remedy::TEXT_HUGE) {
         return Err(Failure::usage("--fold needs the remedy text-huge")
@@ -134,17 +134,17 @@ fn not_covered(error: &FoldError) -> Failure {
     Failure::usage(format!("--fold: {error}")).with_help(help).with_code(NOT_STARTED)
 }
 
-/// What of the machine is changed while the program runs.
+/// Changes to the machine that last while the program runs.
 #[derive(Default)]
 struct Changed {
     reserved: Option<Reservation>,
     switched: Option<Switched>,
-    /// Held for as long as the change lasts, where nobody else has it.
+    /// Held as long as the change lasts; `None` if an experiment holds the lock.
     no_experiment: Option<ExperimentLock>,
 }
 
 impl Changed {
-    /// Sees to it that the machine has what the doses need, or takes a dose out.
+    /// Prepares the machine for the doses; removes a dose if that fails.
     fn for_doses(doses: &mut Vec<Dose>, may_change: bool) -> Self {
         let mut changed = Self::default();
         let missing = |name: &str, why: &str| {
@@ -184,7 +184,7 @@ impl Changed {
         reservation::ensure(need, Some(&permit), &mut self.reserved)
     }
 
-    /// Changes it back.
+    /// Undoes the changes.
     fn undo(self) {
         if let Some(Err(why)) = self.reserved.map(Reservation::give_back) {
             terminal::remark(&format!("{}: {why}", pagewise_remedy::POOL));
@@ -196,7 +196,7 @@ impl Changed {
     }
 }
 
-/// Reads a working set, and says which of its files are left out, for they are not what was recorded.
+/// Reads a working set ahead, and reports files that are skipped because they have changed since the recording.
 fn read_before_start(path: &str) -> Result<(), Failure> {
     let set = read_ahead::load(Path::new(path)).map_err(Failure::usage)?;
     let plan = read_ahead::Plan::of(&set);
@@ -207,7 +207,7 @@ fn read_before_start(path: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What did not work, a line each; all that was done when `verbose`.
+/// What did not work, one line each; with `verbose`, everything that was done.
 fn watch_lines(watch: &WatchReport, verbose: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if verbose {

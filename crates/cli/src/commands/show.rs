@@ -8,7 +8,7 @@ use pagewise_model::run::Run;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Prints a saved run in the form asked for, or writes or opens its page or a picture of it.
+/// Prints a saved run in the requested form, or writes or opens its page or one of its pictures.
 pub(super) fn run(args: &Show) -> Result<ExitCode, Failure> {
     if args.schema {
         terminal::print(&Run::json_schema())?;
@@ -55,7 +55,7 @@ fn refuse_other_forms(file: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The first picture of `run` whose title has these words in it.
+/// The first picture of `run` whose title contains these words.
 fn picture(run: &Run, wanted: Option<&str>) -> Result<String, Failure> {
     let pictures = pagewise_report::pictures(run);
     let wanted = wanted.unwrap_or_default().to_lowercase();

@@ -1,12 +1,12 @@
-//! The signals that end a session early, and the exit status of one that they ended.
+//! The signals that end a session early, and the exit status of such a session.
 
 use crate::failure::Failure;
 use pagewise_kernel::start;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// A flag that SIGINT, SIGTERM and SIGHUP raise; a second signal ends us at once. What we were
-/// started to ignore (`nohup`, a background job of a shell without job control) stays ignored.
+/// A flag that SIGINT, SIGTERM and SIGHUP set; a second signal ends the process at once. Signals that were
+/// ignored at the start (`nohup`, a background job of a shell without job control) stay ignored.
 pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in taken(start::ignored()) {
@@ -17,7 +17,7 @@ pub(super) fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// The signals that stop a session, less those in the mask (bit `n - 1` for signal `n`).
+/// The signals that stop a session, without those in the mask (bit `n - 1` for signal `n`).
 fn taken(ignored: u64) -> Vec<i32> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let mut signals = vec![SIGINT, SIGTERM, SIGHUP];
@@ -28,7 +28,7 @@ fn taken(ignored: u64) -> Vec<i32> {
 /// Exit code of a session that SIGINT, SIGTERM or SIGHUP ended.
 pub(super) const INTERRUPTED: u8 = 128 + 2;
 
-/// The end of a command that one of them ended.
+/// The failure of a command that such a signal ended.
 pub(super) fn interrupted() -> Failure {
     Failure::usage("interrupted").with_code(INTERRUPTED)
 }

@@ -14,15 +14,15 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often the end is looked for.
+/// Interval at which the end condition is checked.
 const WAIT: Duration = Duration::from_millis(50);
-/// The alternate screen, and back (xterm's control sequences).
+/// Enters the alternate screen; below, leaves it (xterm's control sequences).
 const BEGIN: &str = "\x1b[?1049h";
 const END: &str = "\x1b[?1049l";
-/// To the upper left corner, and everything below erased.
+/// Moves to the upper left corner and erases the screen.
 const HOME: &str = "\x1b[H\x1b[J";
 
-/// Samples processes once, or again and again on a terminal.
+/// Samples processes once, or repeatedly on a terminal.
 pub(super) fn run(args: &args::Top) -> Result<ExitCode, Failure> {
     let failed = |e: pagewise_kernel::SysError| Failure::usage(e.to_string());
     let mut sampler = Sampler::start().map_err(failed)?;
@@ -64,7 +64,7 @@ fn print(args: &args::Top, top: &Top) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits this long; false where the user has stopped it.
+/// Waits this long; returns false if the user has stopped it.
 pub(super) fn wait(time: Nanos, stop: &AtomicBool) -> bool {
     let end = clock::now() + time;
     while clock::now() < end {

@@ -23,7 +23,7 @@ use pagewise_tune::session;
 use pagewise_tune::{Request, Stop, conditions};
 use std::process::ExitCode;
 
-/// How an arm is given.
+/// Help text: how to give an arm.
 const ARM_HELP: &str = "--arm 'name=env GLIBC_TUNABLES=... ./program'";
 
 /// Diagnoses, tries, proves and prints the receipt.
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Tune) -> Result<ExitCode, Failure> {
     experiment::conclude(run, end, &args.experiment)
 }
 
-/// Runs a session in the real world, or goes on with a saved one; what is known, and why it ended early.
+/// Runs a session on this machine, or continues a saved one. Returns the run, and why it ended early.
 pub(super) fn race(
     request: &Request,
     saved: Option<Run>,
@@ -75,21 +75,21 @@ pub(super) fn race(
     Ok(raced)
 }
 
-/// What may decide, the first if nothing was typed, and what a guard may bound.
+/// The quantities that may decide, the default first, and what guards may bound.
 struct Goals {
     quantities: &'static [Quantity],
     has_errors: bool,
     usual_guards: fn(Quantity) -> Vec<Guard>,
 }
 
-/// Of a program that ends.
+/// Goals of a program that ends.
 const PROGRAM: Goals = Goals {
     quantities: &[Quantity::Time, Quantity::Cpu, Quantity::Memory],
     has_errors: false,
     usual_guards: guards::usual,
 };
 
-/// What decides, and what an arm may not pass.
+/// The deciding quantity, and the guards that limit an arm.
 fn goal(args: &Tune, goals: &Goals) -> Result<(Quantity, Vec<Guard>), Failure> {
     let quantity = args.goal.unwrap_or(goals.quantities[0]);
     if !goals.quantities.contains(&quantity) {
@@ -118,8 +118,8 @@ fn fresh(args: &Tune) -> Result<Request, Failure> {
     Ok(request)
 }
 
-/// The request of a saved session, and the session. Refused where runs made now cannot be compared with
-/// its own.
+/// The request of a saved session, and the session. Refuses to continue if new runs cannot be compared with
+/// the saved ones.
 fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failure> {
     let mut saved = store::load(Some(which))?;
     let refused = |why: &str| {
@@ -148,7 +148,7 @@ fn continued(which: &str, args: &ExperimentArgs) -> Result<(Request, Run), Failu
     Ok((request, saved))
 }
 
-/// The request of a saved session with the options of a new one. This process works in its directory from now on.
+/// The request of a saved session with new options. This process changes to the session's directory.
 pub(super) fn repeated(spec: Spec, args: &ExperimentArgs) -> Result<Request, Failure> {
     std::env::set_current_dir(&spec.directory).map_err(|e| {
         Failure::usage(format!("its directory `{}`: {e}", spec.directory.display()))
@@ -168,7 +168,7 @@ pub(super) fn repeated(spec: Spec, args: &ExperimentArgs) -> Result<Request, Fai
     Ok(Request { spec, ..new })
 }
 
-/// Arms with the same name or without a program, before seconds are spent on prices.
+/// Refuses arms with the same name or without a program, before seconds are spent on prices.
 fn refuse_arms(request: &Request) -> Result<(), Failure> {
     if let Some(why) = request.unfit_arm() {
         return Err(Failure::usage(format!("--arm: {why}")).with_help(ARM_HELP));
@@ -179,7 +179,7 @@ fn refuse_arms(request: &Request) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `NAME=COMMAND`, the command as words of a shell.
+/// Parses `NAME=COMMAND`; the command is split into words like a shell does.
 fn own_arm(text: &str) -> Result<OwnArm, Failure> {
     let bad = |why: &str| Failure::usage(format!("--arm `{text}`: {why}")).with_help(ARM_HELP);
     let (name, command) = text.split_once('=').ok_or_else(|| bad("use NAME=COMMAND"))?;

@@ -1,9 +1,9 @@
-//! Numbers of saved runs: each has one for good.
+//! Numbers of saved runs. A run keeps its number for good.
 //!
-//! A file holds the names of the runs, one a line, in the order in which they got a number; the line is the number.
-//! A run that is removed leaves its line, so nobody gets its number. Whoever adds lines has a lock (flock(2)).
-//! Runs that came by another way than a save (copied, or of an older pagewise) get theirs when they are first
-//! seen, oldest first. Where the file cannot be written, their numbers hold for this start alone.
+//! A file holds the names of the runs, one a line. The line number is the run's number. A removed run leaves
+//! its line, so its number is never reused. Adding lines needs a lock (flock(2)). Runs that were not saved
+//! here (copied, or from an older pagewise) get numbers when they are first seen, oldest first. If the file
+//! cannot be written, their numbers hold only for this process.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -11,14 +11,14 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The names that have numbers, the first has 1; those of `present` (oldest first) among them.
+/// The numbered names, the first with number 1. Adds the names in `present` (oldest first) that have no number.
 pub(super) fn lines(file: &Path, present: &[String]) -> Vec<String> {
     let mut opened = open(file);
     let mut bytes = Vec::new();
     if let Ok(file) = &mut opened {
         let is_locked = file.lock().is_ok();
         let is_read = file.read_to_end(&mut bytes).is_ok();
-        // New numbers hold for this start alone where others may take the same.
+        // Without the lock or the list, others may assign the same numbers: new ones hold only for this process.
         if !is_locked || !is_read {
             opened = Err(std::io::ErrorKind::Unsupported.into());
         }
@@ -26,7 +26,7 @@ pub(super) fn lines(file: &Path, present: &[String]) -> Vec<String> {
     let text = String::from_utf8_lossy(&bytes);
     let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
     let known: BTreeSet<&str> = text.lines().collect();
-    // A name with a break would be two lines.
+    // A name with a line break would take two lines.
     let is_new = |name: &&String| !known.contains(name.as_str()) && !name.contains('\n');
     let new: Vec<String> = present.iter().filter(is_new).cloned().collect();
     if !new.is_empty() {
@@ -59,10 +59,10 @@ mod tests {
             lines(&file, &present.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
         };
         assert_eq!(of(&["b", "c"]), ["b", "c"]);
-        // An older one comes in, and a newer one; then the first is removed.
+        // An older run comes in, and a newer one; then the first is removed.
         assert_eq!(of(&["a", "b", "c", "d"]), ["b", "c", "a", "d"]);
         assert_eq!(of(&["c", "e\nf", "g"]), ["b", "c", "a", "d", "g"]);
-        // A line that was cut off ends there.
+        // A truncated line ends there.
         std::fs::write(&file, "b\nc").unwrap();
         assert_eq!(of(&["c", "d"]), ["b", "c", "d"]);
         assert_eq!(of(&["c", "d"]), ["b", "c", "d"]);

@@ -1,5 +1,5 @@
-//! What the command lines of the tools share: the beginnings of long options, the words of
-//! `getopt_long(3)` for what is wrong (scripts compare them), and what help and version do.
+//! What the tools share in parsing: abbreviated long options, the error texts of `getopt_long(3)` (scripts
+//! compare them), and the actions of help and version.
 
 use super::files;
 use super::message::{reason, tell};
@@ -8,12 +8,12 @@ use pagewise_kernel::start::restore_pipe_signal;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// What to do instead of the tool's work.
+/// What to do instead of running the tool.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Instead {
     Help,
     Version,
-    /// Bad usage, and what is wrong.
+    /// Bad usage, with the error text.
     Wrong(String),
 }
 
@@ -48,7 +48,7 @@ impl Instead {
         })
     }
 
-    /// Does it; the exit status, which is `status` for bad usage.
+    /// Prints it. Returns the exit status, which is `status` for bad usage.
     pub(super) fn serve(self, tool: &str, help: &str, status: u8) -> ExitCode {
         match self {
             Self::Help => print(tool, help),
@@ -77,7 +77,7 @@ fn print(tool: &str, text: &str) -> ExitCode {
     }
 }
 
-/// The option with its name in full, where the beginning of one known option was given.
+/// The option with its full name, if an unambiguous abbreviation was given.
 pub(super) fn in_full<'a>(argument: Arg<'a>, known: &[&'static str]) -> Result<Arg<'a>, Instead> {
     let Arg::Long(name) = argument else { return Ok(argument) };
     match complete(name, known) {
@@ -90,7 +90,7 @@ pub(super) fn in_full<'a>(argument: Arg<'a>, known: &[&'static str]) -> Result<A
     }
 }
 
-/// What the beginning of a name may stand for.
+/// The result of completing an abbreviated name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Completed {
     None,
@@ -98,7 +98,7 @@ pub(super) enum Completed {
     Many(Vec<&'static str>),
 }
 
-/// The names that begin with `name`; one that is `name` is meant alone.
+/// The names that begin with `name`. An exact match wins.
 pub(super) fn complete(name: &str, known: &[&'static str]) -> Completed {
     if let Some(whole) = known.iter().find(|option| **option == name) {
         return Completed::One(whole);

@@ -1,13 +1,12 @@
-//! The files that the tools read and write. `-` and no name at all stand for standard input.
+//! The files that the tools read and write. `-` and an empty list stand for standard input.
 //!
-//! The standard descriptors are duplicated (`dup(2)`, so position and flags stay shared) and used
-//! without the standard library's buffers; one that was closed at the start is an error here, as
-//! in C, although the Rust runtime has opened /dev/null in its place. A descriptor that somebody
-//! made non-blocking is waited for by `poll(2)` when it says EAGAIN, never before, and keeps its
-//! flags.
+//! The standard descriptors are duplicated (`dup(2)`, so position and flags stay shared) and used without the
+//! standard library's buffers. A descriptor that was closed at the start is an error here, as in C, although
+//! the Rust runtime has opened /dev/null in its place. A descriptor may be non-blocking. Then `poll(2)` waits
+//! after EAGAIN, never before, and the flags stay unchanged.
 //!
-//! Outputs are closed here, and the answer is heard: some file systems tell only then that what was
-//! written could not be stored. Of standard output both the duplicate and descriptor 1 are closed.
+//! Outputs are closed here, and errors of `close(2)` are checked: some file systems report only then that
+//! data could not be stored. Both the duplicate of standard output and descriptor 1 are closed.
 
 use pagewise_kernel::closing;
 use pagewise_kernel::start::was_closed;
@@ -20,13 +19,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 
-/// The least number of a descriptor of our own.
+/// Smallest number for private descriptors.
 const LEAST_PRIVATE: i32 = 64;
 
 /// The name of standard input.
 pub(super) const STANDARD: &str = "-";
 
-/// The files asked for, or standard input where none is named.
+/// The requested files, or standard input if the list is empty.
 pub(super) fn or_standard_input(files: Vec<OsString>) -> Vec<OsString> {
     if files.is_empty() { vec![STANDARD.into()] } else { files }
 }
@@ -38,13 +37,13 @@ fn standard_input() -> io::Result<File> {
     private(io::stdin().as_fd())
 }
 
-/// What stands for standard output where that was closed: not open for writing, so that the first byte, and none
-/// before it, gets the same EBADF.
+/// A substitute for a closed standard output. It is not open for writing, so the first write fails with the
+/// same EBADF, and nothing fails before it.
 pub(super) fn closed_output() -> io::Result<File> {
     private(File::open("/dev/null")?.as_fd())
 }
 
-/// Standard output, as a file of our own.
+/// Standard output as a private file.
 pub(super) fn standard_output() -> io::Result<File> {
     if was_closed(1) {
         return Err(Errno::BADF.into());
@@ -52,7 +51,8 @@ pub(super) fn standard_output() -> io::Result<File> {
     private(io::stdout().as_fd())
 }
 
-/// A duplicate out of the way of low numbers, which users name (`/dev/fd/3`), unless the limit is below that.
+/// A duplicate with a high number: users refer to low numbers (`/dev/fd/3`). The limit on descriptors may
+/// force a low one.
 pub(super) fn private(fd: BorrowedFd<'_>) -> io::Result<File> {
     let high = fcntl_dupfd_cloexec(fd, LEAST_PRIVATE);
     Ok(high.or_else(|_low| fcntl_dupfd_cloexec(fd, 3)).map(File::from)?)
@@ -67,8 +67,8 @@ pub(super) fn close(file: File) -> io::Result<()> {
     Ok(closing::close(file)?)
 }
 
-/// Closes standard output, and with it the duplicate that was written to; as in C, one that is
-/// closed already is no error.
+/// Closes standard output and the duplicate that was written to. As in C, a descriptor that is already closed
+/// is no error.
 pub(super) fn close_standard_output(duplicate: Option<File>) -> io::Result<()> {
     let first = duplicate.map_or(Ok(()), close);
     match closing::close_standard_output() {
@@ -77,7 +77,7 @@ pub(super) fn close_standard_output(duplicate: Option<File>) -> io::Result<()> {
     }
 }
 
-/// What is known of a file without opening it.
+/// Metadata of a file, read without opening it.
 pub(super) fn metadata(name: &OsStr) -> io::Result<Metadata> {
     if name == STANDARD { standard_input()?.metadata() } else { std::fs::metadata(name) }
 }
@@ -89,7 +89,7 @@ pub(super) fn is_output(input: &Metadata, output: &File) -> bool {
     })
 }
 
-/// A file whose bytes pass through our memory, past the page cache where that is wanted.
+/// A file whose bytes pass through this process, bypassing the page cache on request.
 #[derive(Debug)]
 pub(super) struct Passage<'a> {
     file: &'a File,
@@ -101,7 +101,7 @@ impl<'a> Passage<'a> {
         Self { file, past_cache: past_cache.then(|| Uncached::of(file)) }
     }
 
-    /// Reads some bytes; none at the end.
+    /// Reads up to the length of `buffer`; 0 at the end.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Errno> {
         loop {
             let read = match &mut self.past_cache {
@@ -138,13 +138,13 @@ impl<'a> Passage<'a> {
         Ok(())
     }
 
-    /// Has dropped from the cache what is left to drop.
+    /// Drops the remaining pages from the cache.
     pub(super) fn finish(&mut self) -> Result<(), Errno> {
         self.past_cache.as_mut().map_or(Ok(()), Uncached::finish)
     }
 }
 
-/// Waits for a descriptor that answered EAGAIN; the call after it tells what is wrong.
+/// Waits for a descriptor that returned EAGAIN. The next call reports any error.
 fn await_ready(fd: BorrowedFd<'_>, ready: PollFlags) {
     let mut list = [PollFd::from_borrowed_fd(fd, ready)];
     let _sent = poll(&mut list, None);

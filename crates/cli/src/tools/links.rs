@@ -1,10 +1,10 @@
 //! The tools under their usual names: symbolic links in a directory that the user chose.
 //!
-//! Each link leads to this program's file, which tells by the name it is started under which tool
-//! is meant. Nothing else is changed, so taking the links away is all of the undo. What counts as
-//! ours is a link to this file or to another one called `pagewise`; anything else of a name that is
-//! wanted is an error, found before the first link is made. `symlink(2)` never overwrites, and a
-//! link that is replaced is so by `rename(2)`: at no moment is a name missing.
+//! Each link points to this program's file, which selects the tool by the name it is started under. Nothing
+//! else is changed, so removing the links undoes everything. A link belongs to pagewise if it points to this
+//! file or to another file called `pagewise`. Any other entry under a requested name is an error, found
+//! before the first link is made. `symlink(2)` never overwrites. A link is replaced by `rename(2)`, so its
+//! name is never missing.
 
 use crate::failure::Failure;
 use pagewise_kernel::link;
@@ -14,41 +14,41 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// What a directory has under a name.
+/// What a directory holds under a name.
 #[derive(Debug, PartialEq, Eq)]
 enum Entry {
     Nothing,
     /// A link to this program.
     Ours,
-    /// A link to another file called `pagewise`, there or gone.
+    /// A link to another file called `pagewise`, which may no longer exist.
     OtherPagewise(PathBuf),
     Foreign,
 }
 
-/// What became of a link.
+/// What was done with a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Done {
     Made,
-    /// In place of one to another pagewise.
+    /// Replaced a link to another pagewise.
     Replaced,
-    /// There already.
+    /// It existed already.
     Kept,
     Removed,
-    /// Not ours, and left as it is.
+    /// No link to pagewise: left unchanged.
     Left,
 }
 
 /// A directory for links to a program.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// Without symbolic links and relative parts, as PATH needs it.
+    /// Absolute and without symbolic links, as PATH needs it.
     pub(crate) directory: PathBuf,
-    /// The file that they lead to.
+    /// The file that the links point to.
     pub(crate) program: PathBuf,
 }
 
 impl Links {
-    /// Links to the running program in a directory that exists.
+    /// Links to the running program, in an existing directory.
     pub(crate) fn to_this_program(directory: &Path) -> Result<Self, Failure> {
         let refused = |why: String| Failure::usage(format!("{}: {why}", directory.display()));
         let found = directory.canonicalize().map_err(|error| {
@@ -72,7 +72,7 @@ impl Links {
         let target = match path.read_link() {
             Ok(target) => self.directory.join(target),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Entry::Nothing),
-            // EINVAL: there is something, and it is no link.
+            // EINVAL: the entry exists but is no link.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(Entry::Foreign),
             Err(error) => return Err(failed("readlink", &path, &error)),
         };
@@ -84,7 +84,7 @@ impl Links {
         })
     }
 
-    /// Makes links of these names, or none; with `force` in place of links to another pagewise.
+    /// Makes links of all these names, or none. With `force`, replaces links to another pagewise.
     pub(crate) fn make(
         &self,
         names: &[&'static str],
@@ -114,7 +114,7 @@ impl Links {
         }
         for (at, (path, done)) in wanted.iter().enumerate() {
             if let Err(failure) = self.put(path, *done) {
-                // What this call made before goes again.
+                // Removes the links that this call made before.
                 for (path, _) in wanted[..at].iter().filter(|(_, done)| *done == Done::Made) {
                     let _gone = std::fs::remove_file(path);
                 }
@@ -134,7 +134,7 @@ impl Links {
         link::replace(&self.program, path).map_err(|error| failed(error.call, path, &error.source))
     }
 
-    /// Takes away the links of these names that lead to this or another pagewise.
+    /// Removes the links of these names that point to this or another pagewise.
     pub(crate) fn remove(&self, names: &[&'static str]) -> Result<Vec<(PathBuf, Done)>, Failure> {
         let mut done = Vec::new();
         for name in names {
@@ -151,7 +151,7 @@ impl Links {
         Ok(done)
     }
 
-    /// Whether a shell with this PATH takes the links of all these names.
+    /// Whether a shell with this PATH finds the links of all these names.
     pub(crate) fn are_found(&self, names: &[&'static str], path: &OsStr) -> bool {
         let first = |name: &&str| {
             std::env::split_paths(path).find(|directory| directory.join(name).is_file())

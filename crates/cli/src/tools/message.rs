@@ -1,16 +1,16 @@
-//! Messages of the tools, in the words of the C library: scripts compare them.
+//! Messages of the tools, worded as in the C library: scripts compare them.
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-/// A line on standard error that names the tool.
+/// Prints a line with the tool's name on standard error.
 pub(super) fn tell(tool: &str, text: &str) {
-    // A message that nobody can hear is no reason to stop.
+    // A failed message is no reason to stop.
     let _heard = writeln!(io::stderr(), "{tool}: {text}");
 }
 
-/// The words of `strerror(3)`, without the number that the standard library adds.
+/// The text of `strerror(3)`, without the number that the standard library adds.
 pub(super) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
@@ -19,8 +19,8 @@ pub(super) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// A name as GNU's tools show it: bare where a shell would take it so, else quoted for one, with
-/// control bytes and what is not UTF-8 as `$'\\nnn'`.
+/// A name as GNU's tools show it: plain if a shell needs no quotes, else quoted for a shell. Control bytes
+/// and invalid UTF-8 become `$'\\nnn'`.
 pub(super) fn quoted(name: &OsStr) -> String {
     let bytes = name.as_bytes();
     let is_bare = |b: &u8| b.is_ascii_alphanumeric() || b"%+,-./:=@_".contains(b) || *b >= 0x80;

@@ -1,9 +1,7 @@
-//! The tools for pipelines: `cat`, `meter` and `tee`, as `pagewise cat` or by a link of that
-//! name.
+//! The tools for pipelines: `cat`, `meter` and `tee`, started as `pagewise cat` or through a link of that name.
 //!
-//! They start before the command line of the other commands is built: a tool in a pipeline is
-//! started thousands of times by scripts. Messages, exit statuses and behaviour at a closed pipe
-//! are those of the GNU tool of the name.
+//! They start before the command line of the other commands is built, because scripts start a tool thousands
+//! of times. Messages, exit statuses and behaviour at a closed pipe match the GNU tool of that name.
 
 mod cat;
 mod command_line;
@@ -21,20 +19,20 @@ pub(crate) use cat::{HELP as CAT_HELP, run as cat};
 pub(crate) use meter::{HELP as METER_HELP, run as meter};
 pub(crate) use tee::{HELP as TEE_HELP, run as tee};
 
-/// A tool: its arguments, its exit status.
+/// A tool: takes its arguments, returns its exit status.
 pub(crate) type Tool = fn(Vec<OsString>) -> ExitCode;
 
 const TOOLS: [(&str, Tool); 3] = [("cat", cat::run), ("meter", meter::run), ("tee", tee::run)];
 
-/// Names that are a tool's only when the program itself is started by them.
+/// Names that select a tool only as the name of a link.
 const ALSO: [(&str, Tool); 1] = [("pv", meter::run)];
 
 fn named(name: &OsStr, names: impl IntoIterator<Item = (&'static str, Tool)>) -> Option<Tool> {
     names.into_iter().find(|(tool, _)| name == *tool).map(|(_, run)| run)
 }
 
-/// The tool that this process was started as, and its arguments. `file` is what execve(2) was given:
-/// by it a link is known also when its starter chose another name (`exec -a NAME cat`).
+/// The tool that this process was started as, and its arguments. `file` is the path given to execve(2). It
+/// identifies a link even if the caller chose another name (`exec -a NAME cat`).
 pub(crate) fn find<'a>(
     arguments: impl Iterator<Item = OsString>,
     file: impl FnOnce() -> &'a OsStr,
@@ -48,7 +46,7 @@ pub(crate) fn find<'a>(
     Some((tool, arguments.collect()))
 }
 
-/// The tool of a link's name.
+/// The tool for a link's name.
 fn linked(path: &OsStr) -> Option<Tool> {
     named(Path::new(path).file_name()?, TOOLS.into_iter().chain(ALSO))
 }

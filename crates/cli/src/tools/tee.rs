@@ -1,5 +1,4 @@
-//! `pagewise tee`: GNU tee's options, messages and exit statuses, over the fan-out of
-//! `pagewise-lanes`.
+//! `pagewise tee`: GNU tee's options, messages and exit statuses, on the fan-out of `pagewise-lanes`.
 
 use super::command_line::{Completed, Instead, complete, in_full};
 use super::files;
@@ -50,7 +49,7 @@ Examples:
 const LONG: [&str; 7] =
     ["append", "ignore-interrupts", "live", "no-cache", "output-error", "help", "version"];
 
-/// What a write error does.
+/// How tee reacts to a write error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Mode {
     /// SIGPIPE ends tee; other errors are reported.
@@ -94,7 +93,7 @@ impl Mode {
     }
 }
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     append: bool,
@@ -161,7 +160,7 @@ fn fan_out(options: &Options) -> ExitCode {
     }
     let mut all_well = true;
     let mut outputs = Vec::new();
-    // The first is standard output.
+    // The first output is standard output.
     match files::standard_output().or_else(|_closed| files::closed_output()) {
         Ok(output) => outputs.push((output, "'standard output'".to_owned())),
         Err(error) => {
@@ -189,8 +188,7 @@ fn fan_out(options: &Options) -> ExitCode {
     if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Closes all outputs, standard output last; whether none of them failed then. One that has failed
-/// before was told of.
+/// Closes all outputs, standard output last. Returns whether none failed now; earlier failures were reported.
 fn close(outputs: Vec<(File, String)>, failed: &[bool]) -> bool {
     let mut all_well = true;
     let mut outputs = outputs.into_iter().zip(failed);
@@ -210,8 +208,8 @@ fn close(outputs: Vec<(File, String)>, failed: &[bool]) -> bool {
     all_well
 }
 
-/// Moves everything to the outputs, which have names, and notes which of them have failed; whether
-/// it went without an error that counts.
+/// Copies all input to the outputs, which have names, and marks those that failed. Returns whether no error
+/// occurred that counts.
 fn pass(options: &Options, outputs: &[(File, String)], failed: &mut [bool]) -> bool {
     let mode = options.mode;
     let input = match files::open("-".as_ref()) {
@@ -226,7 +224,7 @@ fn pass(options: &Options, outputs: &[(File, String)], failed: &mut [bool]) -> b
     let fan = Fan::new(&input, &sinks);
     let fan = if options.live { fan.live() } else { fan };
     let fan = if options.no_cache { fan.past_cache() } else { fan };
-    // As GNU's from 9.2 on: nobody waits for input that no output would get.
+    // As GNU's from 9.2 on: stops waiting for input once no output is left.
     let fan = if mode.is_without_pipes() { fan.watch_sinks() } else { fan };
     let result = fan.run(|sink, error: CopyError| {
         failed[sink] = true;

@@ -16,13 +16,13 @@ use pagewise_model::{Bytes, Fact, Measured};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Sizes of a file of our own.
+/// Size of a generated file; below, its size in the short form.
 const USUAL: Bytes = Bytes::mib(512);
 const QUICK: Bytes = Bytes::mib(64);
-/// A file of which less lies on folios of one kind is not quite like that of its prices.
+/// If less of the file lies on one kind of folio, the prices do not cover all of it.
 const ALIKE: f64 = 0.9;
 
-/// Reads, judges, keeps and shows.
+/// Reads, judges, saves and shows.
 pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
     let start = Start::new("file", &args.result)?;
     let request = request(args, start.seed)?;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &BenchFile) -> Result<ExitCode, Failure> {
     session.conclude(any)
 }
 
-/// From what was typed to what is asked of the machine.
+/// The request that the command line describes.
 fn request(args: &BenchFile, seed: u64) -> Result<Request, Failure> {
     let usual = if args.quick { Request::short(seed) } else { Request::usual(seed) };
     check(&args.block)?;
@@ -82,7 +82,7 @@ fn check(blocks: &[Bytes]) -> Result<(), Failure> {
     }
 }
 
-/// The file that was named, or one of our own.
+/// The named file, or a generated one.
 fn origin(args: &BenchFile, request: &Request) -> Result<Origin, OriginError> {
     if let Some(path) = &args.file {
         let largest = request.blocks.iter().max().copied().unwrap_or(BLOCK_UNIT);
@@ -91,7 +91,7 @@ fn origin(args: &BenchFile, request: &Request) -> Result<Origin, OriginError> {
     Origin::own(&directory(args), args.size, if args.quick { QUICK } else { USUAL })
 }
 
-/// Where files of our own are.
+/// The directory for generated files.
 fn directory(args: &BenchFile) -> PathBuf {
     let cache = || dirs::cache_dir().unwrap_or_else(|_| std::env::temp_dir());
     args.dir.clone().unwrap_or_else(cache)
@@ -116,7 +116,7 @@ fn unfit(error: PriceError) -> Failure {
     }
 }
 
-/// What will be done, before it is.
+/// Announces the measurement and its cost.
 fn announcement(plan: &Plan, no_prices: bool) -> String {
     let cost = plan.cost();
     let prices = if no_prices { "" } else { "; prices first, some seconds" };
@@ -126,16 +126,16 @@ fn announcement(plan: &Plan, no_prices: bool) -> String {
     )
 }
 
-/// What the time of all other cells is explained by.
+/// The prices that explain the times of all other cells.
 struct Prices {
     entry_ns: Fact<Measured>,
     points: Vec<Point>,
-    /// Of the file that they are prices of.
+    /// The kind of folios of the file that was priced.
     folios: FolioClass,
 }
 
-/// The cells that prices are made of, over a file like `subject`, taken before what they explain. It is read
-/// without them where they cannot be had.
+/// Measures the cells that give prices, over a file like `subject`, before the cells that they explain. If
+/// that fails, the file is read without prices.
 fn prices(
     args: &BenchFile,
     subject: &Origin,
@@ -159,7 +159,7 @@ fn prices(
     }
 }
 
-/// On what the subject lies for the most part, and the prices of such a file.
+/// The kind of folios that holds most of the subject, and the prices of such a file.
 fn priced(
     args: &BenchFile,
     subject: &Origin,
@@ -182,7 +182,7 @@ fn priced(
     Ok((most, Some(Prices { entry_ns, points, folios: most.folios })))
 }
 
-/// The kernel's copy beside others, as far as it can be had.
+/// The kernel's copy compared with others; `None`, with a warning, if that fails.
 fn copies(args: &BenchFile, control: &Control, warnings: &mut Vec<String>) -> Option<Copies> {
     control.show("copies");
     match file::copies(&directory(args), &|| control.is_stopped()) {
@@ -194,12 +194,12 @@ fn copies(args: &BenchFile, control: &Control, warnings: &mut Vec<String>) -> Op
     }
 }
 
-/// Reads all cells of `plan`; nothing when the user wanted no more before the file was there.
+/// Reads all cells of `plan`; `None` if the user stopped before the file was ready.
 fn read(control: &Control, plan: &Plan, origin: Origin) -> Result<Option<Readings>, Failure> {
     open(control, origin)?.map(|content| read_all(control, plan, &content)).transpose()
 }
 
-/// The file, written if it is our own; nothing when the user wanted no more before it was there.
+/// Opens the file, after writing it if it is generated; `None` if the user stopped before it was ready.
 pub(in crate::commands) fn open(
     control: &Control,
     origin: Origin,
@@ -211,7 +211,7 @@ pub(in crate::commands) fn open(
     }
 }
 
-/// Reads all cells of `plan` out of `content`.
+/// Reads all cells of `plan` from `content`.
 pub(in crate::commands) fn read_all(
     control: &Control,
     plan: &Plan,

@@ -12,12 +12,12 @@ use pagewise_model::bench::fork::Point;
 use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
-/// Sizes unless others were asked for.
+/// Smallest default size; below, the largest.
 const SMALLEST: Bytes = Bytes::mib(2);
 const LARGEST: Bytes = Bytes::gib(1);
 const LARGEST_QUICK: Bytes = Bytes::mib(128);
 
-/// Measures, judges, keeps and shows.
+/// Measures, judges, saves and shows.
 pub(super) fn run(args: &BenchFork) -> Result<ExitCode, Failure> {
     let start = Start::new("fork", &args.result)?;
     let request = request(args, start.seed)?;
@@ -35,7 +35,7 @@ pub(super) fn run(args: &BenchFork) -> Result<ExitCode, Failure> {
     session.conclude(any)
 }
 
-/// From what was typed to what is asked of the machine.
+/// The request that the command line describes.
 fn request(args: &BenchFork, seed: u64) -> Result<Request, Failure> {
     let (step, largest) = if args.quick { (8, LARGEST_QUICK) } else { (4, LARGEST) };
     let mut sizes = args.size.clone();

@@ -9,10 +9,10 @@ use pagewise_model::bench::memory::{FirstTouch, Point};
 use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
-/// What to do where nothing can be measured.
+/// Help text for when nothing can be measured.
 const HELP: &str = "try a smaller --size or other ways; pagewise doctor shows what is available";
 
-/// Touches, judges, keeps and shows.
+/// Touches, judges, saves and shows.
 pub(super) fn run(args: &BenchMemory) -> Result<ExitCode, Failure> {
     let start = Start::new("memory", &args.result)?;
     let seed = start.seed;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &BenchMemory) -> Result<ExitCode, Failure> {
     session.conclude(any)
 }
 
-/// From what was typed to what is asked of the machine.
+/// The request that the command line describes.
 fn request(args: &BenchMemory, seed: u64) -> Request {
     Request {
         only: args.only.clone(),
@@ -39,7 +39,7 @@ fn request(args: &BenchMemory, seed: u64) -> Request {
     }
 }
 
-/// What will be done, before it is.
+/// Announces the measurement and its cost.
 fn announcement(plan: &Plan, repeats: u32) -> String {
     let cost = plan.cost();
     format!(
@@ -54,7 +54,7 @@ fn announcement(plan: &Plan, repeats: u32) -> String {
     )
 }
 
-/// Whether anything is known.
+/// Whether anything was measured.
 fn is_any(touches: &FirstTouch) -> bool {
     let beside = touches.split.known().is_some() || touches.pressure.known().is_some();
     beside || touches.points.iter().any(|p| !p.samples.is_empty())

@@ -17,7 +17,7 @@ use crate::args::{Bench, BenchKind};
 use crate::failure::Failure;
 use std::process::ExitCode;
 
-/// Measures what each technique is worth on this machine.
+/// Measures the gain of each technique on this machine.
 pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
     match &args.what {
         BenchKind::Pipe(args) => pipe::run(args),
@@ -30,14 +30,14 @@ pub(super) fn run(args: &Bench) -> Result<ExitCode, Failure> {
     }
 }
 
-/// In order, each once.
+/// Sorts and removes duplicates.
 pub(super) fn once_each<T: Ord>(mut all: Vec<T>) -> Vec<T> {
     all.sort_unstable();
     all.dedup();
     all
 }
 
-/// What was typed, each once, or else what is usual.
+/// The given values, each once, or the usual ones if none was given.
 fn chosen<W: Copy + Into<T>, T: Ord>(typed: &[W], usual: Vec<T>) -> Vec<T> {
     if typed.is_empty() {
         usual
@@ -46,7 +46,7 @@ fn chosen<W: Copy + Into<T>, T: Ord>(typed: &[W], usual: Vec<T>) -> Vec<T> {
     }
 }
 
-/// What a command line of a bench is understood as.
+/// Parses the command line of a bench.
 #[cfg(test)]
 fn typed(bench: &str, words: &[&str]) -> Result<BenchKind, clap::Error> {
     use clap::Parser;

@@ -12,10 +12,10 @@ use pagewise_model::bench::pin::{Point, Way};
 use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
-/// Largest piece: more than any pipe of an ordinary user holds.
+/// Largest piece: more than an ordinary user's pipe can hold.
 const LARGEST: Bytes = Bytes::mib(1);
 
-/// Measures, judges, keeps and shows.
+/// Measures, judges, saves and shows.
 pub(super) fn run(args: &BenchPin) -> Result<ExitCode, Failure> {
     let start = Start::new("pin", &args.result)?;
     let request = request(args, start.seed)?;
@@ -34,7 +34,7 @@ pub(super) fn run(args: &BenchPin) -> Result<ExitCode, Failure> {
     session.conclude(any)
 }
 
-/// From what was typed to what is asked of the machine.
+/// The request that the command line describes.
 fn request(args: &BenchPin, seed: u64) -> Result<Request, Failure> {
     let ways = Way::ALL.into_iter().filter(|way| way.pins()).collect();
     let kinds = vec![PageKind::Base, PageKind::Thp, PageKind::Pool];

@@ -17,13 +17,13 @@ use pagewise_model::{Fact, Nanos};
 use pagewise_tracee::perf::Sampling;
 use std::process::ExitCode;
 
-/// Time of a repeat, and in the short form.
+/// Time of a repeat; below, in the short form.
 const REPEAT: Nanos = Nanos::millis(150);
 const QUICK_REPEAT: Nanos = Nanos::millis(40);
-/// Time for the prices, which come before the ladder that they explain.
+/// Time for the prices, which are measured before the ladder that they explain.
 const PRICES: Nanos = Nanos::secs(2);
 
-/// Measures the ladder, judges it, keeps and shows it.
+/// Measures the ladder, judges it, saves and shows it.
 pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     let points = rungs::points(args)?;
     let start = Start::new("pipe", &args.result)?;
@@ -57,7 +57,7 @@ pub(super) fn run(args: &BenchPipe) -> Result<ExitCode, Failure> {
     session.conclude(any)
 }
 
-/// What will be done, before it is.
+/// Announces the measurement and its cost.
 fn announcement(plan: &Plan, cost: &Cost, no_prices: bool) -> String {
     let prices = if no_prices { "" } else { "; prices first, some seconds" };
     format!(
@@ -72,7 +72,7 @@ fn announcement(plan: &Plan, cost: &Cost, no_prices: bool) -> String {
     )
 }
 
-/// The prices that explain the ladder. It is measured without them where they cannot be had.
+/// The prices that explain the ladder. If they fail, the ladder is measured without them.
 fn prices(control: &Control, warnings: &mut Vec<String>) -> Option<Prices> {
     control.show("prices");
     match pagewise_measure::calibrate(&Options::cached(PRICES), &|| control.is_stopped()) {
@@ -107,12 +107,13 @@ fn conclude(
     measured.judgement = Some(pagewise_judge::bench::pipe::judge(measured, &known));
 }
 
-/// Kernel samples over both processes of each rung by reference, by index of the point in `measured`. They are
-/// taken in runs of their own (`repeat` runs a plan): an observed repeat is no timed one. Where none may be taken,
-/// the reason is a warning.
+/// Kernel samples over both processes of each rung by reference, by index of the point in `measured`. They
+/// come from separate runs (`repeat` runs a plan), because observing a repeat changes its time. If sampling
+/// is not allowed, a warning gives the reason.
 ///
-/// The events are attached to this process and switched on by exec, so that they count in the ends of the pipe,
-/// which are its children, and not in what it does itself. One repeat of each rung, with the small one that goes
+/// The events are attached to this process and enabled by exec. So they count in the ends of the pipe, which
+/// are its children, and not in this process itself. Each rung runs one repeat, after the small one that
+/// precedes it.
 /// before it.
 fn sample(
     measured: &Ladder,

@@ -1,4 +1,4 @@
-//! `pagewise bench text -- COMMAND`: a program with its code on base pages against the same on huge ones.
+//! `pagewise bench text -- COMMAND`: compares a program with its code on base pages and on huge pages.
 
 use crate::args::{BenchText, Part};
 use crate::commands::experiment;
@@ -15,10 +15,10 @@ use pagewise_tune::text::Subject;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Pairs to run where nothing else was asked for.
+/// Default number of pairs.
 const PAIRS: u32 = 24;
 
-/// Tries, keeps and shows.
+/// Compares, saves and shows.
 pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     if args.result.chart.is_some() {
         return Err(Failure::usage("--chart draws only generated code, not the runs of a program")
@@ -44,14 +44,14 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     display.finish();
     let csv = args.result.csv.as_ref().map(|file| (file, pagewise_report::csv(&run)));
     let code = experiment::conclude(run, end, &conditions)?;
-    // The result is printed first: a failed write loses nothing.
+    // The result is printed first: a failed write does not lose it.
     if let Some((file, text)) = csv {
         store::write_whole(file, &text)?;
     }
     Ok(code)
 }
 
-/// The files that were named, which must be there.
+/// The named files, which must exist.
 fn files(args: &BenchText) -> Result<Vec<HugeFile>, Failure> {
     let Some(list) = &args.program.files else { return Ok(Vec::new()) };
     let bad = |why: String| {

@@ -1,4 +1,4 @@
-//! From what was typed to the rungs that are measured.
+//! Turns the command line into the rungs to measure.
 
 use crate::args::{BenchPipe, OwnRung};
 use crate::failure::Failure;
@@ -7,14 +7,13 @@ use pagewise_measure::bench::pipe::catalogue;
 use pagewise_model::Bytes;
 use pagewise_model::bench::pipe::{Buffers, Consumption, Pages, Reader, Rung, Wait, Writer};
 
-/// Rungs of a sweep where none are named: copied, lent, frozen.
+/// Default rungs of a sweep: copied, lent, frozen.
 const SWEPT: [&str; 3] = ["P1", "P5", "frozen-busy"];
 
-/// Rungs of the short form where none are named: the published study's, and sealed buffers, which any
-/// reader may keep.
+/// Default rungs of the short form: those of the published study, and sealed buffers, which any reader may keep.
 const QUICK: [&str; 7] = ["P1", "P2", "P3", "P4", "P5", "frozen", "frozen-adaptive"];
 
-/// The points that were asked for, in the order in which they are shown.
+/// The requested points, in the order of display.
 pub(super) fn points(args: &BenchPipe) -> Result<Vec<(Rung, Consumption)>, Failure> {
     check_sizes(args)?;
     let mut rungs = chosen(args)?;
@@ -72,7 +71,7 @@ fn chosen(args: &BenchPipe) -> Result<Vec<Rung>, Failure> {
     Ok(all.into_iter().filter(|rung| names.is_empty() || names.contains(&rung.name)).collect())
 }
 
-/// The switches, on whichever rung.
+/// Applies the switches to a rung.
 fn apply(args: &BenchPipe, rung: &mut Rung) {
     let OwnRung { huge, pages, check_huge, one_buffer, gift, lock, untouched, .. } = args.own;
     if let Some(pages) = pages.or(huge.then_some(Pages::Huge)) {

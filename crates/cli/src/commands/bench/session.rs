@@ -1,7 +1,7 @@
-//! A bench from its first moment to its result: what all of them do alike, whatever they measure.
+//! What all benches share, from the start to the result, whatever they measure.
 //!
-//! What was typed is looked at before the machine's lock is taken, so that bad input never waits. From
-//! then on signals stop the measurement and not this program: what is known by then is kept and shown.
+//! The command line is checked before the machine's lock is taken, so that bad input never waits. From then
+//! on, signals stop the measurement and not this program: the results so far are saved and shown.
 
 use crate::args::BenchResult;
 use crate::commands::experiment::{environment, identity, keep, lock, report};
@@ -21,36 +21,36 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Before anything is asked of the machine.
+/// A bench before it takes the lock.
 pub(super) struct Start<'a> {
     out: &'a BenchResult,
     at: Nanos,
     started_unix_ns: u64,
     id: String,
-    /// Of all orders.
+    /// Seed of all random orders.
     pub(super) seed: u64,
 }
 
-/// What a measurement is controlled by.
+/// Controls a measurement: order, progress, interrupt.
 pub(in crate::commands) struct Control {
-    /// Of all orders.
+    /// Seed of all random orders.
     pub(in crate::commands) seed: u64,
     display: Display,
     stop: Arc<AtomicBool>,
 }
 
-/// While nobody else measures here.
+/// A bench that holds the lock, so that nothing else measures on this machine.
 pub(super) struct Session<'a> {
     out: &'a BenchResult,
     at: Nanos,
     _lock: ExperimentLock,
     pub(super) control: Control,
-    /// The command line that was typed, on this machine, without results yet.
+    /// The run with its command line and machine, without results yet.
     pub(super) run: Run,
 }
 
 impl<'a> Start<'a> {
-    /// Of the bench called `name`.
+    /// Starts the bench called `name`.
     pub(super) fn new(name: &str, out: &'a BenchResult) -> Result<Self, Failure> {
         let at = clock::now();
         let (started_unix_ns, id) = identity(&[name.into()]);
@@ -74,27 +74,27 @@ impl<'a> Start<'a> {
 }
 
 impl Control {
-    /// From now on signals stop the measurement.
+    /// From now on, signals stop the measurement.
     pub(in crate::commands) fn new(seed: u64, quiet: bool) -> Result<Self, Failure> {
         Ok(Self { seed, display: Display::new(quiet), stop: stop_flag()? })
     }
 
-    /// The display is gone.
+    /// Removes the progress display.
     pub(in crate::commands) fn finish(&self) {
         self.display.finish();
     }
 
-    /// Says what is done now.
+    /// Shows the current step.
     pub(in crate::commands) fn show(&self, message: &str) {
         self.display.show(message);
     }
 
-    /// Whether the user wants no more.
+    /// Whether the user has stopped the measurement.
     pub(in crate::commands) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Does `work`, which says before each sample how far it is, in the words of `text`.
+    /// Runs `work`, which reports its progress before each sample, formatted by `text`.
     pub(in crate::commands) fn measure<P, T>(
         &self,
         text: impl Fn(&Progress<'_, P>) -> String,
@@ -110,14 +110,14 @@ impl Control {
 }
 
 impl Session<'_> {
-    /// Says what will be done, before it is.
+    /// Prints what is about to be measured, unless `--quiet` is given.
     pub(super) fn announce(&self, text: &str) {
         if !self.out.quiet {
             terminal::complain(text);
         }
     }
 
-    /// Keeps and shows the run; `any` says whether anything was measured.
+    /// Saves and shows the run; `any` says whether anything was measured.
     pub(super) fn conclude(self, any: bool) -> Result<ExitCode, Failure> {
         let Self { out, at, control, mut run, .. } = self;
         control.finish();
@@ -135,7 +135,7 @@ impl Session<'_> {
     }
 }
 
-/// From what a bench cannot measure here to what is told.
+/// The failure for something that a bench cannot measure here.
 pub(super) fn unfit(error: PriceError, help: &str) -> Failure {
     match error {
         PriceError::Unavailable(why) => Failure::unfit(why).with_help(help),
@@ -143,7 +143,7 @@ pub(super) fn unfit(error: PriceError, help: &str) -> Failure {
     }
 }
 
-/// What will be done in fresh mappings, before it is.
+/// Announces a measurement in fresh mappings and its cost.
 pub(super) fn mappings(cost: &Cost, repeats: u32) -> String {
     format!(
         "{} points, {repeats} fresh mappings of each: {} mappings, about {}, at most {}, in at most \
@@ -152,7 +152,7 @@ pub(super) fn mappings(cost: &Cost, repeats: u32) -> String {
     )
 }
 
-/// The kinds of drawing, by the end of the name.
+/// Refuses chart files whose extension is not supported.
 fn check_chart(file: Option<&Path>) -> Result<(), Failure> {
     match file.map(|file| (file, extension(file))) {
         None | Some((_, "svg" | "html")) => Ok(()),
@@ -167,12 +167,12 @@ fn extension(file: &Path) -> &str {
     file.extension().and_then(|end| end.to_str()).unwrap_or_default()
 }
 
-/// Prints the result, then writes it wherever else it was asked for.
+/// Prints the result, then writes the requested files.
 fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
     let text =
         if out.json { run.to_json() + "\n" } else { report(run, out.verbose, &terminal::style()) };
     terminal::print(&text)?;
-    // The result is printed first: a failed write loses nothing.
+    // The result is printed first: a failed write does not lose it.
     out.files.write(run)?;
     if let Some(file) = &out.csv {
         store::write_whole(file, &pagewise_report::csv(run))?;
@@ -185,7 +185,7 @@ fn show(run: &Run, out: &BenchResult) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The picture of a run, or one page with everything, by the end of the name.
+/// The chart of a run, or a page with everything, by the file's extension.
 fn draw(run: &Run, file: &Path) -> Option<String> {
     if extension(file) == "html" {
         Some(pagewise_report::html(run))

@@ -1,4 +1,4 @@
-//! `pagewise bench text`: generated code on this machine, or with a command a program's own.
+//! `pagewise bench text`: measures generated code on this machine, or a program's code if a command is given.
 
 use super::session::{Start, mappings, unfit};
 use super::{chosen, program};
@@ -12,10 +12,10 @@ use pagewise_model::bench::code::{Order, Point};
 use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
-/// Largest code: all of it is within reach of the arithmetic of its elements.
+/// Largest code that the arithmetic of its elements can address.
 const LARGEST: Bytes = Bytes::gib(64);
 
-/// Runs, judges, keeps and shows.
+/// Runs, judges, saves and shows.
 pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     if !args.command.is_empty() {
         return program::run(args);
@@ -37,7 +37,7 @@ pub(super) fn run(args: &BenchText) -> Result<ExitCode, Failure> {
     session.conclude(any)
 }
 
-/// From what was typed to what is asked of the machine.
+/// The request that the command line describes.
 fn request(args: &BenchText, seed: u64) -> Result<Request, Failure> {
     let usual = if args.quick { Bytes::mib(64) } else { Bytes::mib(256) };
     let smallest = args.smallest.unwrap_or(Bytes::kib(64));

@@ -12,10 +12,10 @@ use pagewise_model::bench::tlb::{Order, Point, Walks};
 use pagewise_model::body::{Bench, Body};
 use std::process::ExitCode;
 
-/// Most words of padding: an element of 4 KiB.
+/// Largest padding in words: an element of 4 KiB.
 const MOST_NPAD: u32 = 511;
 
-/// Walks, judges, keeps and shows.
+/// Walks, judges, saves and shows.
 pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     let start = Start::new("tlb", &args.result)?;
     let request = request(args, start.seed)?;
@@ -33,7 +33,7 @@ pub(super) fn run(args: &BenchTlb) -> Result<ExitCode, Failure> {
     session.conclude(any)
 }
 
-/// From what was typed to what is asked of the machine.
+/// The request that the command line describes.
 fn request(args: &BenchTlb, seed: u64) -> Result<Request, Failure> {
     let or = |given: Vec<u32>, usual: &[u32]| if given.is_empty() { usual.to_vec() } else { given };
     let (npads, smallest, largest): (&[u32], Bytes, Bytes) = if args.quick {
@@ -83,7 +83,7 @@ fn check(npads: &[u32], smallest: Bytes, largest: Bytes) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Whether anything is known.
+/// Whether anything was measured.
 fn is_any(walks: &Walks) -> bool {
     let rate = walks.bandwidth.one.read_gib_per_s.known().is_some();
     rate || walks.points.iter().any(|point| !point.samples.is_empty())

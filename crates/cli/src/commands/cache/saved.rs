@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Not all of what was asked for was saved, or is cached now.
+/// Exit code: only a part of the request was saved, or is cached now.
 const IN_PART: u8 = 1;
-/// What is left out is named up to here.
+/// Largest number of skipped files that are named.
 const NAMED: usize = 20;
 
 /// Saves which pages are cached.
@@ -60,7 +60,7 @@ pub(super) fn save(args: &SavedPages) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(if left_out.is_empty() { 0 } else { IN_PART }))
 }
 
-/// What is to be looked at, and what of it cannot be.
+/// The files to look at, and reasons why others are skipped.
 fn roots(args: &SavedPages) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
     if let Some(pid) = args.pid {
         let help = "name a process of this account, or run as root";
@@ -97,7 +97,7 @@ fn load(path: &Path) -> Result<CacheList, Failure> {
         .map_err(|why| Failure::usage(why).with_help("pagewise cache save --output FILE PATH..."))
 }
 
-/// Brings back what was saved, or prints the lines with which a service does.
+/// Restores a saved page cache, or prints the lines that make a service do so.
 pub(super) fn restore(args: &RestoredPages) -> Result<ExitCode, Failure> {
     let list = load(&args.file)?;
     if args.unit {

@@ -1,4 +1,4 @@
-//! What `faults` is asked for, from the command line and the file of budgets.
+//! The request of `faults`, from the command line and the budget file.
 
 use crate::args::Faults;
 use crate::budget_file;
@@ -9,16 +9,16 @@ use pagewise_model::fault::Budgets;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// A command and what is allowed to it.
+/// A command and its budgets.
 #[derive(Debug)]
 pub(super) struct Invocation {
-    /// Empty where there is none.
+    /// Empty if no command is given.
     pub(super) command: Vec<OsString>,
     pub(super) budgets: Budgets,
 }
 
 impl Invocation {
-    /// What is typed comes before what the file says.
+    /// The command line overrides the file.
     pub(super) fn from_args(args: &Faults) -> Result<Self, Failure> {
         let typed = args.budgets();
         let named = match (&args.budget_file, &args.budget) {
@@ -49,7 +49,7 @@ impl Invocation {
     }
 }
 
-/// Each budget as `one` has it, where it has it, else as `other`.
+/// Each budget from `one`, or from `other` if `one` lacks it.
 fn first(one: Budgets, other: Budgets) -> Budgets {
     Budgets {
         most_faults: one.most_faults.or(other.most_faults),
@@ -59,8 +59,8 @@ fn first(one: Budgets, other: Budgets) -> Budgets {
     }
 }
 
-/// Fixes the addresses of what is started from here on where that is `asked` for or `budgets` need it;
-/// tells whether they are fixed (docs/decisions/019-budgets-at-fixed-addresses.md).
+/// Fixes the addresses of programs started from now on, if `invocation` requests it or `budgets` need it.
+/// Returns whether addresses are fixed (docs/decisions/019-budgets-at-fixed-addresses.md).
 pub(in super::super) fn settle_addresses(
     invocation: bool,
     budgets: &Budgets,

@@ -1,4 +1,4 @@
-//! What becomes of the list of faults while it comes: it is printed, or searched for a working set.
+//! Processes the list of faults as it arrives: prints it, or collects a working set from it.
 
 use super::report_run;
 use crate::args::Faults;
@@ -13,7 +13,7 @@ use pagewise_report::faults::{Export, Form};
 use pagewise_report::quote;
 use std::path::{Path, PathBuf};
 
-/// Where the list goes.
+/// The receivers of the list.
 pub(super) struct Outputs {
     printed: Printed,
     saved: Option<Saved>,
@@ -33,14 +33,14 @@ impl Outputs {
         }
     }
 
-    /// Takes what was read of files.
+    /// Takes the ranges that were read from files.
     pub(super) fn take_reads(&mut self, reads: Vec<(String, Vec<WorkingRange>)>) {
         if let Some(saved) = &mut self.saved {
             saved.touches.take_reads(reads);
         }
     }
 
-    /// Shows what is left to be shown, and writes what is to be kept; tells what fails.
+    /// Prints and saves the rest; reports failures.
     pub(super) fn finish(self, run: &Run, args: &Faults) {
         let shown = self.printed.finish(run).and_then(|()| report_run(run, args));
         let saved = self.saved.map_or(Ok(()), |saved| saved.write(&run.command));
@@ -50,10 +50,10 @@ impl Outputs {
     }
 }
 
-/// The list as it is printed, part by part; nothing where none was asked for.
+/// Prints the list part by part; prints nothing if no list was requested.
 struct Printed {
     list: Option<Export>,
-    /// The first failure to print ends it.
+    /// After the first failure, nothing more is printed.
     outcome: Result<(), Failure>,
 }
 
@@ -81,16 +81,16 @@ impl Printed {
     }
 }
 
-/// Collects what is touched, where it is to be saved.
+/// Collects the touched pages for a working set.
 struct Saved {
     to: PathBuf,
     touches: FirstTouches,
-    /// Since 1970.
+    /// Nanoseconds since 1970.
     began_unix_ns: u64,
 }
 
 impl Saved {
-    /// For a recording that is `exact` or not, to be saved in `to`.
+    /// For a recording, `exact` or not, that will be saved in `to`.
     fn new(to: &Path, exact: bool) -> Self {
         Self {
             to: to.to_owned(),
@@ -104,7 +104,7 @@ impl Saved {
         self.touches.take(names, faults);
     }
 
-    /// Writes the file and says what it holds.
+    /// Writes the file and reports its content.
     fn write(self, command: &[String]) -> Result<(), Failure> {
         let (set, left_out) = identify(command, self.touches.ranges(), self.began_unix_ns);
         for (path, why) in left_out {

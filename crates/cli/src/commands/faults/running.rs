@@ -14,7 +14,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Records a process that is running already, until the user or the process ends it.
+/// Records a running process until the user stops or the process ends.
 pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let target = Target::find(pid).map_err(refusal)?;
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Faults, pid: i32, budgets: &Budgets) -> Result<ExitCode
     }
 }
 
-/// Says that it is time to do what is to be recorded.
+/// Tells the user that recording has begun.
 pub(in crate::commands) fn begun_line(
     doing: &str,
     pid: i32,
@@ -51,7 +51,7 @@ pub(in crate::commands) fn begun_line(
     format!("{doing} process {pid} ({name}, {threads} thread{plural}); Ctrl-C ends it")
 }
 
-/// Why a process cannot be observed, and what would help.
+/// The failure to observe a process, with the next step.
 pub(in crate::commands) fn refusal(error: TargetError) -> Failure {
     let failure = Failure::usage(error.to_string());
     match error {

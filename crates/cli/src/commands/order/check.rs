@@ -22,12 +22,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Stands for the program in the command.
+/// Stands for the program's path in the command.
 const PLACE: &str = "{}";
-/// The order was not followed.
+/// Exit code: the linker did not follow the order.
 const IGNORED: u8 = 1;
 
-/// Compares the starts of two builds, of which the second was linked with an order.
+/// Compares the starts of two builds; the second was linked with an order.
 pub(super) fn run(args: &CheckOrder) -> Result<ExitCode, Failure> {
     let order = lists::read(std::slice::from_ref(&args.order), &[])?.remove(0).functions;
     let after = lists::build(std::slice::from_ref(&args.after), By::Function)?;
@@ -56,7 +56,7 @@ fn compare(
     for start in &mut starts {
         start.touch()?;
     }
-    // Alternating, so that both meet the same machine.
+    // Alternates the builds, so that both run under the same conditions.
     for _ in 0..args.runs {
         for start in &mut starts {
             start.count()?;
@@ -72,7 +72,7 @@ fn compare(
     Ok((run, OrderCheck { conformance, before: first.seen, after: second.seen, time }))
 }
 
-/// The second command against the first, by the protocol of experiments.
+/// Compares the second command with the first, by the protocol of experiments.
 fn time(
     args: &CheckOrder,
     [first, second]: [Vec<OsString>; 2],
@@ -144,7 +144,7 @@ impl Starts {
         Ok(())
     }
 
-    /// Counts the faults of one start, and what another one has resident at its end.
+    /// Counts the faults of one start, and the pages resident at the end of another.
     fn count(&mut self) -> Result<(), Failure> {
         let mut faults = 0;
         self.record(false, |_, _| faults += 1)?;
@@ -159,7 +159,7 @@ impl Starts {
         Ok(())
     }
 
-    /// Hands the faults of one start on the program's code to `take`: offset in the file, and time.
+    /// Passes the faults of one start on the program's code to `take`: file offset and time.
     fn record(&self, exact: bool, mut take: impl FnMut(Bytes, Nanos)) -> Result<(), Failure> {
         let program = self.program.to_string_lossy();
         touches::record(&self.launch(), exact, |path, offset, fault| {

@@ -9,7 +9,7 @@ use pagewise_observe::order::{ObjectError, read_objects};
 use pagewise_report::order::close_section;
 use std::process::ExitCode;
 
-/// Prints the link order of what the entry points reach.
+/// Prints the link order of the functions that the entry points reach.
 pub(super) fn run(args: &Close) -> Result<ExitCode, Failure> {
     let pieces = read_objects(&args.objects).map_err(refusal)?;
     let by = args.by;
@@ -27,7 +27,7 @@ pub(super) fn run(args: &Close) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why object files cannot be read.
+/// The failure to read object files.
 pub(super) fn refusal(error: ObjectError) -> Failure {
     let help = match error {
         ObjectError::Unreadable(..) => None,

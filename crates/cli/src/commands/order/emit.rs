@@ -11,10 +11,10 @@ use pagewise_report::order::{Placed, how_section, order_file};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// What the file is called where it is not written.
+/// File name in the instructions if no file is written.
 const UNNAMED: &str = "order.txt";
 
-/// Writes an order in the form of a linker.
+/// Writes an order in a linker's format.
 pub(super) fn run(args: &Emit) -> Result<ExitCode, Failure> {
     let by = args.by;
     if let Some(why) = args.linker.refusal(by) {
@@ -24,7 +24,7 @@ pub(super) fn run(args: &Emit) -> Result<ExitCode, Failure> {
     let lists = lists::read(&args.orders, &args.weight)?;
     let text = order_file(args.linker, by, &order(args, lists)?);
     let named = args.output.as_deref().unwrap_or(Path::new(UNNAMED));
-    // Build systems run the linker elsewhere.
+    // Absolute, because build systems run the linker in another directory.
     let whole = std::path::absolute(named).unwrap_or_else(|_| named.to_owned());
     let how = how_section(args.linker, by, &whole.to_string_lossy());
     match &args.output {
@@ -40,7 +40,7 @@ pub(super) fn run(args: &Emit) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One order as it is, several as one that serves all of them.
+/// One order unchanged; several orders merged into one that serves all.
 fn order(args: &Emit, mut lists: Vec<List>) -> Result<Vec<Placed>, Failure> {
     if !args.builds.is_empty() {
         let functions = lists::build(&args.builds, args.by)?;

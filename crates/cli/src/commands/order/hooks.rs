@@ -7,7 +7,7 @@ use pagewise_observe::order::HOOKS;
 use pagewise_report::order::hooks_section;
 use std::process::ExitCode;
 
-/// What the source is called.
+/// File name of the source.
 const NAME: &str = "pagewise_hooks.c";
 
 /// Writes the source of the hooks and shows how to use it.

@@ -1,4 +1,4 @@
-//! Orders as lists of names, and where their names are in a build.
+//! Orders as lists of names, and the positions of these names in a build.
 
 use super::close::refusal;
 use crate::failure::Failure;
@@ -12,21 +12,21 @@ use pagewise_report::order::match_section;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Largest order that is read.
+/// Largest order that is read, in bytes.
 const LARGEST: Bytes = Bytes::mib(256);
 
-/// An order by its names.
+/// An order as names.
 #[derive(Debug)]
 pub(super) struct List {
-    /// What it is called.
+    /// Name of the order.
     pub(super) name: String,
-    /// How much it counts.
+    /// Weight relative to other orders.
     pub(super) weight: f64,
-    /// Its names; size and callees where they are known.
+    /// Functions in order; size and callees only if known.
     pub(super) functions: Vec<Function>,
 }
 
-/// Reads orders, each with its weight; without weights all count the same.
+/// Reads orders, each with its weight; without weights, all count equally.
 pub(super) fn read(files: &[PathBuf], weights: &[f64]) -> Result<Vec<List>, Failure> {
     if !weights.is_empty() && weights.len() != files.len() {
         let text = format!("--weight gives {} weights for {} orders", weights.len(), files.len());
@@ -36,8 +36,8 @@ pub(super) fn read(files: &[PathBuf], weights: &[f64]) -> Result<Vec<List>, Fail
     weighted.map(|(file, weight)| list(file, weight)).collect()
 }
 
-/// So many names of any file, and one more for so many bytes of it: a name takes 230 bytes, and orders are read into
-/// no more than 64 MiB and 4 times their length.
+/// Largest number of names in any file; below, the bytes of a file that allow one name more. A name takes 230
+/// bytes, so an order takes at most 64 MiB and 4 times its length.
 const MOST_NAMES: usize = 110_000;
 const BYTES_OF_NAME: usize = 57;
 
@@ -75,7 +75,7 @@ fn list(file: &Path, weight: f64) -> Result<List, Failure> {
     Ok(List { name, weight, functions })
 }
 
-/// What a build defines: a program, or object files and archives.
+/// The functions, variables or files that a build (a program, or object files and archives) defines.
 pub(super) fn build(files: &[PathBuf], by: By) -> Result<Vec<Function>, Failure> {
     match files {
         [program] if is_linked(program) => match by {
@@ -86,7 +86,7 @@ pub(super) fn build(files: &[PathBuf], by: By) -> Result<Vec<Function>, Failure>
     }
 }
 
-/// The orders by place in a build; how many names are still there goes to standard error.
+/// The orders as positions in a build. Reports on standard error how many names still exist.
 pub(super) fn find(lists: &[List], build: &[Function]) -> Vec<Workload> {
     let workload = |list: &List| {
         let matched = counterparts(&list.functions, build);

@@ -18,7 +18,7 @@ use pagewise_report::Document;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Works out orders of functions.
+/// Computes orders of functions.
 pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
     match &args.verb {
         OrderVerb::Close(args) => close::run(args),
@@ -30,7 +30,7 @@ pub(super) fn run(args: &Order) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What a page says of how it came about.
+/// The run that a page shows as its origin.
 fn run_of(kind: RunKind, command: &[OsString]) -> Run {
     let (started, id) = experiment::identity(command);
     let mut run = pagewise_tune::request::run_of(kind, id, started, command);
@@ -38,7 +38,7 @@ fn run_of(kind: RunKind, command: &[OsString]) -> Run {
     run
 }
 
-/// Draws pages for people: standard output may hold a list or JSON.
+/// Prints the map on standard error: standard output may hold a list or JSON.
 fn show_map(map: Option<Document>) {
     if let Some(map) = map {
         map.text(&terminal::error_style()).lines().for_each(terminal::complain);

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Predicts what starts touch of a program's code in several layouts.
+/// Predicts which code pages starts of a program touch in several layouts.
 pub(super) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     let lists = lists::read(&args.orders, &args.weight)?;
     args.drawn.page.check()?;
@@ -61,12 +61,12 @@ pub(super) fn run(args: &Predict) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Another build: its name and its file.
+/// Name and file of another build.
 fn named(text: &str) -> (&str, PathBuf) {
     text.split_once('=').map_or((text, text.into()), |(name, file)| (name, file.into()))
 }
 
-/// The code that a saved run touched of the program.
+/// The ranges of the program's code that a saved run touched.
 fn touched(set: &Path, program: &Path) -> Result<Vec<Range<u64>>, Failure> {
     let saved = read_ahead::load(set).map_err(Failure::usage)?;
     let touched = Code::open(program).map(|code| code.touched(&saved)).unwrap_or_default();

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
             order::record(&launch, &wanted).map_err(faults::failure)?
         }
     };
-    // The program has run: its status is passed on, unless it is success and the list is lost.
+    // Passes on the program's exit status, unless it is success and the list is lost.
     match (tell(args, &record), ended) {
         (Err(failure), Ended::Exited(0)) => Err(failure),
         (Err(failure), ended) => {
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Record) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Which files are wanted: asked for each fault in turn.
+/// Selects the files of interest, fault by fault.
 struct Wanted<'a> {
     args: &'a Record,
     program: PathBuf,
@@ -76,7 +76,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// What is kept of each file, by its first fault.
+/// The entry of a file; created at its first fault.
 fn entry<'a, T: Default>(files: &'a mut Vec<(PathBuf, T)>, path: &Path) -> &'a mut T {
     let at = files.iter().position(|(known, _)| known == path).unwrap_or_else(|| {
         files.push((path.to_owned(), T::default()));
@@ -85,7 +85,7 @@ fn entry<'a, T: Default>(files: &'a mut Vec<(PathBuf, T)>, path: &Path) -> &'a m
     &mut files[at].1
 }
 
-/// Records the pages of code that the program touches, and the functions on them.
+/// Records the code pages that the program touches, and the functions on them.
 fn by_pages(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), Failure> {
     let (mut files, mut wanted) =
         (Vec::<(PathBuf, FirstTouches)>::new(), Wanted::new(args, launch)?);
@@ -100,7 +100,7 @@ fn by_pages(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), Failu
     Ok((ended, CallRecord { command, source: CallSource::Pages, left_out: 0, objects }))
 }
 
-/// Records the pages of data that the program touches, and the variables on them.
+/// Records the data pages that the program touches, and the variables on them.
 fn by_variables(args: &Record, launch: &Launch) -> Result<(Ended, CallRecord), Failure> {
     let called = lists::read(args.called.as_slice(), &[])?;
     let called = called.into_iter().flat_map(|list| list.functions).map(|one| one.name).collect();
@@ -126,7 +126,7 @@ fn words(args: &Record) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Lists what a program with hooks has written.
+/// Lists the functions that a program with hooks has written.
 fn from_hooks(args: &Record) -> Result<ExitCode, Failure> {
     let record = order::read_hooks(&args.hooks, &args.only).map_err(|error| {
         let help = match error {
@@ -146,7 +146,7 @@ fn from_hooks(args: &Record) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes one list of several.
+/// Merges several lists into one.
 fn merge(args: &Record) -> Result<ExitCode, Failure> {
     let calls = |list: List| {
         let names = list.functions.into_iter().map(|function| function.name).collect();

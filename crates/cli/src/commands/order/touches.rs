@@ -1,4 +1,4 @@
-//! Faults of a run on code and data of files, as `order check` and `order record` want them.
+//! Faults of a run on code and data of files, for `order check` and `order record`.
 
 use crate::commands::faults;
 use crate::failure::Failure;
@@ -8,7 +8,7 @@ use pagewise_model::usage::Ended;
 use pagewise_tracee::launch::Launch;
 use pagewise_tracee::passthrough;
 
-/// Runs `launch` and hands each fault on code of a file to `take`, with the file and the offset in it.
+/// Runs `launch` and passes each fault on a file's code to `take`, with the file and the offset.
 pub(super) fn record(
     launch: &Launch,
     exact: bool,
@@ -21,7 +21,7 @@ pub(super) fn record(
     })
 }
 
-/// Runs `launch` and hands each fault to `take`, with what lives there.
+/// Runs `launch` and passes each fault to `take`, with the object at its address.
 pub(super) fn record_all(
     launch: &Launch,
     exact: bool,

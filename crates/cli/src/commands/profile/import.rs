@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Sorts the samples of another tool, or another machine, into buckets.
+/// Sorts samples of another tool or machine into buckets.
 pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
     let start = clock::now();
     args.files.check()?;
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Profile, file: &Path) -> Result<ExitCode, Failure> {
     saved.map(|()| ExitCode::SUCCESS)
 }
 
-/// A file, or what somebody writes to a FIFO; one that nobody writes to is empty.
+/// Opens a file or a FIFO; a FIFO without a writer is empty.
 fn open(path: &Path) -> std::io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;

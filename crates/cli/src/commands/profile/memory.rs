@@ -29,7 +29,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// The kernel's stack of a thread (`THREAD_SIZE`): so much on x86-64, arm64 with base pages of 4 KiB, and riscv64.
+/// Size of a thread's kernel stack (`THREAD_SIZE`) on x86-64, riscv64, and arm64 with base pages of 4 KiB.
 const KERNEL_STACK: Bytes = Bytes::kib(16);
 const TOO_SHORT: &str = "the program ended before its memory could be looked at";
 
@@ -50,14 +50,14 @@ pub(super) fn of_program(args: &Profile) -> Result<ExitCode, Failure> {
     }
     run.memory = account;
     conclude(&mut run, start);
-    // The program has run: its status is passed on, whatever becomes of our report.
+    // Passes on the program's exit status, even if the report fails.
     if let Err(error) = report(&run, args) {
         terminal::report(&error);
     }
     passthrough::end_like(usage.ended)
 }
 
-/// Accounts for the memory of a running process and of those below it.
+/// Accounts for the memory of a running process and its descendants.
 pub(super) fn of_running(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
     let start = clock::now();
     args.files.check()?;
@@ -76,7 +76,7 @@ pub(super) fn of_running(args: &Profile, pid: i32) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The account of a run of an experiment, without the page-level map.
+/// The account of an experiment's run, without the page-level map.
 pub(in crate::commands) fn account_of(launch: &Launch) -> Result<Accounted, SuperviseError> {
     let done = at_peak(false, |take| passthrough::peak_of(launch, take));
     let (usage, mut account) = done.map_err(|error| match error {
@@ -89,7 +89,7 @@ pub(in crate::commands) fn account_of(launch: &Launch) -> Result<Accounted, Supe
     Ok(Accounted { ended: usage.ended, account })
 }
 
-/// The largest of the accounts that are taken while `run` runs a program, with `sites` of its first touches.
+/// The largest account taken while `run` runs a program; with `sites` of its first touches if requested.
 fn at_peak(
     sites: bool,
     run: impl FnOnce(&mut Take<'_>) -> Result<AtPeak, RecordError>,
@@ -124,7 +124,8 @@ fn begin(command: &[OsString]) -> Run {
     run
 }
 
-/// Clears the marks of use and waits, so that a page counts as referenced only if it was used since; how long that was.
+/// Clears the referenced bits and waits, so that a page counts as referenced only if it was used since.
+/// Returns the time waited.
 fn use_within(target: &Target, time: Nanos, run: &Run) -> Result<Nanos, Failure> {
     let pids = tree::descendants(target.pid()).unwrap_or_default();
     for pid in pids.into_iter().chain([target.pid()]) {
@@ -143,12 +144,12 @@ fn use_within(target: &Target, time: Nanos, run: &Run) -> Result<Nanos, Failure>
     Ok(Nanos(clock::now().0.saturating_sub(begun.0)))
 }
 
-/// The resident pages of these processes, as far as they can be read.
+/// The resident pages of these processes; skips those that cannot be read.
 fn resident(held: &[Held<'_>]) -> Vec<ResidentPages> {
     held.iter().flat_map(|one| memory::resident(one.pid).unwrap_or_default()).collect()
 }
 
-/// An account of these processes; those that have ended are left out.
+/// An account of these processes, without those that have ended.
 fn look(moment: Moment, held: &[Held<'_>], used_within_ns: Option<Nanos>) -> MemoryAccount {
     let mut facts = Facts {
         processes: Vec::with_capacity(held.len()),

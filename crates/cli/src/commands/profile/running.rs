@@ -23,10 +23,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Why something that is known of a program from its start on is not known of this one.
+/// Reason why facts from a program's start are missing for this process.
 const RAN_BEFORE: &str = "the process was running already";
 
-/// Profiles a process that is running already, until the user or the process ends it.
+/// Profiles a running process until the user stops or the process ends.
 pub(super) fn run(args: &Profile, pid: i32) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let target = Target::find(pid).map_err(refusal)?;

@@ -11,7 +11,7 @@ use pagewise_remedy::collapse::{self, CollapseError, Options};
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
-/// What has to be known before it is done.
+/// Warning before memory is collapsed.
 pub(super) const CANNOT_BE_UNDONE: &str = "collapsed memory cannot be returned to small pages";
 
 /// Puts the text of a running process on huge pages.
@@ -25,7 +25,7 @@ pub(super) fn run(args: &Collapse) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(exit))
 }
 
-/// The process with its text on huge pages.
+/// Collapses the text of the process.
 pub(super) fn collapsed(pid: i32, options: Options) -> Result<CollapsedProcess, Failure> {
     collapse::run(pid, options).map_err(|error| match error {
         CollapseError::Sys(error) => not_collapsed(pid, &error),
@@ -33,7 +33,7 @@ pub(super) fn collapsed(pid: i32, options: Options) -> Result<CollapsedProcess, 
     })
 }
 
-/// The exit code that what came of it asks for.
+/// The exit code for the result.
 pub(super) fn exit_code(process: &CollapsedProcess) -> u8 {
     if process.is_all_done() { 0 } else { UNFIT }
 }

@@ -29,7 +29,7 @@ fn of_file(path: &Path) -> Result<TextReport, Failure> {
     Ok(TextReport::ExplainFile { slot_bytes: page_size::huge(), file })
 }
 
-/// The number of a process.
+/// Parses a process id.
 pub(super) fn number(text: &str) -> Result<i32, Failure> {
     text.parse::<i32>().ok().filter(|pid| *pid > 0).ok_or_else(|| {
         Failure::usage(format!("{text} is not a process id"))
@@ -37,7 +37,7 @@ pub(super) fn number(text: &str) -> Result<i32, Failure> {
     })
 }
 
-/// The text of an argument that is a number, and so means a process.
+/// The argument as text if it consists of digits, and so means a process.
 pub(super) fn digits(subject: &OsStr) -> Option<&str> {
     subject.to_str().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -62,14 +62,14 @@ fn explained(file: FileSeen, is_disabled: bool) -> MappedFile {
     let FileSeen { path, mappings, cache } = file;
     let area = |seen| judged::explain_mapping(seen, &cache, is_disabled, &sizes());
     let areas = mappings.iter().map(area).collect();
-    // A process that has switched huge pages off has mostly done so after its text was mapped: a new one
-    // has that all the same.
+    // A process usually disables huge pages after its text was mapped. So a new process gets them for its
+    // text all the same.
     let can_be_huge = cache.base_pages_alone.is_none();
     let after_warm = judged::after_warm(if can_be_huge { &mappings } else { &[] }, &sizes());
     MappedFile { path, areas, after_warm }
 }
 
-/// Why a process cannot be looked at.
+/// The failure to look at a process, with the next step.
 pub(super) fn no_process(pid: i32, error: &SysError) -> Failure {
     use std::io::ErrorKind;
     if error.is_gone() || error.source.kind() == ErrorKind::NotFound {

@@ -1,4 +1,4 @@
-//! An ELF file with its page cache, and what of its code is on huge pages.
+//! An ELF file with its page cache: how much of its code is on huge pages.
 
 use super::super::cache::failure;
 use super::sizes;
@@ -14,14 +14,14 @@ use pagewise_remedy::recache::Subject;
 use pagewise_tracee::launch::Launch;
 use std::path::{Path, PathBuf};
 
-/// A file that was opened and is one that loaders map.
+/// An opened file that loaders can map.
 pub(super) struct Opened {
     pub(super) path: PathBuf,
     pub(super) elf: Elf,
     pub(super) file: CachedFile,
 }
 
-/// Opens an ELF file; a bare name that is no file here is a program in PATH.
+/// Opens an ELF file. A bare name that is no file here is looked up in PATH.
 pub(super) fn open(named: &Path) -> Result<Opened, Failure> {
     let in_path = || Launch::experiment(vec![named.into()]).file().ok();
     let is_bare = named.parent().is_some_and(|parent| parent.as_os_str().is_empty());
@@ -35,14 +35,14 @@ pub(super) fn open(named: &Path) -> Result<Opened, Failure> {
     Ok(Opened { path: path.to_owned(), elf, file })
 }
 
-/// What of its code is on huge pages in what starts now, with nothing changed.
+/// How much of its code is on huge pages in a program that starts now, with nothing changed.
 pub(super) fn looked_at(opened: Opened) -> Result<TextFile, Failure> {
     let (placed, file) = Placed::from_opened(opened)?;
     let cache = Subject::look(file).map_err(|error| failure(&error))?.shown();
     Ok(placed.explain(cache))
 }
 
-/// How a file is mapped, which has to be asked before the file is handed over.
+/// How a file is mapped; must be determined before the file is handed over.
 pub(super) struct Placed {
     layout: Layout,
     is_placed_aligned: bool,
@@ -50,7 +50,7 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Of this file, and the file.
+    /// The placement of this file, and the file.
     pub(super) fn from_opened(opened: Opened) -> Result<(Self, CachedFile), Failure> {
         let Opened { elf, file, .. } = opened;
         let kind = file.file_system().map_err(|error| failure(&error))?;
@@ -63,7 +63,7 @@ impl Placed {
         Ok((placed, file))
     }
 
-    /// What its code is on, by what the cache holds now.
+    /// Explains the pages of its code, from the current state of the cache.
     pub(super) fn explain(self, cache: cache::CachedFile) -> TextFile {
         let (layout, aligned) = (self.layout, self.is_placed_aligned);
         let slots = Fact::Known(cache.now().slots.clone());

@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Makes a copy, or says how a linker does the same.
+/// Makes a copy, or explains how to get the same from a linker.
 pub(super) fn run(args: &Fold) -> Result<ExitCode, Failure> {
     let link = judged::link_advice(args.merge, page_size::huge());
     let (Some(file), Some(output)) = (&args.file, &args.output) else {
@@ -53,7 +53,7 @@ fn options(args: &Fold) -> Result<Options, Failure> {
     Ok(Options { merge: args.merge, fill_above: args.pad_tail, base, huge })
 }
 
-/// Where a file finds its libraries by its own place, which is another for the copy.
+/// Explains why the copy does not find its libraries: their path starts at its directory, which has changed.
 fn moved_origin(original: &Opened, copy: &Path) -> Option<String> {
     let search = original.elf.search.as_deref().filter(|search| search.contains("ORIGIN"))?;
     let directory = |path: &Path| Some(path.canonicalize().ok()?.parent()?.to_owned());

@@ -19,34 +19,34 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often the end is looked for.
+/// Interval at which the end condition is checked.
 const WAIT: Duration = Duration::from_millis(100);
 
-/// Rounds after which what fell short is tried again, at most.
+/// Longest pause before a retry, in rounds.
 const LONGEST_PAUSE: u32 = 63;
 
-/// One file that is kept.
+/// A file that is kept on huge pages.
 struct Kept {
     file: HugeFile,
-    /// The one that was filled: another may take its name.
+    /// Identity of the file that was filled: another file may take its name.
     identity: Option<(u64, u64)>,
     held: Option<Held>,
     pause: Pause,
-    /// The last report on it.
+    /// The last report about it.
     reported: Option<String>,
 }
 
-/// What the cache has of a file, held.
+/// The locked part of a file in the cache.
 struct Held {
     _keeper: Keeper,
-    /// On huge pages since it was filled.
+    /// Bytes on huge pages when it was filled.
     huge: Bytes,
-    /// It was filled as was asked, and all that the cache has of it is held.
+    /// The file was filled as requested, and everything cached of it is held.
     is_whole: bool,
 }
 
 impl Held {
-    /// Holds what is on huge pages.
+    /// Holds the part on huge pages; `None` if there is none.
     fn from_warmed(file: &HugeFile, done: &Warmed) -> Option<Self> {
         if done.huge_bytes == Bytes(0) {
             return None;
@@ -63,10 +63,10 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
-/// When what fell short is tried again: to fill it reads the whole file, so less and less often.
+/// When to retry an incomplete fill. A fill reads the whole file, so the pauses get longer.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Pause {
-    /// Rounds that are left; none where nothing is lacking.
+    /// Rounds left until the next try; `None` if nothing is missing.
     left: Option<u32>,
     last: u32,
 }
@@ -75,7 +75,7 @@ impl Pause {
     fn after(&self, outcome: &CacheOutcome) -> Self {
         match outcome {
             CacheOutcome::Done | CacheOutcome::Already => Self::default(),
-            // Refused is what nothing was done for.
+            // A refusal did no work: retry in the next round.
             CacheOutcome::Refused { .. } => Self { left: Some(0), last: 0 },
             CacheOutcome::Short { .. } | CacheOutcome::Worse { .. } => {
                 let last = (self.last * 2 + 1).min(LONGEST_PAUSE);
@@ -84,7 +84,7 @@ impl Pause {
         }
     }
 
-    /// A round has passed; whether it is time.
+    /// Counts a round. Returns whether it is time to retry.
     fn is_over(&mut self) -> bool {
         let is_over = self.left == Some(0);
         self.left = self.left.map(|rounds| rounds.saturating_sub(1));
@@ -103,8 +103,7 @@ impl Kept {
         Ok(Self { file, identity: None, held: None, pause: Pause::default(), reported: None })
     }
 
-    /// Brings the file on huge pages where it is not, and holds it there. Told is what was done, and what
-    /// has changed.
+    /// Moves the file to huge pages if needed, and holds it there. Reports work done and changes of the result.
     fn look(&mut self) {
         let now = identity(Path::new(&self.file.path));
         let is_as_held = match &self.held {
@@ -114,7 +113,7 @@ impl Kept {
         if now == self.identity && is_as_held && !self.pause.is_over() {
             return;
         }
-        // What is mapped cannot be dropped.
+        // Release it first: mapped pages cannot be dropped.
         (self.held, self.identity) = (None, now);
         let done = warmth::warm(&self.file, record);
         self.pause = self.pause.after(&done.outcome);
@@ -131,7 +130,7 @@ impl Kept {
     }
 }
 
-/// Keeps code on huge pages until a signal or the end of the time, or prints the unit that does.
+/// Keeps code on huge pages until a signal or the end of the requested time, or prints a unit that does so.
 pub(super) fn run(args: &Keep) -> Result<ExitCode, Failure> {
     let mut all: Vec<Kept> =
         args.files.iter().map(|path| Kept::open(path)).collect::<Result<_, _>>()?;

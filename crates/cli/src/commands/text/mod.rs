@@ -52,8 +52,8 @@ fn tell(report: TextReport, start: Nanos, json: bool) -> Result<(), Failure> {
     show(&looked(RunKind::Text, Body::Text(report), start), json)
 }
 
-/// Records a file whose cache is about to be filled again, so that `undo --all` finds it even if this run is
-/// killed. Nothing depends on it: a failure is reported.
+/// Records a file before its cache is filled again, so that `undo --all` finds it even if this run is killed.
+/// A failure is only reported: nothing depends on the record.
 fn record(path: &Path) {
     if let Err(why) = pagewise_remedy::record::note(path) {
         terminal::remark(&why);

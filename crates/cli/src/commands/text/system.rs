@@ -18,7 +18,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What came of a change: the exit code that it asks for, and what ended it before all was done.
+/// Result of a change: its exit code, and the failure that ended it early.
 struct Done {
     code: u8,
     failed: Option<Failure>,
@@ -26,7 +26,7 @@ struct Done {
 
 const DONE: Done = Done { code: 0, failed: None };
 
-/// Shows what the kernel has for code on huge pages of all programs, and changes it.
+/// Shows the kernel's settings for code on huge pages of all programs, and changes them.
 pub(super) fn run(args: &System) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let mut system = hugetext::look().map_err(|error| failure(&error))?;
@@ -50,7 +50,7 @@ pub(super) fn run(args: &System) -> Result<ExitCode, Failure> {
     done.failed.map_or(Ok(ExitCode::from(done.code)), Err)
 }
 
-/// Changes the settings of a kernel that has them.
+/// Changes the settings on a kernel that has them.
 fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
     if !args.subjects.is_empty() {
         return Err(Failure::usage("this kernel has one setting for all programs")
@@ -59,7 +59,7 @@ fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
     let threshold = args.pad_threshold.map(|bytes| bytes.0);
     let asked = [(Setting::Mode, args.mode), (Setting::PadThreshold, threshold)];
     let asked = || asked.iter().filter_map(|(setting, value)| Some((*setting, (*value)?)));
-    // All of them, before one is changed.
+    // Check all values before changing any setting.
     asked().try_for_each(|(setting, value)| hugetext::check(setting, value)).map_err(unset)?;
     let lock = MachineLock::acquire()?;
     let settings = Settings::own().map_err(unset)?;
@@ -73,7 +73,7 @@ fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
     for (setting, value) in asked() {
         match settings.set(&lock.settings, setting, value) {
             Ok(change) => system.changes.push(change),
-            // Earlier changes are reported.
+            // Earlier changes are still reported.
             Err(error) => {
                 done.failed = Some(unset(error));
                 break;
@@ -84,7 +84,7 @@ fn set(system: &mut TextSystem, args: &System) -> Result<Done, Failure> {
     Ok(done)
 }
 
-/// Why a setting is not as it was asked for.
+/// The failure to change a setting, with the next step.
 fn unset(error: HugetextError) -> Failure {
     let text = error.to_string();
     match error {
@@ -106,7 +106,7 @@ fn unset(error: HugetextError) -> Failure {
     }
 }
 
-/// Does the same to what is named, on a kernel without the setting.
+/// On a kernel without the setting, applies the mode to the named files and processes.
 fn act(system: &mut TextSystem, args: &System, mode: Option<Mode>) -> Result<Done, Failure> {
     if args.undo {
         system
@@ -142,7 +142,7 @@ fn act(system: &mut TextSystem, args: &System, mode: Option<Mode>) -> Result<Don
     Ok(done)
 }
 
-/// The files and the processes that are named, as the mode takes them.
+/// The named files and processes; refuses those that the mode does not take.
 fn subjects(args: &System, mode: Mode) -> Result<(Vec<PathBuf>, Vec<i32>), Failure> {
     let (mut files, mut processes) = (Vec::new(), Vec::new());
     for subject in &args.subjects {
@@ -177,7 +177,7 @@ fn subjects(args: &System, mode: Mode) -> Result<(Vec<PathBuf>, Vec<i32>), Failu
     Ok((files, processes))
 }
 
-/// Removes huge pages of the whole machine, if that was said twice.
+/// Removes huge pages of the whole machine, if the user confirmed it with `--yes`.
 fn clean(system: &mut TextSystem, cleaner: Cleaner, yes: bool) -> Result<Done, Failure> {
     let name = cleaner.into_str();
     if !yes {

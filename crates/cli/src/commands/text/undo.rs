@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Drops files from the page cache that were brought on huge pages: those named, or all that are recorded.
+/// Drops files that were moved to huge pages from the page cache: those named, or all recorded ones.
 pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let record = Record::own();
@@ -44,13 +44,13 @@ pub(super) fn run(args: &Undo) -> Result<ExitCode, Failure> {
     failed.or(closed).map_or(Ok(exit), Err)
 }
 
-/// The files that a record names.
+/// The files in a record.
 #[derive(Default)]
 struct Named {
     files: Vec<CachedFile>,
-    /// Names behind which nothing is to be dropped any more.
+    /// Names without anything left to drop.
     gone: BTreeSet<PathBuf>,
-    /// Why others could not be opened: those stay recorded.
+    /// Why the other files could not be opened; they stay recorded.
     closed: Option<Failure>,
 }
 
@@ -77,7 +77,7 @@ impl Named {
     }
 }
 
-/// Whether no file with content has this name any more.
+/// Whether the name no longer leads to a file with content.
 fn is_nothing(path: &Path) -> bool {
     match std::fs::metadata(path) {
         Ok(found) => !found.is_file() || found.len() == 0,

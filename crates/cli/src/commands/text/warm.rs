@@ -13,26 +13,26 @@ use pagewise_remedy::recache::Subject;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How a file comes into huge folios.
+/// How a file gets huge folios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// Dropped and read again.
+    /// Drops and reads it again.
     Anew,
-    /// Where it lies, by a kernel that collapses files.
+    /// Collapses it in place, on a kernel that collapses files.
     Collapsed,
 }
 
-/// What came of files.
+/// The result for several files.
 pub(super) struct Warmed {
     pub(super) files: Vec<TextFile>,
     pub(super) missing_libraries: Vec<String>,
-    /// The exit code that it asks for.
+    /// Exit code for the outcomes.
     pub(super) code: u8,
-    /// What ended it before all were done.
+    /// The failure that ended it early.
     pub(super) failed: Option<Failure>,
 }
 
-/// Recaches each file, and says what of its code starts on huge pages.
+/// Fills each file's cache again, and reports how much of its code starts on huge pages.
 pub(super) fn run(args: &Warm) -> Result<ExitCode, Failure> {
     let start = clock::now();
     let done = warm_all(&args.files, args.with_libraries, How::Anew)?;
@@ -42,7 +42,7 @@ pub(super) fn run(args: &Warm) -> Result<ExitCode, Failure> {
     failed.map_or(Ok(ExitCode::from(code)), Err)
 }
 
-/// Brings files into huge folios, with the libraries that they need if these are asked for.
+/// Moves files to huge folios, with the libraries that they need if requested.
 pub(super) fn warm_all(
     paths: &[PathBuf],
     with_libraries: bool,
@@ -59,7 +59,7 @@ pub(super) fn warm_all(
         }
     }
     let (files, failed) = until_failure(opened, |file| warm(file, how));
-    // Libraries that are too small, or in use by others, are reported, but are no failure of the request.
+    // Libraries that are too small, or in use by others, are reported. They do not fail the request.
     let code = worst_of(files.iter().take(paths.len()).map(|file| &file.cache));
     Ok(Warmed { files, missing_libraries, code, failed })
 }

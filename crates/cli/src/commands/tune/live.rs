@@ -20,18 +20,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Bounds where none is named: users of a service wait for its answers.
+/// Default guards: users of a service wait for its answers.
 const GUARDS: [Guard; 3] = [
     USUAL_GUARDS[0],
     USUAL_GUARDS[1],
     Guard { quantity: Some(Quantity::Throughput), limit_share: 0.20 },
 ];
 
-/// What may decide about a process that runs already.
+/// Goals for a running process.
 const RUNNING: Goals =
     Goals { quantities: &GUARDED, has_errors: true, usual_guards: |_| GUARDS.to_vec() };
 
-/// Tunes a process that runs already.
+/// Tunes a running process.
 pub(super) fn run(args: &Tune, pid: i32) -> Result<ExitCode, Failure> {
     let target = Target::find(pid).map_err(refused)?;
     if is_ancestor(pid) {
@@ -68,7 +68,7 @@ fn refused(error: TargetError) -> Failure {
     }
 }
 
-/// The process is one of those that we come from.
+/// Whether the process is an ancestor of this one.
 fn is_ancestor(pid: i32) -> bool {
     let mut at = proc::own_pid();
     while at > 0 {
@@ -80,7 +80,7 @@ fn is_ancestor(pid: i32) -> bool {
     false
 }
 
-/// What `--live` would allow.
+/// The failure without `--live`, and what `--live` would allow.
 fn not_allowed(target: &Target) -> Failure {
     let pid = target.pid();
     let below = tree::descendants(pid).unwrap_or_default().len();
@@ -100,7 +100,7 @@ fn request(args: &Tune, target: Target) -> Result<Live, Failure> {
     let mut base = experiment::request_of_running(&args.experiment, command, Input::Null)?;
     base.spec.advise = args.advise;
     base.spec.only = only;
-    // A receipt is for the next start of the service, not of ours.
+    // The receipt is for the next start of the service, not of this process.
     base.here.environment = proc::environment(pid);
     base.here.program = file(pid);
     base.here.directory = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
@@ -116,7 +116,7 @@ fn file(pid: i32) -> PathBuf {
     std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default()
 }
 
-/// How the process was started, as far as it shows: one that shows a title has overwritten its arguments.
+/// The visible command line of the process. A process that sets its title has overwritten its arguments.
 fn command(target: &Target) -> Vec<OsString> {
     let words = target.command();
     let program = file(target.pid()).into_os_string();

@@ -16,7 +16,7 @@ use pagewise_tune::Request as Base;
 use pagewise_tune::service::{self, Request};
 use std::process::ExitCode;
 
-/// What may decide about a service.
+/// Goals for a service.
 const SERVICE: Goals = Goals { quantities: &GUARDED, has_errors: true, usual_guards };
 
 /// Tunes a server under its load.
@@ -24,7 +24,7 @@ pub(super) fn run(args: &Tune, serve: &str) -> Result<ExitCode, Failure> {
     session(&request(args, serve)?, None, &args.experiment)
 }
 
-/// Goes on with a saved session.
+/// Continues a saved session.
 pub(super) fn go_on(args: &ExperimentArgs, base: Base, saved: Run) -> Result<ExitCode, Failure> {
     let request = Request::new(base)
         .map_err(|why| Failure::usage(format!("cannot continue `{}`: {why}", saved.id)))?;
@@ -99,7 +99,7 @@ pub(super) fn service(
     })
 }
 
-/// What reads the generator's output.
+/// The parser of the load generator's output.
 fn metric(asked: &ServiceArgs, load: &str) -> Result<Metric, Failure> {
     if let Some(name) = &asked.metric {
         return name.parse().map_err(|why| Failure::usage(format!("--metric: {why}")));

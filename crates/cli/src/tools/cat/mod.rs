@@ -1,6 +1,6 @@
-//! `pagewise cat`: GNU cat's options, messages and exit statuses, over the copy engine of
-//! `pagewise-lanes`: files are copied by the kernel where it can, everything else through our memory
-//! in large pieces and into a pipe that is grown; only styled output passes byte by byte.
+//! `pagewise cat`: GNU cat's options, messages and exit statuses, on the copy engine of `pagewise-lanes`. The
+//! kernel copies files if it can. Everything else passes through this process in large blocks, and into a
+//! pipe that is enlarged. Only styled output is processed byte by byte.
 
 mod style;
 
@@ -63,7 +63,7 @@ const LONG: [&str; 11] = [
     "version",
 ];
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     style: Style,
@@ -128,7 +128,7 @@ fn concatenate(options: &Options) -> ExitCode {
     if matches!(passed, Ok(true)) && closed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Passes all files on; whether each could be read, or the error of the output.
+/// Copies all files. Returns whether each could be read, or the error of the output.
 fn all(options: &Options, output: &File) -> io::Result<bool> {
     let mut styled = Styled::new(options.style);
     let mut all_well = true;
@@ -154,7 +154,7 @@ fn all(options: &Options, output: &File) -> io::Result<bool> {
     Ok(all_well)
 }
 
-/// A file that could not be passed on, by side.
+/// The failure to copy a file, by side.
 #[derive(Debug)]
 enum Failed {
     Source(io::Error),
@@ -189,7 +189,7 @@ fn one(name: &OsStr, options: &Options, styled: &mut Styled, output: &File) -> R
     files::close(input).map_err(failed)
 }
 
-/// Passes one file on as it is to be shown.
+/// Copies one file in the requested style.
 fn style_all(
     input: &mut Passage<'_>,
     styled: &mut Styled,
@@ -211,8 +211,8 @@ fn style_all(
     output.finish().map_err(sink)
 }
 
-/// A file that is copied into itself would fill the disk, unless it is read from where it is written, or
-/// behind that: then the copy comes to an end.
+/// Refuses to copy a file into itself, which would fill the disk. Reading at or beyond the write position is
+/// allowed: that copy ends.
 fn refuse_own_output(mut input: &File, mut output: &File) -> Result<(), Failed> {
     let Ok(found) = input.metadata() else { return Ok(()) };
     if !files::is_output(&found, output) {

@@ -1,7 +1,7 @@
-//! What `cat` shows otherwise than it is: line numbers, ends, tabs, other bytes, squeezed lines.
+//! The options of `cat` that change its output: line numbers, ends, tabs, other bytes, squeezed lines.
 //!
-//! A state machine over chunks of any size: how the input is cut must not show in the output. Line
-//! numbers and the state of a line go on from file to file, as POSIX's and GNU's cat do.
+//! A state machine over chunks of any size: chunk boundaries must not affect the output. Line numbers and the
+//! state of a line continue from file to file, as in POSIX's and GNU's cat.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use std::io::Write;
 pub(super) struct Style {
     /// `-n`, and `-b`: number lines.
     pub(super) number: bool,
-    /// `-b`: only those that are not empty.
+    /// `-b`: number only non-empty lines.
     pub(super) nonblank: bool,
     /// `-s`: repeated empty lines are one.
     pub(super) squeeze: bool,
@@ -18,21 +18,21 @@ pub(super) struct Style {
     pub(super) ends: bool,
     /// `-T`: `^I` for a tab.
     pub(super) tabs: bool,
-    /// `-v`: `^X` and `M-X` for what does not print.
+    /// `-v`: `^X` and `M-X` for non-printing bytes.
     pub(super) nonprinting: bool,
 }
 
 impl Style {
-    /// Whether bytes go through as they are.
+    /// Whether bytes pass through unchanged.
     pub(super) fn is_plain(self) -> bool {
         self == Self::default()
     }
 }
 
-/// Where the output stands within its line.
+/// Position of the output within its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// At a line's start, after this many empty lines (two stand for more).
+    /// At a line's start, after this number of empty lines (2 means two or more).
     Start(u8),
     /// Within a line.
     Within,
@@ -44,7 +44,7 @@ pub(super) struct Styled {
     style: Style,
     at: At,
     line: u64,
-    /// A carriage return that was read and whose next byte was not.
+    /// The last byte read was a carriage return, and the next one is not known yet.
     return_held: bool,
 }
 
@@ -54,7 +54,7 @@ impl Styled {
         Self { style, at: At::Start(0), line: 0, return_held: false }
     }
 
-    /// Appends `chunk` to `out` as it is to be shown.
+    /// Appends `chunk` to `out` in the requested style.
     pub(super) fn show(&mut self, chunk: &[u8], out: &mut Vec<u8>) {
         for &byte in chunk {
             if byte == b'\n' {
@@ -67,7 +67,7 @@ impl Styled {
         }
     }
 
-    /// Appends what was held back; called after the last file.
+    /// Appends the byte that was held back; called after the last file.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         self.release(out);
     }

@@ -1,14 +1,14 @@
 //! The rate limit (`-L`): how many bytes may be moved now.
 //!
-//! A tenth of a second's worth at a time, at least one byte, and never more than that is saved up
-//! while the other side waits: the rate over any second is within a tenth of what was asked.
+//! Grants a tenth of a second's worth at a time, at least one byte. Saves up no more than that while the
+//! other side waits. So the rate over any second is within a tenth of the requested one.
 
 use std::time::{Duration, Instant};
 
 /// Steps in a second.
 const STEPS: u64 = 10;
 
-/// Bytes a second that may be moved.
+/// A limit in bytes per second.
 #[derive(Debug)]
 pub(super) struct Allowance {
     rate: u64,
@@ -18,12 +18,12 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// From now on, where `moved` bytes are no part of it.
+    /// Starts now; the `moved` bytes so far do not count.
     pub(super) fn new(rate: u64, moved: u64) -> Self {
         Self { rate, since: Instant::now(), base: moved }
     }
 
-    /// Sleeps until there is room, and gives it; `moved` counts all bytes so far.
+    /// Sleeps until bytes may be moved, and returns their number. `moved` counts all bytes so far.
     pub(super) fn wait(&mut self, moved: u64) -> u64 {
         loop {
             let room = self.room(moved, Instant::now());
@@ -39,7 +39,7 @@ impl Allowance {
         let earned = (now.duration_since(self.since).as_secs_f64() * self.rate as f64) as u64;
         let room = (self.base + earned).saturating_sub(moved);
         if room > step {
-            // What was not used is not saved up.
+            // Unused allowance is not saved up.
             (self.base, self.since) = (moved, now - Duration::from_millis(1000 / STEPS));
             return step;
         }

@@ -1,7 +1,7 @@
 //! The options in force, which another meter may change while this one runs ([`super::remote`]).
 //!
-//! The display takes them again at each update. What moves the data looks at one flag after each
-//! step and takes them when it is set.
+//! The display reads them at each update. The thread that moves the data checks one flag after each step, and
+//! reads them if it is set.
 
 use super::super::message::tell;
 use super::options::Options;
@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub(super) struct Control {
     options: RwLock<Arc<Options>>,
-    /// Whether they have changed since the mover of the data last took them.
+    /// Whether they have changed since the data thread last read them.
     pub(super) is_new: AtomicBool,
     /// Whether the cursor is in a line that the display has drawn.
     pub(super) is_in_line: AtomicBool,
@@ -25,7 +25,7 @@ impl Control {
         Self { options: RwLock::new(Arc::new(options)), is_new, is_in_line }
     }
 
-    /// A message; as pv's it leaves a line that is drawn as it is.
+    /// Prints a message. As pv does, first ends the line that the display has drawn.
     pub(super) fn tell(&self, text: &str) {
         if self.is_in_line.load(Relaxed) {
             let _left = io::stderr().write_all(b"\n");
@@ -38,7 +38,7 @@ impl Control {
         Arc::clone(&self.options.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts others in force.
+    /// Replaces the options in force.
     pub(super) fn set(&self, options: Options) {
         *self.options.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(options);
         self.is_new.store(true, Relaxed);

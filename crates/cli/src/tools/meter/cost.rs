@@ -1,20 +1,19 @@
-//! What the moving itself costs, shown by `--json` and `--stats`: CPU time, wake-ups, how much
-//! passed by reference, and which side was waited for.
+//! The cost of moving the data, for `--json` and `--stats`: CPU time, wake-ups, the share passed by
+//! reference, and the side that the transfer waited for.
 //!
-//! CPU time is that of the whole process, display included (CLOCK_PROCESS_CPUTIME_ID). A wake-up
-//! is a time that the thread that moves the data had gone to sleep, for either side
-//! (`voluntary_ctxt_switches` of the main thread, proc(5)). Reading both costs some 20 us, at the
-//! display's interval and never in the way of the data.
+//! CPU time is that of the whole process, display included (CLOCK_PROCESS_CPUTIME_ID). A wake-up ends a sleep
+//! of the thread that moves the data, for either side (`voluntary_ctxt_switches` of the main thread,
+//! proc(5)). Reading both costs some 20 us at each display update, and never delays the data.
 
 use super::flow::Tally;
 use pagewise_kernel::proc::status;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// From this share of the time on, a side counts as the one that is waited for.
+/// Least share of the time for a side to count as the one that the transfer waits for.
 const MOST_OF_IT: f64 = 0.6;
 
-/// What was spent so far.
+/// The cost so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Cost {
     pub(super) bytes: u64,
@@ -26,7 +25,7 @@ pub(super) struct Cost {
 }
 
 impl Cost {
-    /// Read now.
+    /// Reads the cost now.
     pub(super) fn now(tally: &Tally) -> Self {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let pid = i32::try_from(std::process::id()).unwrap_or_default();
@@ -61,7 +60,7 @@ impl Cost {
         (both > 0).then(|| self.source_ns as f64 / both as f64)
     }
 
-    /// The side that takes most of the time, where one does.
+    /// The side that takes most of the time; `None` if neither does.
     pub(super) fn waits_for(&self) -> Option<&'static str> {
         match self.source_share()? {
             share if share >= MOST_OF_IT => Some("producer"),

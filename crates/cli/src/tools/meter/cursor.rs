@@ -1,14 +1,14 @@
-//! `-c`: several meters of one pipeline on one terminal, each with a line of its own.
+//! `-c`: several meters of one pipeline on one terminal, each on its own line.
 //!
-//! Each new meter writes a line feed, which leaves its line above the cursor, and is entered in a
-//! list. To draw, a meter goes up by the number of lines below its own (ECMA-48 CUU), writes, and
-//! comes back down: where on the screen the lines are, and whether they have scrolled, need not be
-//! known. The list is a file, one entry of eleven bytes for each line, named after the user, the
-//! terminal and the process group, which is what a pipeline of a shell has in common; its lock
-//! (flock(2)) keeps the drawing of one meter together. The last to end removes it; entries of
-//! processes that are gone count as ended, so what a kill left is used up by the next.
+//! Each new meter writes a line feed, which leaves its line above the cursor, and adds an entry to a list. To
+//! draw, a meter moves up by the number of lines below its own (ECMA-48 CUU), writes, and moves back down. It
+//! needs to know neither the position of the lines on the screen nor whether they have scrolled. The list is
+//! a file with an entry of eleven bytes for each line. Its name holds the user, the terminal and the process
+//! group, which the commands of a shell pipeline share. Its lock (flock(2)) keeps one meter's drawing
+//! together. The last meter to end removes the file. Entries of dead processes count as ended, so the next
+//! meter reuses what a kill left behind.
 //!
-//! Not seen: what other programs write to the terminal meanwhile, and more lines than it has.
+//! Not seen: other programs' output to the terminal meanwhile, and more lines than the terminal has.
 
 use super::super::files;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
@@ -26,11 +26,11 @@ const ENTRY: u64 = 11;
 pub(super) struct Place {
     list: File,
     path: PathBuf,
-    /// Lines above it.
+    /// Number of lines above it.
     above: u64,
 }
 
-/// The list of the terminal and process group that this process has.
+/// Path of the list for this process's terminal and process group.
 fn list_path() -> io::Result<PathBuf> {
     let terminal = fstat(io::stderr())?;
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -41,7 +41,7 @@ fn list_path() -> io::Result<PathBuf> {
         .join(format!("pagewise-meter-{user}-{:x}-{:x}-{group}", terminal.st_dev, terminal.st_ino)))
 }
 
-/// The list, locked; made where there is none.
+/// The list, locked; created if missing.
 fn locked(path: &Path) -> io::Result<File> {
     loop {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -51,14 +51,14 @@ fn locked(path: &Path) -> io::Result<File> {
         if !found.is_file() || found.uid() != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other("it belongs to another user"));
         }
-        // The last meter may have removed it between the two calls.
+        // The last meter may have removed the list between the two calls.
         if found.nlink() > 0 {
             return files::private(list.as_fd());
         }
     }
 }
 
-/// The process ids on the list that are alive.
+/// Number of live processes on the list.
 fn alive(list: &File) -> io::Result<usize> {
     let mut text = vec![0; list.metadata()?.len() as usize];
     list.read_exact_at(&mut text, 0)?;
@@ -68,7 +68,7 @@ fn alive(list: &File) -> io::Result<usize> {
 }
 
 impl Place {
-    /// The next line of this process' terminal.
+    /// Takes the next line of this process's terminal.
     pub(super) fn take() -> io::Result<Self> {
         Self::take_in(list_path()?, &mut io::stderr())
     }
@@ -102,7 +102,7 @@ impl Place {
         drawn
     }
 
-    /// Leaves the line as it is. The last to leave takes the list away.
+    /// Leaves the line unchanged. The last meter to leave removes the list.
     pub(super) fn leave(self) -> io::Result<()> {
         flock(&self.list, FlockOperation::LockExclusive)?;
         self.enter(0)?;
@@ -129,7 +129,7 @@ mod tests {
         let text = String::from_utf8(screen).unwrap();
         assert_eq!(text, "\n\n\x1b[1A\rb\x1b[K\x1b[1B\r\x1b[2A\ra\x1b[K\x1b[2B\r");
         first.leave().unwrap();
-        // Both entries are of this process, which lives: only the second's end is the last.
+        // Both entries belong to this process, which is alive: only the second to end is the last.
         assert!(path.exists());
         second.leave().unwrap();
         assert!(!path.exists());

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// What is known at one moment, whichever side moves the data.
+/// The known figures at one moment, for any way of moving the data.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Figures {
     /// Bytes or lines so far.
@@ -24,7 +24,7 @@ pub(super) struct Figures {
     pub(super) source_ns: u64,
     pub(super) sink_ns: u64,
     pub(super) last_written: Vec<u8>,
-    /// What moving them has cost, where the form tells it.
+    /// The cost of moving the data, if the output form shows it.
     pub(super) cost: Option<Cost>,
 }
 
@@ -34,18 +34,18 @@ pub(super) struct Display<'a> {
     control: &'a Control,
     /// The options of this update.
     options: Arc<Options>,
-    /// Our line beside those of other meters.
+    /// This meter's line beside those of other meters; `None` without `-c`.
     place: Option<Place>,
     start: Instant,
-    /// Moments within the window of the average, oldest first.
+    /// Samples within the window of the average, oldest first.
     past: VecDeque<(Instant, u64)>,
     last: (Instant, u64),
     sides: (u64, u64),
     beat: usize,
-    /// Done before the start.
+    /// Bytes or lines done before the start.
     base: u64,
     rates: Rates,
-    /// Columns of the last line, which the next one has to cover.
+    /// Columns of the last line, which the next one must cover.
     drawn: usize,
 }
 
@@ -68,7 +68,7 @@ impl Rates {
         self.squares += rate * rate;
     }
 
-    /// Mean and deviation.
+    /// Mean and standard deviation.
     fn centre(&self) -> (f64, f64) {
         let count = self.count.max(1) as f64;
         let mean = self.sum / count;
@@ -76,7 +76,7 @@ impl Rates {
     }
 }
 
-/// A line beside other meters, where one was asked for and lines are drawn.
+/// A line beside other meters, if requested and if lines are drawn.
 fn place(options: &Options) -> Option<Place> {
     let is_drawn =
         options.form == Form::Line && (options.forces || std::io::stderr().is_terminal());
@@ -87,15 +87,15 @@ fn place(options: &Options) -> Option<Place> {
     Place::take().map_err(reported).ok()
 }
 
-/// The width of the terminal, 80 columns where it is none.
+/// The width of the terminal; 80 columns if there is none.
 fn width(options: &Options) -> usize {
     let of_terminal = rustix::termios::tcgetwinsize(std::io::stderr()).ok().map(|size| size.ws_col);
     let columns = options.width.or(of_terminal.filter(|columns| *columns > 0)).unwrap_or(80);
     usize::from(columns).max(1)
 }
 
-/// Whether standard error is a terminal that is ours to write to: in the background it belongs to
-/// somebody else.
+/// Whether this process may write to the terminal of standard error: in the background, the terminal belongs
+/// to another process group.
 fn is_in_front() -> bool {
     let error = std::io::stderr();
     if !error.is_terminal() {
@@ -125,20 +125,20 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// What was done before we looked is not ours: rates start from it.
+    /// Excludes what was done before: rates start from here.
     pub(super) fn start_from(&mut self, done: u64) {
         self.base = done;
         self.last.1 = done;
         self.past = VecDeque::from([(self.start, done)]);
     }
 
-    /// The clock starts again, as with `-W`.
+    /// Restarts the clock, as with `-W`.
     pub(super) fn restart(&mut self, start: Instant) {
         (self.start, self.last) = (start, (start, 0));
         self.past = VecDeque::from([(start, 0)]);
     }
 
-    /// Draws the figures of now.
+    /// Draws the current figures.
     pub(super) fn draw(&mut self, figures: &Figures) {
         self.options = self.control.options();
         let moment = self.moment(figures, Instant::now());
@@ -153,21 +153,21 @@ impl<'a> Display<'a> {
         let mut moment = self.moment(figures, Instant::now());
         let seconds = moment.elapsed.as_secs_f64();
         if seconds > 0.0 {
-            // The last figure of a transfer is its mean.
+            // At the end, the rate of the line is the mean of the transfer.
             let mean = moment.done.saturating_sub(self.base) as f64 / seconds;
             (moment.rate, moment.average) = (mean, mean);
         }
         if moment.elapsed >= self.options.delay {
             self.write(&moment, figures, true);
         }
-        // A list that cannot be left is left to the next meter, which sees that we have ended.
+        // On failure, the next meter cleans up: it sees that this process has ended.
         let _left = self.place.take().map(Place::leave);
     }
 
     fn moment(&mut self, figures: &Figures, now: Instant) -> Moment {
         let since_last = now.duration_since(self.last.0).as_secs_f64();
         let rate = figures.done.saturating_sub(self.last.1) as f64 / since_last.max(1e-9);
-        // The last piece of an interval says little of the rate.
+        // A short last interval says little about the rate.
         if since_last >= self.options.interval.as_secs_f64() / 2.0 || self.rates.count == 0 {
             self.rates.add(rate);
         }
@@ -213,15 +213,15 @@ impl<'a> Display<'a> {
                     let _shown = place.draw(&line, &mut std::io::stderr());
                     return;
                 }
-                // As pv: the cursor returns behind a line, and a shorter one covers the last. A terminal may have
-                // become narrower meanwhile.
+                // As in pv: the cursor moves back to the line start, and a shorter line is padded to cover
+                // the last one. The terminal may have become narrower meanwhile.
                 let before = std::mem::replace(&mut self.drawn, line.chars().count());
                 let before = before.min(width(options));
                 self.control.is_in_line.store(!is_last, Relaxed);
                 format!("{line:before$}\r{end}")
             }
         };
-        // A display that nobody sees is no reason to stop the data.
+        // A failed display is no reason to stop the data.
         let _shown = std::io::stderr().write_all(text.as_bytes());
     }
 
@@ -239,8 +239,8 @@ impl<'a> Display<'a> {
     }
 }
 
-/// The line of `-n`: with `-t`, `-b`, `-r` the figures asked for, else the percentage, or the
-/// count where no size is known.
+/// The line of `-n`: the figures requested by `-t`, `-b` and `-r`, else the percentage, or the count if the
+/// size is unknown.
 fn numeric(options: &Options, moment: &Moment) -> String {
     let shown = options.shown;
     let mut figures = Vec::new();
@@ -261,7 +261,7 @@ fn numeric(options: &Options, moment: &Moment) -> String {
     figures.join(" ")
 }
 
-/// One object; keys end in their unit.
+/// One JSON object; keys end in their unit.
 fn json(options: &Options, moment: &Moment, cost: Option<Cost>, is_last: bool) -> String {
     let per = if options.unit == Unit::Lines { "lines" } else { "bytes" };
     let mut object = serde_json::json!({

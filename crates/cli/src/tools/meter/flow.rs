@@ -1,9 +1,9 @@
-//! Moving the data that `meter` measures, and the figures that the display reads meanwhile.
+//! Moves the data that `meter` measures, and updates the figures that the display reads.
 //!
-//! Pages go by reference where a pipe is on either side, as with pv, and neither of the user's pipes is
-//! polled or asked for its content. The capacity of the pipe that is read from stays as it is, but with
-//! `--live`. If the time on either side is to be shown, and only then, it goes through a pipe of our
-//! own. Lines, `-A`, `-B`, `-C` and `-Y` need the bytes in our memory: read and write then.
+//! As in pv, pages pass by reference if either side is a pipe. The user's pipes are never polled or queried
+//! for their content. The source pipe keeps its capacity, except with `--live`. Only if the time of either
+//! side is to be shown, data goes through a private pipe. Lines, `-A`, `-B`, `-C` and `-Y` need the bytes in
+//! memory, so they use read and write.
 
 use super::super::files::{self, Passage};
 use super::super::message::{quoted, reason};
@@ -21,31 +21,31 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Exit bits of pv: a file could not be opened.
+/// Exit bit of pv: a file could not be opened.
 pub(super) const NOT_OPENED: u8 = 2;
-/// An input is the output.
+/// Exit bit of pv: an input is the output.
 pub(super) const IS_OUTPUT: u8 = 4;
-/// No file could be opened at all.
+/// Exit bit of pv: no file could be opened.
 const NONE_OPENED: u8 = 8;
-/// Moving data failed.
+/// Exit bit of pv: moving data failed.
 pub(super) const NOT_MOVED: u8 = 16;
-/// A signal ended it.
+/// Exit bit of pv: a signal ended the transfer.
 pub(super) const SIGNALLED: u8 = 32;
 
-/// Bytes left out where the source cannot be read (`-E`): a sector of a disk.
+/// Bytes skipped at a read error (`-E`): a disk sector.
 const SECTOR: u64 = 512;
 
-/// What has been moved, read by the display while it goes on.
+/// Running totals, which the display reads during the transfer.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) bytes: AtomicU64,
     pub(super) lines: AtomicU64,
     pub(super) source_ns: AtomicU64,
     pub(super) sink_ns: AtomicU64,
-    /// Bytes that passed by reference.
+    /// Bytes passed by reference.
     pub(super) spliced: AtomicU64,
     pub(super) is_over: AtomicBool,
-    /// When the first byte had been moved.
+    /// Time at which the first byte had been moved.
     pub(super) first: OnceLock<Instant>,
     pub(super) last_written: Mutex<Vec<u8>>,
 }
@@ -70,7 +70,7 @@ impl Tally {
     }
 }
 
-/// Moves all inputs to `output`; pv's exit bits.
+/// Moves all inputs to `output`; returns pv's exit bits.
 pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
     let options = control.options();
     let allowance = options.rate_limit.map(|rate| Allowance::new(rate, 0));
@@ -89,35 +89,35 @@ pub(super) fn run(control: &Control, output: &File, tally: &Tally) -> u8 {
         control.tell(&format!("write error: {}", reason(&errno.into())));
     }
     tally.is_over.store(true, Relaxed);
-    // As pv has it, not for standard input.
+    // As in pv, does not apply to standard input.
     let has_none = !flow.has_opened && names.iter().all(|name| name != files::STANDARD);
     if has_none { flow.bits | NONE_OPENED } else { flow.bits }
 }
 
-/// Why an input is not moved, if it is the output.
+/// Error text if the input is the output.
 pub(super) fn refusal(name: &OsStr, found: io::Result<Metadata>, output: &File) -> Option<String> {
     let is_output = found.is_ok_and(|found| files::is_output(&found, output));
     is_output.then(|| format!("{}: input file is output file", quoted(name)))
 }
 
-/// The inputs on their way.
+/// State of the transfer over all inputs.
 struct Flow<'a> {
     control: &'a Control,
-    /// The options in force when they were last looked at.
+    /// The options when last read.
     options: Arc<Options>,
     output: &'a File,
-    /// The same, for bytes that pass through our memory.
+    /// The output, for bytes that pass through this process.
     sink: Passage<'a>,
     tally: &'a Tally,
     allowance: Option<Allowance>,
-    /// Unreadable data of this input was reported already.
+    /// A read error of this input was already reported.
     has_reported: bool,
     has_opened: bool,
     bits: u8,
 }
 
 impl Flow<'_> {
-    /// Moves one input; false when none after it can be moved.
+    /// Moves one input. Returns false if no later one can be moved.
     fn one(&mut self, name: &OsStr) -> bool {
         let input = match files::open(name) {
             Ok(input) => input,
@@ -138,7 +138,7 @@ impl Flow<'_> {
             match self.pass(&input) {
                 Ok(()) => return true,
                 Err(error) if error.side == Side::Source && self.skips(&input, error) => {}
-                // The reader has what it wanted.
+                // The reader closed the pipe: it has all it wants.
                 Err(error) if error.side == Side::Sink && error.errno == Errno::PIPE => {
                     return false;
                 }
@@ -155,13 +155,13 @@ impl Flow<'_> {
         }
     }
 
-    /// Writes zeroes for a sector that cannot be read and goes past it, with `-E`.
+    /// With `-E`: writes zeroes for an unreadable sector and skips it.
     fn skips(&mut self, mut input: &File, error: CopyError) -> bool {
         if !self.options.skips_errors || error.errno != Errno::IO {
             return false;
         }
         let Ok(at) = input.stream_position() else { return false };
-        // A device says nothing of its size here.
+        // The metadata of a device hold no size.
         let end = input.metadata().map_or(0, |found| found.len());
         let end = if end > at { end } else { u64::MAX };
         let count = (SECTOR - at % SECTOR).min(end - at).min(self.room().unwrap_or_default());
@@ -189,7 +189,7 @@ impl Flow<'_> {
         if needs_bytes { self.by_hand(input) } else { self.by_reference(input) }
     }
 
-    /// Bytes, or lines, that may be moved now; sleeps until there are some. None when all have been.
+    /// Bytes or lines that may be moved now; sleeps until there are some. `None` at the limit.
     fn room(&mut self) -> Option<u64> {
         let moved = match self.options.unit {
             Unit::Lines => self.tally.lines.load(Relaxed),
@@ -247,7 +247,7 @@ impl Flow<'_> {
         let mut source_file = Passage::new(input, self.options.no_cache);
         while let Some(room) = self.room() {
             let most = match self.options.unit {
-                // How many bytes a line has is seen only after reading.
+                // The bytes of a line are known only after reading.
                 Unit::Lines => size,
                 Unit::Bytes | Unit::Bits => usize::try_from(room).map_or(size, |n| n.min(size)),
             };
@@ -272,7 +272,7 @@ impl Flow<'_> {
         source_file.finish().map_err(|errno| self.error(Side::Source, "lseek", errno))
     }
 
-    /// How many of the bytes hold no more than `room` bytes, or lines.
+    /// Length of the part of `bytes` that holds at most `room` bytes or lines.
     fn fitting(&self, bytes: &[u8], room: u64) -> usize {
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         if self.options.unit != Unit::Lines {
@@ -286,7 +286,7 @@ impl Flow<'_> {
         byte == if self.options.is_null_ended { 0 } else { b'\n' }
     }
 
-    /// Counts what was written, and has it put on the disk with `-Y`.
+    /// Counts the written bytes; with `-Y`, syncs them to the disk.
     fn account(&self, bytes: &[u8], source: Duration, sink: Duration) -> Result<(), CopyError> {
         self.tally.add(bytes.len() as u64, Way::ReadWrite, source, sink);
         if self.options.unit == Unit::Lines {
@@ -300,7 +300,7 @@ impl Flow<'_> {
             Some(Err(errno @ (Errno::IO | Errno::NOSPC | Errno::DQUOT))) => {
                 Err(self.error(Side::Sink, "fdatasync", errno))
             }
-            // What is no file cannot be put on a disk.
+            // Pipes and devices cannot be synced.
             _ => Ok(()),
         }
     }

@@ -1,32 +1,33 @@
-//! The figures of a moment as text: a line for people, a number or a JSON object for programs.
+//! The figures of a moment as text: a line for people; a number or a JSON object for programs.
 //!
-//! Pure; which side is waited for is decided in [`cost`](super::cost). Amounts have three digits and a unit
-//! of 1024 (1000 with `-k`), times are h:mm:ss, rates a second. What is not known is shown as `--`, never as 0.
+//! Pure functions; [`cost`](super::cost) decides which side the transfer waits for. Amounts have three digits
+//! and a unit of 1024 (1000 with `-k`). Times are h:mm:ss, rates per second. Unknown values are shown as
+//! `--`, never as 0.
 
 use super::options::{Form, Options, Shown, Unit};
 use super::value::Bar;
 use std::time::Duration;
 
-/// What is known at one moment.
+/// The known figures at one moment.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Moment {
     /// Bytes or lines so far.
     pub(super) done: u64,
     pub(super) elapsed: Duration,
-    /// Units a second since the last moment.
+    /// Units per second since the last moment.
     pub(super) rate: f64,
-    /// Units a second over the window of `-m`.
+    /// Units per second over the window of `-m`.
     pub(super) average: f64,
-    /// Share of the time that was spent on the source's side.
+    /// Share of the time spent on the source; `None` if not measured.
     pub(super) source_share: Option<f64>,
     pub(super) last_written: Vec<u8>,
     /// Local time of the day, in seconds since midnight.
     pub(super) clock: Option<u32>,
-    /// Places the bar has moved where no size is known.
+    /// Steps that the bar has moved if the size is unknown.
     pub(super) beat: usize,
 }
 
-/// The line, at most `width` columns of it.
+/// The line, cut to `width` columns.
 pub(super) fn line(options: &Options, moment: &Moment, width: usize) -> String {
     let layout = options.format.clone().unwrap_or_else(|| layout(options));
     let parts = parts(&layout);
@@ -37,7 +38,7 @@ pub(super) fn line(options: &Options, moment: &Moment, width: usize) -> String {
     whole.chars().take(width).collect()
 }
 
-/// The format that the options for what is shown stand for.
+/// The format that the display options stand for.
 fn layout(options: &Options) -> String {
     let Shown { bytes, timer, rate, average, sides, bar, eta, finish } = options.shown;
     let wanted = [
@@ -56,7 +57,7 @@ fn layout(options: &Options) -> String {
     chosen.join(" ")
 }
 
-/// Whether anything that is shown needs the time spent on either side.
+/// Whether the output shows the time spent on either side.
 pub(super) fn tells_sides(options: &Options) -> bool {
     let is_shown = match options.form {
         Form::Quiet | Form::Numeric => false,
@@ -76,7 +77,7 @@ enum Part {
     Figure(char),
 }
 
-/// Sequences of `-F` with names instead of letters.
+/// Named sequences of `-F`, with the letters they stand for.
 const NAMED: [(&str, char); 11] = [
     ("progress", 'p'),
     ("timer", 't'),
@@ -127,7 +128,7 @@ fn parts(layout: &str) -> Vec<Part> {
     parts
 }
 
-/// The text of a part; the bar takes the `room` that the others leave, and none without it.
+/// The text of a part. The bar takes the `room` that the others leave; without `room` it is empty.
 fn text(options: &Options, moment: &Moment, part: &Part, room: Option<usize>) -> String {
     let rate = |rate: f64| format!("{}/s", amount(rate, options));
     match part {
@@ -170,7 +171,7 @@ pub(super) fn amount(value: f64, options: &Options) -> String {
     }
     let prefix = match is_decimal {
         true => [" ", "k", "M", "G", "T", "P", "E"][prefix],
-        // As wide as the others: the line keeps its length.
+        // As wide as the other units, so that the line keeps its length.
         false => ["  ", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"][prefix],
     };
     let number = match scaled {
@@ -181,24 +182,24 @@ pub(super) fn amount(value: f64, options: &Options) -> String {
     format!("{number}{prefix}{unit}")
 }
 
-/// Hours, minutes, seconds, with days where there are any.
+/// Hours, minutes and seconds, after the days if there are any.
 fn clock(seconds: u64) -> String {
     let (days, hours) = (seconds / 86_400, seconds / 3600 % 24);
     let rest = format!("{:02}:{:02}", seconds / 60 % 60, seconds % 60);
     if days > 0 { format!("{days}:{hours:02}:{rest}") } else { format!("{hours}:{rest}") }
 }
 
-/// Share of the size that is done.
+/// Share of the size that is done; `None` if the size is unknown.
 fn share(options: &Options, moment: &Moment) -> Option<f64> {
     options.size.filter(|size| *size > 0).map(|size| moment.done as f64 / size as f64)
 }
 
-/// Percent of the size, for `-n`.
+/// Percent of the size, for `-n`; `None` if the size is unknown.
 pub(super) fn percent(options: &Options, moment: &Moment) -> Option<u64> {
     share(options, moment).map(|share| (share * 100.0) as u64)
 }
 
-/// Seconds to the end at the rate over the window of `-m`.
+/// Seconds left at the rate over the window of `-m`.
 fn left(options: &Options, moment: &Moment) -> Option<u64> {
     let size = options.size?;
     let rate = moment.average;
@@ -236,7 +237,7 @@ fn bar(options: &Options, moment: &Moment, room: usize) -> String {
     }
 }
 
-/// `done` of `inner` columns, in the style asked for.
+/// A bar with `done` of `inner` columns filled, in the requested style.
 fn body(style: Bar, done: f64, inner: usize) -> String {
     let filled = (done as usize).min(inner);
     if style == Bar::Plain {
@@ -263,12 +264,12 @@ fn body(style: Bar, done: f64, inner: usize) -> String {
     format!("{}{edge}{}", full.repeat(filled), rest.repeat(blank))
 }
 
-/// A name, with a question mark for what would steer the terminal.
+/// A name, with control characters replaced by question marks.
 fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// The last bytes, with a dot for what does not print.
+/// The last bytes, with dots for non-printing ones.
 fn readable(bytes: &[u8], count: usize) -> String {
     let shown = bytes[bytes.len().saturating_sub(count)..].iter();
     let text: String =

@@ -1,9 +1,9 @@
-//! `pagewise meter`: what goes through a pipe, and how fast. pv's options and exit bits, over the
-//! copy engine of `pagewise-lanes`.
+//! `pagewise meter`: shows how much passes through a pipe, and how fast. It has pv's options and exit bits,
+//! on the copy engine of `pagewise-lanes`.
 //!
-//! The data is moved by this thread, the display is a second one; see [`flow`] for why it does not
-//! disturb the pipeline. Beyond pv: which side waits (`-T`), JSON lines, and with `--stats` the CPU
-//! time for each GiB and how much passed by reference.
+//! This thread moves the data; a second one draws the display. [`flow`] explains why this does not disturb
+//! the pipeline. Beyond pv, it shows which side waits (`-T`), JSON lines, and with `--stats` the CPU time per
+//! GiB and the share passed by reference.
 
 mod allowance;
 mod control;
@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Exit bit of pv: something that was asked for beside the transfer could not be done.
+/// Exit bit of pv: a request beside the transfer failed.
 const NOT_DONE: u8 = 1;
 
 /// Exit bit of pv: the command line is wrong.
@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Has another meter go on with our options.
+/// Sends these options to another meter.
 fn control_other(pid: u32, arguments: &[OsString]) -> ExitCode {
     match remote::send(pid, arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -138,7 +138,7 @@ fn control_other(pid: u32, arguments: &[OsString]) -> ExitCode {
 fn measure(options: &Options) -> ExitCode {
     let mut bits = 0;
     let own = format!("{}\n", std::process::id());
-    // Only a file that we wrote is taken away at the end.
+    // At the end, only a file written by this process is removed.
     let mut pid_file = options.pid_file.clone();
     if let Some(path) = &options.pid_file
         && let Err(error) = output_file::write(path, own.as_bytes(), part_file::PUBLIC)
@@ -164,16 +164,16 @@ fn measure(options: &Options) -> ExitCode {
     ExitCode::from(bits)
 }
 
-/// Takes the file with our process id away.
+/// Removes the file with this process's id.
 fn remove(pid_file: Option<&Path>) {
     if let Some(path) = pid_file {
-        // Gone already, or the directory was taken away: nothing is left to do.
+        // The file or its directory is already gone: nothing is left to do.
         let _removed = std::fs::remove_file(path);
     }
 }
 
-/// Ends the line and the process, with pv's bit, when somebody asks for it. Signals that were
-/// ignored at the start (nohup) stay ignored.
+/// On a termination signal, ends the line and the process with pv's exit bit. Signals that were ignored at
+/// the start (nohup) stay ignored.
 fn end_on_signals(pid_file: Option<PathBuf>) -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let is_heard = |signal: &i32| ignored() & (1 << (signal - 1)) == 0;
@@ -185,7 +185,7 @@ fn end_on_signals(pid_file: Option<PathBuf>) -> io::Result<()> {
     }
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if heard_of.read_exact(&mut [0]).is_ok() {
-            // The line stays; what is moved is blocked in a call that no flag would end.
+            // The line stays. The data thread is blocked in a call that no flag would end.
             let _ended = io::stderr().write_all(b"\n");
             remove(pid_file.as_deref());
             #[expect(clippy::exit, reason = "the transfer blocks in the kernel")]
@@ -195,7 +195,8 @@ fn end_on_signals(pid_file: Option<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The output; its error is reported and becomes an exit bit. A file is emptied once no input is known to be that file.
+/// The output; reports its error and returns it as an exit bit. A file is truncated only after no input is
+/// found to be that file.
 fn output(options: &Options) -> Result<File, u8> {
     let not_opened = |name: &str, error: &io::Error| {
         tell("meter", &format!("{name}: {}", reason(error)));
@@ -216,7 +217,7 @@ fn output(options: &Options) -> Result<File, u8> {
         Err(error) if output.metadata().is_ok_and(|found| found.is_file()) => {
             Err(not_opened(&name, &error))
         }
-        // What cannot be cut (a pipe, a device) has no old content.
+        // A pipe or device cannot be truncated, and has no old content.
         _ => Ok(output),
     }
 }
@@ -229,7 +230,7 @@ fn transfer(options: &Options) -> u8 {
     let options =
         Options { size: options.size.or_else(|| size_of_files(options)), ..options.clone() };
     let control = Arc::new(Control::new(options));
-    // Where nobody can be listened to, nobody can be told either; `-R` names that there.
+    // If listening fails, there is no one to notify: `-R` reports it on the other side.
     let _listens = remote::listen(Arc::clone(&control));
     let (tally, start) = (Tally::default(), Instant::now());
     let mut display = Display::new(&control, start);
@@ -245,18 +246,18 @@ fn transfer(options: &Options) -> u8 {
     }
     if control.options().stats {
         let cost = Cost::now(&tally).summary(start.elapsed());
-        // A summary that nobody sees is no reason to fail.
+        // A failed summary is no failure of the transfer.
         let _sent = io::stderr().write_all((display.statistics() + &cost).as_bytes());
     }
     bits
 }
 
-/// Closes the output; a file of our own, or standard output.
+/// Closes the output: a file opened here, or standard output.
 fn close(output: File, is_own: bool) -> io::Result<()> {
     if is_own { files::close(output) } else { files::close_standard_output(Some(output)) }
 }
 
-/// Sizes of all inputs together, where each is a file that has one.
+/// Total size of all inputs; `None` unless each is a file with a size.
 fn size_of_files(options: &Options) -> Option<u64> {
     if options.unit == Unit::Lines {
         return None;
@@ -293,10 +294,10 @@ fn show(control: &Control, tally: &Tally, display: &mut Display<'_>) {
         let next = last + options.interval;
         if now >= next {
             display.draw(&figures(&options, tally));
-            // After a pause (Ctrl-Z) what was missed is not made up.
+            // After a pause (Ctrl-Z), missed updates are skipped.
             last = next.max(now.checked_sub(options.interval).unwrap_or(now));
         }
-        // A shorter interval may come from another meter meanwhile.
+        // Meanwhile another meter may set a shorter interval.
         let pause = (last + options.interval).saturating_duration_since(now);
         std::thread::park_timeout(pause.min(Duration::from_secs(1)));
     }

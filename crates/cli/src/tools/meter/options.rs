@@ -1,6 +1,6 @@
-//! The command line of `meter`: pv's options, each kept or refused by name.
+//! The command line of `meter`: each of pv's options is supported, or refused by name.
 //!
-//! Sizes take pv's suffixes: K, M, G, T are powers of 1024 (of 1000 with `-k`), rates are bytes a
+//! Sizes take pv's suffixes: K, M, G and T are powers of 1024 (of 1000 with `-k`). Rates are bytes per
 //! second. Seconds may have a fraction.
 
 use super::super::command_line::{Instead, in_full};
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Options of pv that are not offered, and what serves instead.
+/// Options of pv that are not supported, with the alternative.
 const REFUSED: [(&str, &str); 9] = [
     ("query", "use --json into a file for the same figures"),
     ("direct-io", "O_DIRECT does not speed up pipes; leave it out"),
@@ -31,13 +31,13 @@ const LONG: &str = "progress timer eta fineta rate average-rate bytes buffer-per
     no-splice live no-cache skip-errors sync output watchfd remote pidfile help version query direct-io sparse \
     discard store-and-forward error-skip-block gauge extra-display monitor";
 
-/// Most bytes of a buffer (`-B`).
+/// Largest buffer (`-B`), in bytes.
 const LARGEST_BUFFER: usize = 1 << 30;
 
 /// Most bytes that `-A` shows.
 const MOST_SHOWN: usize = 1000;
 
-/// What is shown, in pv's order.
+/// The parts of the line, in pv's order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Shown {
     pub(super) bytes: bool,
@@ -61,10 +61,10 @@ impl Shown {
     }
 }
 
-/// What is written to standard error.
+/// The form of output on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Form {
-    /// A line that is drawn over itself.
+    /// A line that overwrites itself.
     #[default]
     Line,
     /// Percentages or counts, a line each (`-n`).
@@ -75,18 +75,18 @@ pub(super) enum Form {
     Quiet,
 }
 
-/// What a unit of progress is.
+/// The unit of progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Unit {
     #[default]
     Bytes,
     /// Shown as bits (`-8`).
     Bits,
-    /// Lines (`-l`), or what ends in a null byte (`-l -0`).
+    /// Lines (`-l`), or records that end in a null byte (`-l -0`).
     Lines,
 }
 
-/// A command line, understood.
+/// The parsed command line.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Options {
     pub(super) shown: Shown,
@@ -95,16 +95,16 @@ pub(super) struct Options {
     pub(super) is_null_ended: bool,
     /// Suffixes are powers of 1000 (`-k`).
     pub(super) is_decimal: bool,
-    /// Look of the line instead of `shown` (`-F`).
+    /// Format of the line (`-F`), instead of `shown`.
     pub(super) format: Option<String>,
-    /// Bytes just written that the line shows (`-A`).
+    /// Number of just written bytes that the line shows (`-A`).
     pub(super) last_written: Option<usize>,
     pub(super) name: Option<String>,
     pub(super) interval: Duration,
     pub(super) delay: Duration,
-    /// Waits for the first byte before the clock starts (`-W`).
+    /// Starts the clock at the first byte (`-W`).
     pub(super) waits: bool,
-    /// Seconds that the current rate is taken over (`-m`).
+    /// Window of the average rate (`-m`).
     pub(super) window: Duration,
     pub(super) size: Option<u64>,
     /// Stops at the size (`-S`).
@@ -113,26 +113,26 @@ pub(super) struct Options {
     pub(super) buffer: Option<usize>,
     /// Never splices (`-C`).
     pub(super) copies: bool,
-    /// Grows the pipe that is read from.
+    /// Enlarges the source pipe.
     pub(super) live: bool,
-    /// Leaves nothing in the page cache that was not there.
+    /// Leaves no page in the page cache that was not there before.
     pub(super) no_cache: bool,
     pub(super) skips_errors: bool,
-    /// Tells of the first that is skipped in a file only (`-EE`).
+    /// Reports only the first read error of each file (`-EE`).
     pub(super) tells_once: bool,
     pub(super) syncs: bool,
     pub(super) width: Option<u16>,
-    /// Shows although standard error is no terminal (`-f`).
+    /// Draws even if standard error is no terminal (`-f`).
     pub(super) forces: bool,
     pub(super) bar: Bar,
-    /// A line of its own beside other meters (`-c`).
+    /// Uses its own line beside other meters (`-c`).
     pub(super) has_place: bool,
     pub(super) stats: bool,
     pub(super) output: Option<PathBuf>,
     pub(super) pid_file: Option<PathBuf>,
-    /// Another process and its descriptor, to be watched (`-d`).
+    /// Process and descriptor to watch (`-d`); without a descriptor, the largest file.
     pub(super) watched: Option<(u32, Option<u32>)>,
-    /// A running meter that is to continue with these options (`-R`).
+    /// Process id of a running meter to send these options to (`-R`).
     pub(super) remote: Option<u32>,
     pub(super) files: Vec<OsString>,
 }
@@ -176,13 +176,13 @@ impl Default for Options {
     }
 }
 
-/// Reads a command line.
+/// Parses a command line.
 pub(super) fn parse(arguments: Vec<OsString>) -> Result<Options, Instead> {
     finish(read(Options::default(), arguments)?)
 }
 
-/// What a running meter goes on with after these arguments came to it (`-R`): what they do not
-/// name stays as it is.
+/// The options of a running meter after `-R` has sent these arguments. Options that they do not name stay
+/// unchanged.
 pub(super) fn change(current: &Options, arguments: Vec<OsString>) -> Result<Options, Instead> {
     let start = Options { shown: Shown::default(), format: None, ..current.clone() };
     let mut changed = read(start, arguments)?;
@@ -213,7 +213,7 @@ pub(super) fn change(current: &Options, arguments: Vec<OsString>) -> Result<Opti
     finish(changed)
 }
 
-/// Adds what the arguments say to `asked`.
+/// Applies the arguments to `options`.
 fn read(mut options: Options, arguments: Vec<OsString>) -> Result<Options, Instead> {
     let (mut size, mut rate, mut buffer) = (None, None, None);
     let mut parser = lexopt::Parser::from_args(arguments);
@@ -237,13 +237,13 @@ fn read(mut options: Options, arguments: Vec<OsString>) -> Result<Options, Inste
             }
         }
     }
-    // `-k` may come after the sizes that it changes.
+    // `-k` may follow the sizes that it affects.
     if let Some(text) = size {
-        // As pv has it, none is not known.
+        // As in pv, a size of 0 means unknown.
         options.size = Some(value::size(&text, options.is_decimal)?).filter(|size| *size > 0);
     }
     if let Some(text) = rate {
-        // No rate is no limit.
+        // A rate of 0 means no limit.
         let rate = value::count("rate", &text, options.is_decimal)?;
         options.rate_limit = Some(rate).filter(|rate| *rate > 0);
     }
@@ -254,7 +254,7 @@ fn read(mut options: Options, arguments: Vec<OsString>) -> Result<Options, Inste
     Ok(options)
 }
 
-/// Checks what only the whole line tells, and sets what follows from it.
+/// Checks combinations of options, and sets the values that follow from them.
 fn finish(mut options: Options) -> Result<Options, Instead> {
     let wrong = |text: &str| Err(Instead::wrong(text));
     if options.buffer == Some(0) {
@@ -282,7 +282,7 @@ fn finish(mut options: Options) -> Result<Options, Instead> {
     Ok(options)
 }
 
-/// Options that add to what is shown.
+/// Handles options that add a part to the line.
 fn shows(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
     let shown = &mut options.shown;
     match argument {
@@ -299,7 +299,7 @@ fn shows(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
     true
 }
 
-/// Options that take no value.
+/// Handles options without a value.
 fn switches(argument: &lexopt::Arg<'_>, options: &mut Options) -> bool {
     match argument {
         Short('n') | Long("numeric") => options.form = Form::Numeric,
@@ -356,7 +356,7 @@ fn short_name(letter: char) -> Result<String, Instead> {
     name.ok_or_else(|| Instead::unknown(&Short(letter)))
 }
 
-/// Options with a value, and those that are refused.
+/// Handles options with a value, and refuses the unsupported ones.
 fn takes_value(
     name: &str,
     parser: &mut lexopt::Parser,
@@ -374,7 +374,7 @@ fn takes_value(
         "delay-start" => options.delay = value::seconds(name, &text()?)?,
         "average-rate-window" => options.window = value::seconds(name, &text()?)?,
         "width" => options.width = Some(value::number(name, &text()?)?),
-        // Lines are drawn where they are, however high the terminal is.
+        // Lines are drawn in place, whatever the terminal's height.
         "height" => drop(value::number::<u16>(name, &text()?)?),
         "bar-style" => options.bar = value::bar(&text()?)?,
         "output" => options.output = Some(text()?.into()),

@@ -1,13 +1,13 @@
 //! `-R PID`: another meter changes what a running one shows and how fast it goes.
 //!
-//! A meter listens on a socket whose abstract name (unix(7)) holds its process id: nothing is left
-//! in the file system, and the name ends with the process. The other sends its command line, words
-//! ended by null bytes, and is told what was wrong, or nothing. Each looks at who is on the other
-//! side (SO_PEERCRED): a change is taken from the same user or root alone, an answer from the
-//! process that was meant. Abstract names are seen within one network namespace only.
+//! A meter listens on a socket whose abstract name (unix(7)) holds its process id. So nothing is left in the
+//! file system, and the name disappears with the process. The other meter sends its command line as words
+//! that end in null bytes. The answer is an error text, or empty. Each side checks its peer (SO_PEERCRED): a
+//! change is accepted only from the same user or root, an answer only from the intended process. Abstract
+//! names are visible only within one network namespace.
 //!
-//! Overhead: a thread that sleeps in `accept(2)`, and four calls at the start. Where it cannot
-//! listen a meter runs on without.
+//! Overhead: a thread that sleeps in `accept(2)`, and four calls at the start. If listening fails, the meter
+//! runs without it.
 
 use super::super::command_line::Instead;
 use super::super::files;
@@ -24,7 +24,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest command line that is taken, in bytes.
+/// Longest accepted command line, in bytes.
 const LONGEST: u64 = 1 << 16;
 
 /// Longest time that either side waits for the other.
@@ -40,7 +40,7 @@ pub(super) fn listen(control: Arc<Control>) -> io::Result<()> {
     let listener = UnixListener::from(OwnedFd::from(files::private(listener.as_fd())?));
     std::thread::Builder::new().name("remote".to_owned()).spawn(move || {
         for stream in listener.incoming().flatten() {
-            // One that went away before its answer has none.
+            // The sender may have gone before the answer.
             let _answered = answer(stream, &control);
         }
     })?;
@@ -66,7 +66,7 @@ fn answer(mut stream: UnixStream, control: &Control) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the meter of process `pid` go on with `arguments`; the error says why it does not.
+/// Asks the meter with process id `pid` to continue with `arguments`. The error says why it does not.
 pub(super) fn send(pid: u32, arguments: &[OsString]) -> Result<(), String> {
     let unreachable = |error: io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => {

@@ -6,19 +6,19 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest interval; a longer one would be beyond what a clock can add.
+/// Longest interval; a longer one could overflow the clock.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(1_000_000);
 
-/// What the bar is made of (`-u`).
+/// The characters of the bar (`-u`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Bar {
     #[default]
     Plain,
     /// Full blocks.
     Block,
-    /// Blocks down to an eighth of a column.
+    /// Blocks in steps of an eighth of a column.
     Granular,
-    /// Full blocks, a shade for the part of a column, a light one for the rest.
+    /// Full blocks, a shade for a partial column, a light shade for the rest.
     Shaded,
 }
 
@@ -47,12 +47,12 @@ pub(super) fn seconds(what: &str, text: &OsStr) -> Result<Duration, Instead> {
     parsed.ok_or_else(|| unfit(what, text, "seconds"))
 }
 
-/// Between a tenth of a second, as pv has it, and what a clock can add.
+/// An interval, clamped to at least a tenth of a second, as in pv, and at most [`LONGEST_INTERVAL`].
 pub(super) fn interval(what: &str, text: &OsStr) -> Result<Duration, Instead> {
     Ok(seconds(what, text)?.clamp(Duration::from_millis(100), LONGEST_INTERVAL))
 }
 
-/// PID or PID:FD.
+/// Parses PID or PID:FD.
 pub(super) fn watched(text: &OsStr) -> Result<(u32, Option<u32>), Instead> {
     let parts = text.to_str().map(|t| t.split_once(':').map_or((t, None), |(p, f)| (p, Some(f))));
     let parsed = parts.and_then(|(pid, fd)| {
@@ -62,7 +62,7 @@ pub(super) fn watched(text: &OsStr) -> Result<(u32, Option<u32>), Instead> {
     parsed.ok_or_else(|| unfit("process", text, "PID or PID:FD"))
 }
 
-/// A size in bytes; `@PATH` for the size of a file, or of all regular files below a directory.
+/// A size in bytes. `@PATH` stands for the size of a file, or of all regular files below a directory.
 pub(super) fn size(text: &OsStr, is_decimal: bool) -> Result<u64, Instead> {
     match text.to_str().and_then(|t| t.strip_prefix('@')) {
         None => count("size", text, is_decimal),
@@ -90,7 +90,7 @@ fn size_below(directory: &Path) -> std::io::Result<u64> {
     Ok(size)
 }
 
-/// A number with a suffix of pv's.
+/// A number with one of pv's suffixes.
 pub(super) fn count(what: &str, text: &OsStr, is_decimal: bool) -> Result<u64, Instead> {
     let wrong = || unfit(what, text, "a number, and K, M, G or T");
     let text = text.to_str().ok_or_else(wrong)?.trim_end_matches(['B', 'i', 'b']);

@@ -1,8 +1,8 @@
-//! `-d PID[:FD]`: the progress of another process by `/proc/PID/fdinfo`, without touching it.
+//! `-d PID[:FD]`: shows the progress of another process from `/proc/PID/fdinfo`, without touching it.
 //!
-//! The position of a regular file open there is the progress, its size the end. Ends when the
-//! descriptor is closed or the process ends. What is read with `pread(2)` or through a mapping
-//! moves no position and is not seen.
+//! The file position of an open regular file is the progress, and the file size is the end. Watching ends
+//! when the descriptor is closed or the process ends. Not seen: `pread(2)` and mappings, which move no file
+//! position.
 
 use super::super::message::tell;
 use super::control::Control;
@@ -20,7 +20,7 @@ struct Open {
     size: u64,
 }
 
-/// Position in the file, while it is open.
+/// Position in the file; `None` once it is closed.
 fn position(pid: u32, fd: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
@@ -33,7 +33,7 @@ fn open(pid: u32, fd: u32) -> Option<Open> {
     found.is_file().then_some(Open { fd, path, size: found.len() })
 }
 
-/// The file asked for, or the largest that the process has open.
+/// The requested file, or the largest that the process has open.
 fn choose(pid: u32, fd: Option<u32>) -> Option<Open> {
     if let Some(fd) = fd {
         return open(pid, fd);
@@ -43,7 +43,7 @@ fn choose(pid: u32, fd: Option<u32>) -> Option<Open> {
     numbers.filter_map(|fd| open(pid, fd)).max_by_key(|open| open.size)
 }
 
-/// Watches until the file is closed; false when there is none to watch.
+/// Watches until the file is closed. Returns false if there is no file to watch.
 pub(super) fn run(options: &Options, (pid, fd): (u32, Option<u32>)) -> bool {
     let Some(watched) = choose(pid, fd) else {
         let what = match fd {
@@ -58,9 +58,9 @@ pub(super) fn run(options: &Options, (pid, fd): (u32, Option<u32>)) -> bool {
     };
     let name = watched.path.file_name().map(|name| name.to_string_lossy().into_owned());
     let control = Control::new(Options {
-        // A file that is being written has no end yet.
+        // The size of a file that is being written is not its end.
         size: options.size.or(Some(watched.size).filter(|_| !is_written(pid, watched.fd))),
-        // Who gave the descriptor knows the file.
+        // A user who named the descriptor knows the file.
         name: options.name.clone().or(name.filter(|_| fd.is_none())),
         ..options.clone()
     });
@@ -83,7 +83,7 @@ fn is_written(pid: u32, fd: u32) -> bool {
     flags.is_some_and(|flags| !flags.trim().ends_with(['0', '4']))
 }
 
-/// Whether the descriptor is still of the same file.
+/// Whether the descriptor still refers to the same file.
 fn still(pid: u32, watched: &Open) -> bool {
     fs::read_link(format!("/proc/{pid}/fd/{}", watched.fd)).is_ok_and(|path| path == watched.path)
 }
