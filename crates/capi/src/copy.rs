@@ -27,7 +27,7 @@ pub const PAGEWISE_SOURCE: i32 = 1;
 /// For `side`: the sink could not be written.
 pub const PAGEWISE_SINK: i32 = 2;
 
-/// Bytes after which a copier lets its caller look for signals.
+/// Bytes after which a copier returns, so that its caller can handle signals.
 const PAUSE: u64 = 64 * 1024 * 1024;
 
 /// What a copy did.
@@ -142,11 +142,11 @@ pub unsafe extern "C" fn pagewise_copier_free(copier: *mut Copier) {
 #[derive(Debug)]
 pub struct Copier(Resumable<'static>);
 
-/// A copy of the caller's descriptors.
+/// Makes a copier for the caller's descriptors.
 ///
 /// # Safety
 ///
-/// They stay open while the copier lives.
+/// Both descriptors stay open while the copier lives.
 unsafe fn copier(
     from: c_int,
     to: c_int,
@@ -178,7 +178,7 @@ unsafe fn copier(
 }
 
 impl Copier {
-    /// Copies until the end, or `most` bytes.
+    /// Copies until the end of the source, or `most` bytes.
     fn run(&mut self, most: u64, result: &mut Copied) -> Result<(), Failure> {
         let done = self.0.run(most).map_err(|error| noted(error, result))?;
         *result = Copied { bytes: done.bytes, side: 0, way: text(name(done.way)) };
@@ -186,7 +186,7 @@ impl Copier {
     }
 }
 
-/// An error, after its numbers were noted in the result.
+/// Stores the numbers of an error in the result, and returns the failure.
 fn noted(error: CopyError, result: &mut Copied) -> Failure {
     let side = match error.side {
         Side::Source => PAGEWISE_SOURCE,
@@ -196,7 +196,7 @@ fn noted(error: CopyError, result: &mut Copied) -> Failure {
     error.into()
 }
 
-/// The call of a way.
+/// The system call of a way.
 const fn name(way: Way) -> &'static str {
     match way {
         Way::FileRange => "copy_file_range",
@@ -208,7 +208,7 @@ const fn name(way: Way) -> &'static str {
     }
 }
 
-/// A short text as C holds it: cut if it does not fit, and always ended by a zero.
+/// A short text as a C string: truncated if it does not fit, always ended by a zero.
 pub(crate) fn text<const N: usize>(from: &str) -> [c_char; N] {
     let mut text = [0; N];
     for (to, byte) in text[..N - 1].iter_mut().zip(from.bytes()) {
@@ -217,7 +217,7 @@ pub(crate) fn text<const N: usize>(from: &str) -> [c_char; N] {
     text
 }
 
-/// Stores a result where the caller wants it, if it does.
+/// Stores a result at `place`, unless that is null.
 ///
 /// # Safety
 ///
@@ -229,7 +229,7 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     }
 }
 
-/// A descriptor of the caller.
+/// Borrows the caller's descriptor.
 ///
 /// # Safety
 ///

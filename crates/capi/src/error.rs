@@ -1,6 +1,6 @@
-//! Errors as C gets them: a negative errno, and a message that the thread keeps.
+//! Errors for C: a negative errno, and a message that is kept for the thread.
 //!
-//! A panic of the library must not unwind into C: it becomes ENOTRECOVERABLE.
+//! A panic must not unwind into C: it becomes ENOTRECOVERABLE.
 
 use pagewise_lanes::CopyError;
 use pagewise_lanes::buffer::SendError;
@@ -10,7 +10,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
-    /// What the last call that failed in this thread said.
+    /// Message of the last failed call in this thread.
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
@@ -27,18 +27,18 @@ impl Failure {
         Self { errno, message: message.into() }
     }
 
-    /// An argument that no call accepts.
+    /// An invalid argument.
     pub(crate) fn argument(message: &str) -> Self {
         Self::new(Errno::INVAL, message)
     }
 
-    /// Of a function of the operating system.
+    /// A failed function of the operating system.
     pub(crate) fn of_io(call: &str, error: &std::io::Error) -> Self {
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
         Self::new(errno, format!("`{call}` failed: {error}"))
     }
 
-    /// Of a call that the library made.
+    /// A failed system call of the library.
     pub(crate) fn of_call(call: &str, errno: Errno) -> Self {
         Self::new(errno, format!("`{call}` failed: {errno}"))
     }
@@ -48,11 +48,11 @@ impl Failure {
         self.errno == Errno::INTR
     }
 
-    /// Keeps the message for this thread; the negative errno.
+    /// Keeps the message for this thread, and returns the negative errno.
     fn keep(self) -> i64 {
         let Self { errno, message } = self;
         let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
-        // A thread that is ending has no place for it any more: the number has to do.
+        // A thread that is ending may have no storage left: the errno must do.
         let _kept = MESSAGE.try_with(|kept| *kept.borrow_mut() = text);
         -i64::from(errno.raw_os_error())
     }
@@ -70,16 +70,16 @@ impl From<SendError> for Failure {
     }
 }
 
-/// Runs the body of a function: its number, or the negative errno of its failure.
+/// Runs the body of a function. Returns its number, or the negative errno of its failure.
 pub(crate) fn count(body: impl FnOnce() -> Result<i64, Failure>) -> i64 {
     let ended = catch_unwind(AssertUnwindSafe(body));
     let failed = |_| Err(Failure::new(Errno::NOTRECOVERABLE, "pagewise has a fault: it panicked"));
     ended.unwrap_or_else(failed).unwrap_or_else(Failure::keep)
 }
 
-/// The same for a function that gives no number: 0.
+/// As [`count`], for a function without a number: returns 0 on success.
 pub(crate) fn answer(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
-    // An errno, which fits.
+    // An errno fits in an int.
     count(|| body().map(|()| 0)) as c_int
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use std::ffi::CStr;
 
     fn message() -> String {
-        // SAFETY: the text is this thread's, and no call of it fails before it is copied.
+        // SAFETY: the text belongs to this thread, and no call of this thread fails before it is copied.
         unsafe { CStr::from_ptr(pagewise_error_message()) }.to_string_lossy().into_owned()
     }
 

@@ -61,7 +61,7 @@ pub unsafe extern "C" fn pagewise_draft_freeze(
         if draft.is_null() {
             return Err(Failure::argument("pagewise_draft_freeze: no draft"));
         }
-        // SAFETY: a box that `pagewise_draft_new` gave out, and that nobody uses after this call.
+        // SAFETY: `pagewise_draft_new` made this box, and nothing uses it after this call.
         let draft = unsafe { Box::from_raw(draft) };
         let made = draft.0.freeze().map_err(|e| Failure::of_call("mmap", e))?;
         // SAFETY: by the contract of this function.
@@ -213,12 +213,12 @@ pub unsafe extern "C" fn pagewise_frozen_free(frozen: *mut Frozen) {
     unsafe { free(frozen) };
 }
 
-/// A range as the library takes it; one that does not fit into numbers lies beyond every end.
+/// A range for the library. An overflow becomes a range beyond every end.
 pub(crate) fn range(start: usize, length: usize) -> Range<usize> {
     start..start.saturating_add(length)
 }
 
-/// Gives an object to C.
+/// Passes ownership of an object to C.
 ///
 /// # Safety
 ///
@@ -233,34 +233,34 @@ pub(crate) unsafe fn put_new<T>(place: *mut *mut T, value: T) -> Result<(), Fail
     Ok(())
 }
 
-/// An object that C holds.
+/// Borrows an object that C owns.
 ///
 /// # Safety
 ///
-/// `object` is null, which is an error, or was given out by [`put_new`] and not freed.
+/// `object` is null, which is an error, or comes from [`put_new`] and was not freed.
 pub(crate) unsafe fn get<'a, T>(object: *const T) -> Result<&'a T, Failure> {
     // SAFETY: by the contract of this function.
     unsafe { object.as_ref() }.ok_or_else(|| Failure::argument("an object is missing"))
 }
 
-/// Frees an object that C holds.
+/// Frees an object that C owns.
 ///
 /// # Safety
 ///
-/// `object` is null or was given out by [`put_new`] and not freed.
+/// `object` is null, or comes from [`put_new`] and was not freed.
 pub(crate) unsafe fn free<T>(object: *mut T) {
     if !object.is_null() {
-        // SAFETY: a box of ours, by the contract of this function.
+        // SAFETY: the box comes from `put_new`, by the contract of this function.
         drop(unsafe { Box::from_raw(object) });
     }
 }
 
-/// Bytes of C.
+/// Borrows bytes that C owns.
 ///
 /// # Safety
 ///
-/// `bytes` points to `length` bytes that do not change while the slice is used; null only if there
-/// are none.
+/// `bytes` points to `length` bytes that do not change while the slice is used. It may be null only if
+/// `length` is 0.
 pub(crate) unsafe fn slice<'a>(bytes: *const u8, length: usize) -> Result<&'a [u8], Failure> {
     match (bytes.is_null(), length) {
         (_, 0) => Ok(&[]),

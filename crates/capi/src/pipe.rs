@@ -195,7 +195,7 @@ pub unsafe extern "C" fn pagewise_reader_read(
         if into.is_null() || isize::try_from(length).is_err() {
             return Err(Failure::argument("pagewise_reader_read: no place for the bytes"));
         }
-        // SAFETY: by the contract of this function; nobody else uses the bytes during the call.
+        // SAFETY: by the contract of this function; nothing else uses the bytes during the call.
         let into = unsafe { std::slice::from_raw_parts_mut(into, length) };
         reader.0.with(|reader| number("read", reader.read(into)))
     })
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn pagewise_reader_free(reader: *mut Reader) {
     unsafe { free(reader) };
 }
 
-/// A number of bytes, which never passes what a signed number holds.
+/// A number of bytes, which always fits in a signed number.
 fn number(call: &str, moved: io::Result<usize>) -> Result<i64, Failure> {
     moved.map(|n| n as i64).map_err(|error| Failure::of_io(call, &error))
 }
@@ -265,6 +265,6 @@ fn new_stop() -> Result<Stop, Failure> {
 fn duplicate(fd: c_int) -> Result<OwnedFd, Failure> {
     // SAFETY: the caller keeps it open during the call.
     let fd = unsafe { descriptor(fd) }?;
-    // Never one of the standard three, which the program may have closed.
+    // Avoids the three standard descriptors, which the program may have closed.
     rustix::io::fcntl_dupfd_cloexec(fd, 3).map_err(|errno: Errno| Failure::of_call("fcntl", errno))
 }

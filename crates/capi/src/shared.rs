@@ -1,8 +1,8 @@
-//! An end of a pipe that threads share: calls take turns, and one thread can stop the others.
+//! A pipe end that threads share: calls take turns, and one thread can stop the others.
 //!
-//! Nobody may wait here for good: a signal ends a wait for the turn (`futex(2)` gives EINTR) as it ends a wait for
-//! the pipe, and [`Shared::stop`] ends both. Overhead: three atomic operations for each call; `futex(2)` only where
-//! threads meet.
+//! No call may wait forever. A signal ends a wait for the turn (`futex(2)` returns EINTR) and a wait for the
+//! pipe. [`Shared::stop`] also ends both. Overhead: three atomic operations for each call, and `futex(2)`
+//! only under contention.
 
 use crate::error::Failure;
 use pagewise_lanes::pipe::Stop;
@@ -11,23 +11,23 @@ use rustix::thread::futex;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// An end and its turn.
+/// A pipe end with its turn lock.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     end: Mutex<T>,
-    /// Raised when a turn ends: what those who wait for theirs sleep on.
+    /// Incremented when a turn ends or the end is stopped; waiting threads sleep on it.
     turns: AtomicU32,
     waiting: AtomicU32,
     stop: Stop,
 }
 
 impl<T> Shared<T> {
-    /// An end that `stop` stops.
+    /// Wraps an end that `stop` can stop.
     pub(crate) fn new(end: T, stop: Stop) -> Self {
         Self { end: Mutex::new(end), turns: AtomicU32::new(0), waiting: AtomicU32::new(0), stop }
     }
 
-    /// Lets `call` use the end.
+    /// Runs `call` on the end when it is this thread's turn.
     pub(crate) fn with<R>(
         &self,
         call: impl FnOnce(&mut T) -> Result<R, Failure>,
@@ -42,7 +42,7 @@ impl<T> Shared<T> {
         answer
     }
 
-    /// Ends the call that waits, and every later one, with ECANCELED.
+    /// Ends the running call and every later one with ECANCELED.
     pub(crate) fn stop(&self) {
         self.stop.stop();
         self.turns.fetch_add(1, SeqCst);
@@ -88,7 +88,7 @@ impl<T> Shared<T> {
     }
 
     fn wake(&self, most: u32) {
-        // It fails only for a bad address.
+        // Wake fails only for a bad address.
         let _woken = futex::wake(&self.turns, futex::Flags::PRIVATE, most);
     }
 }
