@@ -1,4 +1,4 @@
-//! A receipt that is written to a file: the change before it is made, after, and taken back.
+//! A receipt written to a file: before and after the change, and after its undo.
 
 use crate::number::{counted, date};
 use crate::page::Document;
@@ -23,7 +23,7 @@ pub fn change_page(change: &Change, checked: &str) -> Document {
     page
 }
 
-/// What was written, and what makes it take effect.
+/// What was written, and how to make it take effect.
 #[must_use]
 pub fn applied_page(applied: &Applied) -> Document {
     let mut page = Document::default();
@@ -37,7 +37,7 @@ pub fn applied_page(applied: &Applied) -> Document {
     page
 }
 
-/// What was taken back; `what` happened to the file.
+/// What was undone; `what` says what happened to the file.
 #[must_use]
 pub fn undone_page(applied: &Applied, what: &str) -> Document {
     let mut page = Document::default();

@@ -1,8 +1,8 @@
-//! The page cache of files for people: a sentence over all, and for each file what is cached, on which
-//! pages, a map of characters, what became of a change, and who holds it.
+//! The page cache of files for people. After a sentence over all, each file shows what is cached, on which
+//! pages, a map of characters, the result of a change, and the holders.
 //!
-//! A map is one line: a character for each slot, or for several side by side where the line would be
-//! longer. Then `H` and `#` stand for groups that are huge or cached throughout, `+` for mixed ones.
+//! A map is one line: a character for each slot, or for several adjacent ones if the line would be too long.
+//! In the latter case, `H` and `#` stand for groups that are entirely huge or cached, `+` for mixed ones.
 
 use crate::number::{counted, percent};
 use crate::page::Document;
@@ -14,7 +14,7 @@ use pagewise_model::{Bytes, Fact, PageSize};
 
 /// Cells before a map.
 const INDENT: usize = 2;
-/// Holders that are named.
+/// Largest number of holders that are named.
 const NAMED: usize = 5;
 
 /// All files in one sentence.
@@ -77,12 +77,12 @@ pub(crate) fn cached_file(file: &CachedFile) -> Document {
     page
 }
 
-/// How much of a file is cached, and how much of that is huge.
+/// How much of a file is cached, and how much of that is on huge pages.
 fn figures(file: &CachedFile, state: &CacheState) -> String {
     let size = file.size_bytes;
     let cached = match &state.cached_bytes {
         Fact::Known(Bytes(0)) => "nothing of it cached".to_owned(),
-        // The last page of the cache is whole, that of the file may not be.
+        // The last cached page is whole, but the file may end within it.
         Fact::Known(cached) if *cached >= size => "all of it cached".to_owned(),
         Fact::Known(cached) => {
             format!("{cached} cached ({})", percent(cached.0 as f64 / size.0 as f64))
@@ -114,7 +114,7 @@ fn folios(state: &CacheState) -> String {
     }
 }
 
-/// What became of a change.
+/// The result of a change.
 fn came_of_it(file: &CachedFile) -> Document {
     let mut page = Document::default();
     let took = file.took_ns.map_or_else(String::new, |took| format!(" in {took}"));
@@ -174,7 +174,7 @@ fn held(holders: &Holders) -> Document {
     page
 }
 
-/// What the characters mean.
+/// The meaning of the characters.
 fn legend(report: &CacheReport) -> Document {
     let mut page = Document::default();
     let size = report.slot_bytes;
@@ -205,7 +205,7 @@ fn map_line(slots: &SlotMap, room: usize) -> String {
     slots.0.chunks(each).map(group_letter).collect()
 }
 
-/// The character of slots side by side.
+/// The character for adjacent slots.
 fn group_letter(slots: &[Slot]) -> char {
     let all = |of: &[Slot]| slots.iter().all(|slot| of.contains(slot));
     let slot = match slots {

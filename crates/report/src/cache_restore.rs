@@ -1,5 +1,4 @@
-//! A page cache that was brought back, for people: the share that is there, and each file that is not whole
-//! with the reason.
+//! A restored page cache for people: the share that is cached, and each incomplete file with the reason.
 
 use crate::number::{count, counted, percent};
 use crate::page::Document;
@@ -7,7 +6,7 @@ use crate::style::Tone;
 use pagewise_model::Bytes;
 use pagewise_model::cache_list::{CacheRestore, RestoredFile};
 
-/// Files that are named.
+/// Largest number of files that are named.
 const NAMED: usize = 20;
 /// Cells before the reason.
 const INDENT: usize = 2;
@@ -23,7 +22,7 @@ pub(crate) fn headline(restore: &CacheRestore) -> String {
     format!("{share} of the saved pages are in the page cache: {resident} of {listed} of {files}")
 }
 
-/// How it was done, and what is missing.
+/// How it was restored, and what is missing.
 #[must_use]
 pub fn cache_restore_section(restore: &CacheRestore) -> Document {
     let mut page = Document::default();

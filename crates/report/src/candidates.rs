@@ -1,4 +1,4 @@
-//! Remedies: those that fit what was seen, those that do not, those that exist.
+//! Remedies: those that fit the findings, those that do not, and all that exist.
 
 use crate::number::at_most;
 use crate::page::Document;
@@ -32,7 +32,7 @@ pub fn candidates_section(candidates: &[Candidate]) -> Document {
     page
 }
 
-/// Which of them fit, in a line.
+/// A line with the remedies that fit.
 #[must_use]
 pub fn fitting_line(candidates: &[Candidate]) -> String {
     let fit: Vec<&str> =
@@ -44,10 +44,10 @@ pub fn fitting_line(candidates: &[Candidate]) -> String {
     }
 }
 
-/// What it takes to compare an arm, where the budget of a session is too short for it; `run` has its look.
+/// The time needed to compare an arm, if the session's budget is too short for it. Needs the look of `run`.
 #[must_use]
 pub fn budget_line(run: &Run) -> Option<String> {
-    /// Runs of an arm that tell something, and as many of the plain program.
+    /// Runs of an arm for a useful comparison; the plain program needs as many.
     const USEFUL_RUNS: u64 = 8;
     let budget = run.spec.as_ref()?.budget_ns?;
     let a_run = run.look.as_ref()?.runs.iter().map(|usage| usage.wall_ns).max()?;
@@ -81,7 +81,7 @@ fn rest_section<'a>(rest: impl Iterator<Item = (&'a str, &'a str)>) -> Document 
     page
 }
 
-/// What of a finished run was not tried, and why.
+/// What a finished run did not try, and why.
 pub(crate) fn untried_section(run: &Run) -> Document {
     let tried = |candidate: &Candidate| {
         let specs: Vec<String> = candidate.doses.iter().map(|d| d.spec()).collect();

@@ -1,5 +1,5 @@
-//! One address through the page table, as terminal text: the levels, the page, its frame, its mapping,
-//! and the pages around it. What is missing stands with its reason.
+//! One address through the page table, as terminal text: the levels, the page, its frame, its mapping, and
+//! the pages around it. Missing facts are shown with their reason.
 
 use crate::number::{UNKNOWN, count, counted};
 use crate::page::Document;
@@ -40,7 +40,7 @@ fn process_text(process: &Process) -> String {
     format!("process {}: {}", process.pid, crate::shell::command_line(&process.command))
 }
 
-/// What there is, in a few words.
+/// The page's state in a few words.
 fn in_short(view: &View) -> String {
     let Some(memory) = &view.memory else {
         return match view.half {
@@ -191,7 +191,7 @@ fn mapping_section(view: &View, memory: &Memory) -> Document {
     page
 }
 
-/// As `/proc/PID/maps` writes it.
+/// A range in the format of `/proc/PID/maps`.
 fn range_text(mapping: &Mapping) -> String {
     let (start, end) = (mapping.start_address.0, mapping.end_address.0);
     format!("{start:08x}-{end:08x} {}", mapping.permissions)
@@ -252,7 +252,7 @@ fn residence_items(residence: &Residence, page: &mut Document) {
     page.item("flags", &flags.join(", "));
 }
 
-// The walk as a table: which bits of the address choose which entry, in decimal and in binary.
+// The walk as a table: which address bits select which entry, in decimal and in binary.
 
 fn levels_section(report: &AddressReport, view: &View) -> Document {
     let mut page = Document::default();
@@ -331,7 +331,7 @@ fn size_text(size: Bytes) -> String {
     }
 }
 
-/// What to know of an address that no process has.
+/// What to know about an address that no process can have.
 fn remark(layout: &Layout, view: &View) -> Option<String> {
     let bits = layout.user_bits;
     match view.half {
@@ -353,11 +353,11 @@ fn remark(layout: &Layout, view: &View) -> Option<String> {
     }
 }
 
-// The pages under the same entry of the table above base pages, a character for each.
+// The pages under the same table entry one level above base pages, a character for each.
 
-/// Columns before a line.
+/// Columns before each line.
 const INDENT: usize = 2;
-/// Most lines; where there are more pages, a character stands for several.
+/// Largest number of lines; with more pages, a character stands for several.
 const MOST_LINES: usize = 16;
 
 fn around_section(address: Address, layout: &Layout, around: &Fact<Around>) -> Document {
@@ -401,7 +401,7 @@ fn counts(around: &Around) -> String {
     named.iter().filter(some).map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// The pages by lines, and a mark under the one that the address is in.
+/// The pages by lines, with a mark under the page of the address.
 fn lines(start: Address, base: u64, cells: &[char], own: usize, style: &Style) -> Document {
     let mut page = Document::default();
     let digits = format!("{:012x}", start.0).len();
@@ -413,7 +413,7 @@ fn lines(start: Address, base: u64, cells: &[char], own: usize, style: &Style) -
     for (nth, line) in pieces.chunks(width).enumerate() {
         let first = nth * width;
         let mark = (own / each).checked_sub(first).filter(|at| *at < line.len());
-        // What is in no mapping is counted above and needs no line.
+        // Pages without a mapping are counted above and need no line.
         if mark.is_none() && line.iter().all(|cell| *cell == '-') {
             continue;
         }
@@ -430,7 +430,7 @@ fn lines(start: Address, base: u64, cells: &[char], own: usize, style: &Style) -
     page
 }
 
-/// One character for several: their own where they agree, else `+` where any is present, `~` where none.
+/// One character for several pages: theirs if all are equal, `+` if any is present, else `~`.
 fn together(cells: &[char]) -> char {
     let first = cells.first().copied().unwrap_or('-');
     if cells.iter().all(|cell| *cell == first) {
@@ -439,7 +439,7 @@ fn together(cells: &[char]) -> char {
     if cells.iter().any(|cell| "Hz#".contains(*cell)) { '+' } else { '~' }
 }
 
-/// What the characters that occur mean.
+/// The meaning of the characters that occur.
 fn legend(cells: &[char]) -> String {
     let known = [
         ('H', "mapped huge"),

@@ -1,4 +1,4 @@
-//! What fork costs, for people: one document, CSV, and curves.
+//! The cost of fork, for people: one document, CSV, and curves.
 
 use crate::bench::Short;
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series};
@@ -14,7 +14,7 @@ use pagewise_model::{Bytes, Fact, Measured, Nanos};
 
 const PRICES: &str = "what a fork costs the parent";
 
-/// All that is shown of forks; `caption` says where they were measured.
+/// The whole document on forks; `caption` names the machine.
 pub(crate) fn document(forks: &Forks, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(forks, caption));
@@ -29,7 +29,7 @@ pub(crate) fn document(forks: &Forks, caption: &str) -> Document {
     page
 }
 
-/// What one screen shows of forks: the prices.
+/// Forks on one screen: the prices.
 pub(crate) fn short(forks: &Forks, _: usize) -> Short<'_> {
     let judgement = forks.judgement.as_ref();
     Short {
@@ -59,7 +59,7 @@ pub(crate) fn headline(forks: &Forks) -> String {
     }
 }
 
-/// How the figures came about.
+/// How the figures were obtained.
 pub(crate) fn protocol(forks: &Forks) -> String {
     format!(
         "median of {} of each point in shuffled order (seed {}) on CPU {}; CPU time of the parent",
@@ -178,7 +178,7 @@ fn sizes(forks: &Forks) -> Document {
     page
 }
 
-/// Forks as SVG; `caption` says where they were measured.
+/// Forks as SVG; `caption` names the machine.
 pub(crate) fn svg(forks: &Forks, caption: &str) -> Picture {
     let series = PageKind::ALL.into_iter().filter_map(|kind| {
         let range = |point: &Point| {

@@ -1,6 +1,6 @@
-//! What a bench measured, whichever kind it is: a sentence, a document, CSV, and a picture.
+//! The result of any bench: a sentence, a document, CSV, and a picture.
 //!
-//! The kinds are listed here alone.
+//! Only this file lists the kinds.
 
 pub mod code;
 pub mod file;
@@ -19,7 +19,7 @@ use pagewise_model::body::{Bench, Body};
 use pagewise_model::machine::Machine;
 use pagewise_model::run::Run;
 
-/// What `run` holds.
+/// The bench in `run`; `None` for other runs.
 pub(crate) fn in_run(run: &Run) -> Option<&Bench> {
     match &run.body {
         Some(Body::Bench(bench)) => Some(bench),
@@ -40,23 +40,23 @@ pub(crate) fn headline(bench: &Bench) -> String {
     }
 }
 
-/// What one screen shows of a bench.
+/// A bench on one screen.
 pub(crate) struct Short<'a> {
-    /// What the figures of the table are.
+    /// Title of the table.
     pub(crate) title: String,
-    /// The rows that bear the advice out.
+    /// The rows that support the advice.
     pub(crate) table: Table,
     pub(crate) advice: &'a [String],
     pub(crate) claims: &'a [Claim],
     /// The figures, each over its repeats.
     pub(crate) figures: Vec<Measured>,
-    /// Why figures are missing, or are of fewer repeats than requested.
+    /// Why figures are missing, or have fewer repeats than requested.
     pub(crate) refusals: Vec<&'a str>,
     /// What is not available here.
     pub(crate) lacking: Vec<String>,
 }
 
-/// What one screen shows of it, in about as many rows of its table.
+/// A bench on one screen, with about `rows` table rows.
 pub(crate) fn short(bench: &Bench, rows: usize) -> Short<'_> {
     match bench {
         Bench::Ladder(it) => pipe::short(it, rows),
@@ -69,7 +69,7 @@ pub(crate) fn short(bench: &Bench, rows: usize) -> Short<'_> {
     }
 }
 
-/// So many of them, evenly spread from the first to the last, with `best` among them. They ascend.
+/// At most `most` of them, in ascending order and evenly spread from the first to the last, with `best` among them.
 fn spread<T: Copy + Ord>(all: &[T], most: usize, best: Option<T>) -> Vec<T> {
     let last = all.len().saturating_sub(1);
     let even = |most: usize| -> Vec<T> {
@@ -89,7 +89,7 @@ fn spread<T: Copy + Ord>(all: &[T], most: usize, best: Option<T>) -> Vec<T> {
     shown
 }
 
-/// All that is shown of it; `caption` says where it was measured.
+/// The whole document; `caption` names the machine.
 pub(crate) fn document(bench: &Bench, caption: &str) -> Document {
     match bench {
         Bench::Ladder(it) => pipe::document(it, caption),
@@ -126,7 +126,7 @@ fn picture(bench: &Bench, caption: &str) -> Picture {
     }
 }
 
-/// How it was measured, sentence by sentence, where the document does not say so.
+/// How it was measured, sentence by sentence; empty if the document says so itself.
 pub(crate) fn protocol(bench: &Bench) -> Vec<String> {
     match bench {
         Bench::Ladder(it) => vec![pipe::protocol(it)],
@@ -138,12 +138,12 @@ pub(crate) fn protocol(bench: &Bench) -> Vec<String> {
     }
 }
 
-/// Where it was measured.
+/// The machine on which it was measured.
 pub(crate) fn caption(run: &Run) -> String {
     run.machine.as_ref().map_or_else(String::new, Machine::line)
 }
 
-/// The picture of what a bench measured; none of a run that holds no such thing.
+/// The picture of a bench; `None` for other runs.
 #[must_use]
 pub fn svg(run: &Run) -> Option<String> {
     Some(picture(in_run(run)?, &caption(run)).wide)

@@ -1,5 +1,5 @@
-//! What a bench puts on one screen: what to do, the rows that bear it out, claims with the answers of this machine, how
-//! far repeats spread.
+//! A bench on one screen: what to do, the rows that support it, claims with this machine's answers, and the
+//! spread of repeats.
 
 use super::{Brief, Kind, beside};
 use crate::bench::{self, Short};
@@ -12,10 +12,10 @@ use pagewise_model::measured::median;
 use pagewise_model::run::Run;
 use pagewise_model::{Fact, Measured};
 
-/// Cells of the answer to a claim, which is `cannot tell` at most.
+/// Cells of a claim's answer; the longest is `cannot tell`.
 const ANSWER: usize = 13;
 
-/// Ways that are not available, at most.
+/// Largest number of unavailable ways that are named.
 const MOST_LACKING: usize = 3;
 
 pub(super) const KIND: Kind = Kind { parts, next: |_| None, notes, most_rows: 12 };
@@ -36,7 +36,7 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
     report.sentence("noise", &noise(&figures, run));
 }
 
-/// Claims with their answers, those that are decided first; of the rest how they are answered.
+/// Claims with their answers, the decided ones first; for the rest, a count of the answers.
 fn claim_lines(claims: &[Claim], style: &Style, most: usize) -> String {
     let mut all: Vec<&Claim> = claims.iter().collect();
     all.sort_by_key(|claim| claim.answer == Answer::CannotTell);
@@ -58,7 +58,7 @@ fn claim_lines(claims: &[Claim], style: &Style, most: usize) -> String {
     lines
 }
 
-/// The figure that a claim rests on with its interval, where it is one.
+/// The figure behind a claim with its interval, if the evidence is a figure.
 fn figure(claim: &Claim) -> String {
     match &claim.evidence {
         Evidence::Figures(all) => match all.as_slice() {
@@ -72,7 +72,7 @@ fn figure(claim: &Claim) -> String {
     }
 }
 
-/// How many repeats there were, and how far the figures lie apart in them.
+/// The number of repeats, and the spread of the figures over them.
 fn noise(figures: &[Measured], run: &Run) -> String {
     let repeats = median(&figures.iter().map(|one| f64::from(one.n)).collect::<Vec<_>>());
     let spread = |one: &Measured| (one.max - one.min) / one.median;

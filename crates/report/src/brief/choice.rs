@@ -1,4 +1,4 @@
-//! What a choice puts on one screen: all but the slowest ways.
+//! A choice on one screen: all but the slowest ways.
 
 use super::{Brief, Kind};
 use crate::choice::choice_lines;

@@ -1,4 +1,4 @@
-//! What a checkup puts on one screen: what disturbs measurements, what is missing and what would unlock it.
+//! A checkup on one screen: what disturbs measurements, what is missing, and what would make it available.
 
 use super::{Brief, Kind, rest_line};
 use crate::number::counted;
@@ -29,7 +29,7 @@ fn spoilers(checkup: &Checkup, style: &Style, rows: usize) -> String {
     lines(checkup.spoilers.iter().map(|one| one.what.clone()).collect(), style, rows)
 }
 
-/// What does not work here, with what would unlock it, or else why.
+/// What does not work here, with what would make it available, or else the reason.
 fn missing(lacking: &[&Capability], style: &Style, rows: usize) -> String {
     let text = |one: &&Capability| {
         let why = match &one.answer {
@@ -41,7 +41,7 @@ fn missing(lacking: &[&Capability], style: &Style, rows: usize) -> String {
     lines(lacking.iter().map(text).collect(), style, rows)
 }
 
-/// The first of them.
+/// The first `most` lines, and a count of the rest.
 fn lines(mut all: Vec<String>, style: &Style, most: usize) -> String {
     let more = all.split_off(all.len().min(most));
     let shown = all.iter().map(|text| hang(style, "", 0, text, Tone::Plain));

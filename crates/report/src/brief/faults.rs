@@ -1,4 +1,4 @@
-//! What recorded faults put on one screen: what was touched, who touched it, what remedies could save.
+//! Recorded faults on one screen: what was touched, what touched it, and what remedies could save.
 
 use super::{Brief, Kind, MOST_ROWS, beside, rows_of, tune_line};
 use crate::faults::{
@@ -14,9 +14,9 @@ use pagewise_model::body::Body;
 use pagewise_model::fault::{FaultReport, Place, Saving, Tally};
 use pagewise_model::run::Run;
 
-/// Remedies named at most.
+/// Largest number of remedies that are named.
 const MOST_SAVINGS: usize = 3;
-/// Cells that figures beside a name take.
+/// Cells for the figures beside a name.
 const FIGURES: usize = 28;
 
 pub(super) const KIND: Kind = Kind { parts, next, notes, most_rows: MOST_ROWS };
@@ -35,7 +35,7 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
         |place: &Place| place_name(&Place { path: last_part(&place.path).into(), ..place.clone() });
     let places = faults.places.iter().map(|one| (short(&one.place), one.tally));
     report.add("where", &tallies(places, wall, rows, &inner));
-    // The callers, where stacks tell them.
+    // The callers, if stacks show them.
     let sites = match faults.callers.known() {
         Some(callers) => tallies(caller_rows(callers, site_brief), wall, rows, &inner),
         None => tallies(function_rows(&faults.functions, site_brief), wall, rows, &inner),
@@ -49,7 +49,7 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
     }
 }
 
-/// The largest by name, with their number and, where it is known, their time.
+/// The largest tallies by name, with their count and, if known, their time.
 fn tallies(
     all: impl Iterator<Item = (String, Tally)>,
     wall: Option<Nanos>,
@@ -70,7 +70,7 @@ fn tallies(
     beside(table, style)
 }
 
-/// What a remedy could save, as a bound.
+/// The saving of a remedy, as an upper bound.
 fn saving_text(saving: &Saving, wall: Option<Nanos>) -> String {
     let faults = counted(saving.faults, "fault", "faults");
     let time = wall.map_or_else(String::new, |wall| {
@@ -79,7 +79,7 @@ fn saving_text(saving: &Saving, wall: Option<Nanos>) -> String {
     format!("{}: up to {faults} fewer{time}", saving.remedy)
 }
 
-/// Proves the savings, where there are some and the program can be run again.
+/// The command that proves the savings, if there are any and the program can run again.
 fn next(run: &Run) -> Option<String> {
     let faults = found(run).filter(|faults| faults.attached.is_none())?;
     (!faults.savings.is_empty()).then(|| tune_line(run))

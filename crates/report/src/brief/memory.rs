@@ -1,5 +1,4 @@
-//! What an account of memory puts on one screen: what the memory is, who first touched it, what remedies could give
-//! back.
+//! An account of memory on one screen: its kinds, its first touches, and what remedies could give back.
 
 use super::{Brief, Kind, MOST_ROWS, beside, rows_of};
 use crate::faults::site_line;
@@ -15,9 +14,9 @@ use pagewise_model::fault::MemorySites;
 use pagewise_model::memory_account::MemoryAccount;
 use pagewise_model::run::Run;
 
-/// Remedies named at most.
+/// Largest number of remedies that are named.
 const MOST_REMEDIES: usize = 3;
-/// Cells that figures beside a name take.
+/// Cells for the figures beside a name.
 const FIGURES: usize = 20;
 
 pub(super) const KIND: Kind = Kind { parts, next, notes, most_rows: MOST_ROWS };
@@ -59,7 +58,7 @@ fn kinds(account: &MemoryAccount, style: &Style, rows: usize) -> String {
     beside(table, style)
 }
 
-/// Who first touched it, the most first.
+/// The sites of first touches, the largest first.
 fn first_touches(sites: &MemorySites, style: &Style, rows: usize) -> String {
     let (shown, rest) = sites.sites.split_at(sites.sites.len().min(rows));
     let mut table: Table = rows_of(3);
@@ -73,7 +72,7 @@ fn first_touches(sites: &MemorySites, style: &Style, rows: usize) -> String {
     beside(table, style) + &Paragraph::new(rest, 0, Tone::Plain).lines(style)
 }
 
-/// The session that proves what could be given back, where the program can be run again.
+/// The command of a session that proves what could be given back, if the program can run again.
 fn next(run: &Run) -> Option<String> {
     let account = run.memory.as_ref().filter(|account| !account.give_backs.is_empty())?;
     let is_started = account.watched.is_some() && !run.command.is_empty();

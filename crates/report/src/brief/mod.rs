@@ -1,5 +1,6 @@
-//! Reports on one screen: the answer, what it rests on, how to keep or find a gain, what disturbed the runs, what comes
-//! next. All else is in the whole report and on its page. Each kind of run supplies its parts; what they share is here.
+//! Reports on one screen: the answer, its evidence, how to keep or find a gain, what disturbed the runs, and
+//! the next step. The rest is in the whole report and on its page. Each kind of run supplies its parts; this
+//! file holds what they share.
 
 mod bench;
 mod choice;
@@ -20,29 +21,29 @@ use crate::text::{cut_end, escape_for, shorten};
 use pagewise_model::diagnosis::{Basis, Cost, CostKind};
 use pagewise_model::run::{Run, RunKind};
 
-/// It has no more lines than this, but for commands that are quoted over several.
+/// Most lines of a report, except for commands quoted over several lines.
 const MOST_LINES: usize = 25;
 /// Cells of the labels in front of the parts.
 const LABEL: usize = 9;
-/// Rows of a part of most kinds, at most.
+/// Most rows of a part, for most kinds.
 const MOST_ROWS: usize = 6;
-/// Costs named at most.
+/// Largest number of costs that are named.
 const MOST_COSTS: usize = 3;
-/// Shares of time below this are no reason.
+/// Smallest share of time that counts as a reason.
 const LEAST_SHARE: f64 = 0.005;
 
-/// What a kind of run puts on the screen.
+/// The parts of one kind of run.
 struct Kind {
-    /// Adds the parts under the headline, with at most this number of rows.
+    /// Adds the parts under the headline, each with at most this number of rows.
     parts: fn(&mut Brief<'_>, &Run, usize),
-    /// The line that goes on from here.
+    /// The command that continues from here.
     next: fn(&Run) -> Option<String>,
-    /// What else the reader has to know, the most important first.
+    /// Other notes for the reader, the most important first.
     notes: fn(&Run) -> Vec<String>,
     most_rows: usize,
 }
 
-/// The kind of a run that has such a report; all others are short by themselves.
+/// The kind of a run with such a report; `None` for runs whose report is short by itself.
 fn kind(run: &Run) -> Option<&'static Kind> {
     match run.kind {
         _ if run.memory.is_some() => Some(&memory::KIND),
@@ -56,8 +57,8 @@ fn kind(run: &Run) -> Option<&'static Kind> {
     }
 }
 
-/// The report on one screen, with as many rows as there is room for beside all notes, or beside some where they are
-/// many; none of a run that is short by itself.
+/// The report on one screen. Uses as many rows as fit beside all notes, or beside some of them if there are
+/// too many. `None` for a run whose report is short by itself.
 pub(crate) fn brief(run: &Run, style: &Style) -> Option<String> {
     let kind = kind(run)?;
     let all: Vec<(String, u64)> =
@@ -68,7 +69,7 @@ pub(crate) fn brief(run: &Run, style: &Style) -> Option<String> {
     found.or(all.last()).map(|(report, _)| report.clone())
 }
 
-/// The report with this number of rows, and how many notes it leaves out.
+/// The report with this number of rows, and the number of notes that it leaves out.
 fn with_rows(kind: &Kind, run: &Run, style: &Style, rows: usize) -> (String, u64) {
     let mut report = Brief { style, out: headline_section(run).text(style) };
     let is_named = !matches!(run.kind, RunKind::Ab | RunKind::Bench);
@@ -98,12 +99,12 @@ impl Brief<'_> {
         self.out.lines().count()
     }
 
-    /// The style of what stands beside a label.
+    /// The style of text beside a label.
     fn inner(&self) -> Style {
         Style { width: self.style.columns() - LABEL, ..*self.style }
     }
 
-    /// A part: lines that are wrapped already.
+    /// Adds a part: lines that are already wrapped.
     fn add(&mut self, label: &str, lines: &str) {
         for (at, text) in lines.lines().enumerate() {
             let label = if at == 0 { label } else { "" };
@@ -119,14 +120,14 @@ impl Brief<'_> {
         self.add(label, &lines);
     }
 
-    /// Where all else is.
+    /// Adds where to find the rest.
     fn more(&mut self, run: &Run) {
         if !run.id.is_empty() {
             self.sentence("more", &format!("pagewise show {} --verbose, or --html FILE", run.id));
         }
     }
 
-    /// A line to be copied, which is never cut.
+    /// Adds a line to copy, which is never cut.
     fn exact(&mut self, label: &str, text: &str) {
         let mut page = Document::default();
         page.exact(text);
@@ -140,14 +141,14 @@ impl Brief<'_> {
         }
     }
 
-    /// What else the reader has to know. Returns how many notes did not fit.
+    /// Adds notes for the reader. Returns the number of notes that did not fit.
     fn notes(&mut self, notes: &[String], room: usize) -> u64 {
         let inner = self.inner();
         let (mut used, mut left_out) = (0, 0);
         for note in notes {
             let lines = Paragraph::new(note, 0, Tone::Warn).lines(&inner);
             let takes = lines.lines().count();
-            // One line is for the number of those that are left out, unless this one is the last.
+            // One line is reserved for the number of notes left out, unless this is the last note.
             let is_last = std::ptr::eq(note, &notes[notes.len() - 1]) && left_out == 0;
             if used + takes + usize::from(!is_last) > room {
                 left_out += 1;
@@ -167,13 +168,13 @@ impl Brief<'_> {
     }
 }
 
-/// A line; one that is too long loses its middle.
+/// One line; shortened in the middle if it is too long.
 fn single(text: &str, style: &Style) -> String {
     let text = shorten(&escape_for(text, style.unicode), style.columns() - 2, style.unicode);
     line(style, "  ", &text, Tone::Faint)
 }
 
-/// The largest costs, each with its share and what it was found by.
+/// The largest costs, each with its share and its evidence.
 fn cost_rows<'a>(costs: impl Iterator<Item = &'a Cost>, style: &Style) -> String {
     let worth = costs.filter(|cost| cost.time_share >= LEAST_SHARE);
     let (mut rows, mut said) = (String::new(), Vec::new());
@@ -191,7 +192,7 @@ fn cost_rows<'a>(costs: impl Iterator<Item = &'a Cost>, style: &Style) -> String
     rows
 }
 
-/// What does not have a line of its own, on one; nothing of nothing.
+/// One line with the names of the rest; empty without names.
 fn rest_line(names: Vec<String>, style: &Style) -> String {
     if names.is_empty() {
         return String::new();
@@ -200,14 +201,14 @@ fn rest_line(names: Vec<String>, style: &Style) -> String {
     cut_end(&escape_for(&text, style.unicode), style.columns(), style.unicode) + "\n"
 }
 
-/// The session that tries remedies on the program of `run`.
+/// The command of a session that tries remedies on the program of `run`.
 fn tune_line(run: &Run) -> String {
     let input =
         run.input.as_ref().map_or(String::new(), |file| format!("--input {} ", quote(file)));
     format!("pagewise tune {input}-- {}", command_line(&run.command))
 }
 
-/// The share of CPU time, of wake-ups of wall time.
+/// The share of CPU time; for wake-ups, of wall time.
 fn share(cost: &Cost) -> String {
     let share = percent(cost.time_share.min(1.0));
     let is_bound = cost.basis == Basis::UpperBound || cost.kind == CostKind::Wakeups;
@@ -220,7 +221,7 @@ fn beside(table: Table, style: &Style) -> String {
     lines.lines().map(|line| format!("{}\n", line.strip_prefix("  ").unwrap_or(line))).collect()
 }
 
-/// A table without titles: a name, figures, and after two of them text that may be cut.
+/// A table without titles: a name, figures, and after two of them, text that may be cut.
 fn rows_of(columns: usize) -> Table {
     let align = |at| match at {
         0 => Align::Name,

@@ -1,7 +1,7 @@
-//! What a profile puts on one screen: where CPU time went, what of it samples cannot show, which functions it was in,
-//! how it was sampled.
+//! A profile on one screen: where CPU time went, what samples cannot show of it, the functions it was spent
+//! in, and how it was sampled.
 //!
-//! One figure for each cost: where samples were taken, theirs; counts and prices stand in the whole report.
+//! One figure for each cost: that of the samples, if there are any. Counts and prices are in the whole report.
 
 use super::{Brief, Kind, LEAST_SHARE, MOST_ROWS, beside, cost_rows, rows_of, tune_line};
 use crate::number::{count, percent};
@@ -17,13 +17,13 @@ use pagewise_model::run::Run;
 use pagewise_model::{Nanos, library};
 use std::collections::BTreeMap;
 
-/// Costs that samples of the kernel do not hold.
+/// Costs that kernel samples do not show.
 const IN_USER_CODE: [CostKind; 2] = [CostKind::AddressTranslation, CostKind::Malloc];
-/// Kinds of work that are named of a site.
+/// Largest number of kinds of work that are named for a site.
 const MOST_KINDS: usize = 2;
 /// A kind with this share of a site is named alone.
 const MOST_OF_IT: f64 = 0.75;
-/// Cells that stand beside the name of a site.
+/// Cells for the text beside a site's name.
 const KINDS: usize = 42;
 
 pub(super) const KIND: Kind = Kind { parts, next, notes, most_rows: MOST_ROWS };
@@ -60,7 +60,7 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
     report.sentence("from", &how(run, sorted));
 }
 
-/// What was done, the most first, and what for.
+/// Kinds of work, the largest first, with their purposes.
 fn times(sorted: &Sorted, style: &Style, rows: usize) -> String {
     let mut table = rows_of(4);
     let all = sums(sorted, |bucket| bucket.what);
@@ -80,14 +80,14 @@ fn times(sorted: &Sorted, style: &Style, rows: usize) -> String {
     beside(table, style)
 }
 
-/// The main purpose of a kind of work, if its name does not say it.
+/// The main purpose of a kind of work; empty if its name says it.
 fn purposes(sorted: &Sorted, what: What) -> String {
     let of_what = sorted.buckets.iter().filter(|bucket| bucket.what == what);
     let worth = of_what.filter(|bucket| bucket.time_share >= LEAST_SHARE && bucket.why != Why::Own);
     worth.take(MOST_KINDS).map(|bucket| bucket.why.label()).collect::<Vec<_>>().join(", ")
 }
 
-/// The functions of the program in which the samples were, or which called the kernel there.
+/// The program's functions that the samples were in, or that called the kernel there.
 fn sites(sorted: &Sorted, style: &Style, rows: usize) -> String {
     let mut found: BTreeMap<&str, BTreeMap<What, u64>> = BTreeMap::new();
     for bucket in &sorted.buckets {
@@ -115,10 +115,10 @@ fn sites(sorted: &Sorted, style: &Style, rows: usize) -> String {
     beside(table, style)
 }
 
-/// The samples of a bucket by the innermost function of the program, which is one of a library only where it has no
-/// caller outside of those. What is too rare to be listed in the graph belongs to none.
+/// The samples of a bucket by the innermost function of the program. A library's function counts only if it
+/// has no caller outside such libraries. Rare lines, which the graph does not list, have no site.
 fn own_samples(bucket: &Bucket) -> Vec<(&str, u64)> {
-    // The lines above the next one, and the site of each.
+    // The ancestors of the next line, each with its site.
     let mut above: Vec<(usize, Option<&str>)> = Vec::new();
     let mut own: Vec<(Option<&str>, u64)> = Vec::new();
     for (at, line) in bucket.graph.iter().enumerate() {
@@ -143,7 +143,7 @@ fn own_samples(bucket: &Bucket) -> Vec<(&str, u64)> {
     own.into_iter().filter_map(|(site, samples)| Some((site?, samples))).collect()
 }
 
-/// The file of a function of the program, as graphs name it; functions of the kernel have none.
+/// The file of a program's function, as graphs name it; `None` for kernel functions.
 fn file_of(name: &str) -> Option<&str> {
     name.strip_suffix(')')?.rsplit_once('(').map(|(_, file)| file)
 }
@@ -169,7 +169,7 @@ fn how(run: &Run, sorted: &Sorted) -> String {
     }
 }
 
-/// The command that tries to save the page work, if there is any.
+/// The command that tries to save the page work; `None` without page work.
 fn next(run: &Run) -> Option<String> {
     let diagnosis = run.diagnosis.as_ref()?;
     has_page_work(page_share(found(run)?, Some(diagnosis)), Some(diagnosis)).then(|| tune_line(run))
@@ -177,7 +177,7 @@ fn next(run: &Run) -> Option<String> {
 
 fn notes(run: &Run) -> Vec<String> {
     let Some(profile) = found(run) else { return run.warnings.clone() };
-    // Without costs the headline says it.
+    // Without costs, the headline gives the reason.
     let refused = profile.sorted.reason().filter(|_| run.diagnosis.is_some());
     let refused = refused.map(|why| format!("no samples: {why}"));
     let doubts = doubts(profile).into_iter().map(|(_, text)| text);

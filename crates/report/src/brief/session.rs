@@ -1,4 +1,4 @@
-//! What a session puts on one screen: why, what was tried, how to keep a gain, how the runs went.
+//! A session on one screen: the reasons, what was tried, how to keep a gain, and how the runs went.
 
 use super::{Brief, Kind, MOST_ROWS, beside, cost_rows, rest_line};
 use crate::experiment::{columns, control_row, short_arm, short_word, verdict_row};
@@ -14,13 +14,13 @@ use pagewise_model::plan::Candidate;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Block, Experiment, Point, Quantity, Verdict, Word};
 
-/// Remedies that do not fit whose reasons are told, at most.
+/// Largest number of unfit remedies whose reasons are shown.
 const MOST_UNFIT: usize = 3;
-/// From this width on memory has a column of its own.
+/// From this width on, memory has its own column.
 const ROOMY: usize = 56;
-/// From this share of the time on others are named who had the CPUs.
+/// From this share of the time on, a note names other users of the CPUs.
 const LEAST_DISTURBANCE: f64 = 0.05;
-/// Runs that say how much a program varies by itself.
+/// Least number of runs that show how much a program varies by itself.
 const LEAST_RUNS: usize = 4;
 
 pub(super) const KIND: Kind =
@@ -44,7 +44,7 @@ fn parts(report: &mut Brief<'_>, run: &Run, rows: usize) {
     report.sentence("noise", &noise(run));
 }
 
-/// Whether commands were compared, and no remedies tried.
+/// Whether commands were compared instead of remedies.
 const fn is_ab(run: &Run) -> bool {
     matches!(run.kind, RunKind::Ab | RunKind::Bench)
 }
@@ -58,7 +58,7 @@ fn notes(run: &Run) -> Vec<String> {
     differing.chain(of_race.cloned()).chain(run.warnings.iter().cloned()).collect()
 }
 
-/// How to keep what was found.
+/// Adds how to keep the gain.
 fn keep(report: &mut Brief<'_>, run: &Run) {
     let Some(receipt) = run.receipt.as_ref().filter(|one| !one.command.is_empty()) else {
         return;
@@ -73,7 +73,7 @@ fn keep(report: &mut Brief<'_>, run: &Run) {
     }
 }
 
-/// The arms, the best first; what was not tried, in a line.
+/// The arms, the best first, and a line with what was not tried.
 fn tried(run: &Run, style: &Style, most_arms: usize) -> String {
     let Some(experiment) = &run.experiment else { return String::new() };
     let mut verdicts: Vec<&Verdict> = experiment.verdicts.iter().collect();
@@ -95,8 +95,8 @@ fn tried(run: &Run, style: &Style, most_arms: usize) -> String {
     beside(table, style) + &rest_line(more.iter().map(word).collect(), style)
 }
 
-/// Remedies that fit, with what they could save, or those that do not, each with its reason: those first that could
-/// save most, as far as there is room, and the names of the others.
+/// Remedies that fit, with their possible saving, or those that do not, with their reasons. The largest
+/// possible savings come first. Those without room are only named.
 fn remedies(run: &Run, style: &Style, fit: bool, most: usize) -> String {
     let mut all: Vec<&Candidate> = run.candidates.iter().filter(|one| one.fits() == fit).collect();
     all.sort_by(|a, b| b.ceiling_share.total_cmp(&a.ceiling_share));
@@ -111,7 +111,7 @@ fn remedies(run: &Run, style: &Style, fit: bool, most: usize) -> String {
     rows + &rest_line(rest.iter().map(|one| one.remedy.clone()).collect(), style)
 }
 
-/// Where an arm stands among others.
+/// Rank of an arm among others, by its verdict.
 const fn rank(word: Word) -> u8 {
     match word {
         Word::Keep => 0,
@@ -124,14 +124,14 @@ const fn rank(word: Word) -> u8 {
     }
 }
 
-/// With memory beside what decides where it `is_roomy`.
+/// Shows memory beside the deciding quantity if `is_roomy`.
 fn arms(run: &Run, experiment: &Experiment, verdicts: &[&Verdict], is_roomy: bool) -> Table {
     let quantity = experiment.design.quantity;
     let beside = if quantity == Quantity::Memory { Quantity::Time } else { Quantity::Memory };
     let shown = if is_roomy { &[beside][..] } else { &[] };
     let is_ab = is_ab(run);
     let mut columns = columns(experiment, shown);
-    // All runs together are in the line on noise.
+    // The line on noise gives the total number of runs.
     let runs = columns.len() - 2;
     columns.remove(runs);
     let rows = verdicts.iter().map(|verdict| verdict_row(experiment, verdict, shown, is_ab));
@@ -143,7 +143,7 @@ fn arms(run: &Run, experiment: &Experiment, verdicts: &[&Verdict], is_roomy: boo
     table
 }
 
-/// How much the plain program varies by itself, how the runs were made, and who disturbed them.
+/// How much the plain program varies by itself, how the runs were made, and what disturbed them.
 fn noise(run: &Run) -> String {
     let Some(experiment) = &run.experiment else {
         return format!("no runs to compare; took {}", run.took_ns);
@@ -173,7 +173,8 @@ fn noise(run: &Run) -> String {
     parts.join(", ")
 }
 
-/// The plain program's standard deviation as a share of its mean: of runs at once within their block.
+/// The plain program's standard deviation as a share of its mean. Simultaneous runs are compared within their
+/// block.
 fn deviation(experiment: &Experiment) -> Option<f64> {
     let control = experiment.design.control.as_str();
     let at_once = experiment.is_at_once(control);
@@ -199,8 +200,8 @@ fn deviation(experiment: &Experiment) -> Option<f64> {
         .then(|| (groups.iter().map(square).sum::<f64>() / freedom as f64).sqrt())
 }
 
-/// Who else had the CPUs, where the program itself cannot have kept them waiting: runs at once, threads and
-/// processes do.
+/// How much other programs used the CPUs. `None` if the program may have delayed itself, as simultaneous
+/// runs, threads and processes do.
 fn disturbed(run: &Run, experiment: &Experiment) -> Option<String> {
     let processes = &run.look.as_ref()?.traced.known()?.processes;
     if !matches!(processes.as_slice(), [one] if one.threads == 1) {

@@ -1,17 +1,16 @@
-//! Axes: where a value stands, and which values are labelled.
+//! Axes: positions of values, and the labelled values.
 //!
-//! Linear from 0 as long as the smallest value can still be seen beside the largest; beyond
-//! [`SEEN_BESIDE`] logarithmic, and then bars would start nowhere, so points are drawn.
+//! An axis is linear from 0 as long as the smallest value is visible beside the largest. Beyond
+//! [`SEEN_BESIDE`] it is logarithmic. Bars have no start there, so points are drawn.
 
 use std::ops::RangeInclusive;
 
-/// Ratio of largest to smallest up to which both are read from one linear axis.
+/// Largest ratio of values that are readable on one linear axis.
 const SEEN_BESIDE: f64 = 12.0;
-/// Labelled values aimed at on a linear axis.
+/// Number of labels to aim at on a linear axis.
 const TICKS: f64 = 6.0;
 
-/// What can be measured lies well within these: beyond them powers of ten are no numbers any more, and nothing
-/// ends.
+/// Range of plausible values. Beyond it, powers of ten overflow, and loops over them would not end.
 const READABLE: RangeInclusive<f64> = 1e-99..=1e99;
 
 /// A range of values along a line.
@@ -19,12 +18,12 @@ const READABLE: RangeInclusive<f64> = 1e-99..=1e99;
 pub(super) enum Axis {
     /// From 0 to `most`, a label every `step`.
     Linear { most: f64, step: f64 },
-    /// From `least` to `most`, each step the same ratio.
+    /// From `least` to `most`, with a constant ratio between steps.
     Log { least: f64, most: f64 },
 }
 
 impl Axis {
-    /// The axis that suits `values`; those that are not above 0 do not count, nor what nobody measures.
+    /// The axis that suits `values`. Ignores values that are not positive or not plausible.
     pub(super) fn over(values: impl Iterator<Item = f64>) -> Self {
         let values = values.filter(|v| READABLE.contains(v));
         let (least, most) = values.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(v), b.max(v)));
@@ -43,7 +42,7 @@ impl Axis {
         Self::Linear { most: (most / step).ceil() * step, step }
     }
 
-    /// Where `value` stands, from 0 to 1.
+    /// Position of `value`, from 0 to 1.
     pub(super) fn place(self, value: f64) -> f64 {
         let at = match self {
             Self::Linear { most, .. } => value / most,
@@ -72,7 +71,7 @@ impl Axis {
     }
 }
 
-/// The next of 1, 2, 2.5, 5 times a power of ten that is not below `step`.
+/// The smallest of 1, 2, 2.5, 5 times a power of ten that is at least `step`.
 fn nice_step(step: f64) -> f64 {
     let decade = 10_f64.powf(step.log10().floor());
     let nice = [1.0, 2.0, 2.5, 5.0, 10.0].map(|m| m * decade);
@@ -99,7 +98,7 @@ fn log_ticks(least: f64, most: f64, steps: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// A labelled value without decimals that say nothing.
+/// A labelled value without meaningless decimals.
 pub(super) fn tick_label(value: f64) -> String {
     if value >= 10.0 || (value - value.round()).abs() < 1e-9 {
         format!("{value:.0}")
@@ -109,7 +108,7 @@ pub(super) fn tick_label(value: f64) -> String {
     }
 }
 
-// A scale of colours from dark blue to yellow in steps of equal lightness (the viridis scale).
+// A colour scale from dark blue to yellow in steps of equal lightness (the viridis scale).
 
 /// Nine points of the viridis scale, dark to light.
 const COLOURS: [(u8, u8, u8); 9] = [
@@ -124,7 +123,7 @@ const COLOURS: [(u8, u8, u8); 9] = [
     (253, 231, 37),
 ];
 
-/// The colour at `share` (0..1) of the scale, and that of text on it.
+/// The colour at `share` (0..1) of the scale, and the colour of text on it.
 pub(super) fn colour(share: f64) -> (String, &'static str) {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     let at = share * (COLOURS.len() - 1) as f64;
@@ -132,7 +131,7 @@ pub(super) fn colour(share: f64) -> (String, &'static str) {
     let (a, b, way) = (COLOURS[low], COLOURS[low + 1], at - low as f64);
     let mix = |a: u8, b: u8| (f64::from(a) + way * (f64::from(b) - f64::from(a))).round() as u8;
     let (red, green, blue) = (mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2));
-    // Lightness as the eye weighs the parts (ITU-R BT.601).
+    // Perceived lightness (ITU-R BT.601).
     let light = 0.299 * f64::from(red) + 0.587 * f64::from(green) + 0.114 * f64::from(blue);
     (format!("#{red:02x}{green:02x}{blue:02x}"), if light > 128.0 { "#1f2328" } else { "#fff" })
 }

@@ -1,8 +1,8 @@
 //! Groups of rows along one axis: the ladder. Each row is a value with its range over the repeats.
 //!
-//! Every row has its own label, so colour is not needed to read it; a row without a value says why.
-//! Yardsticks are vertical lines with their names above the plot, on as many levels as keep them
-//! apart. On a linear axis rows are bars from 0, on a logarithmic one points.
+//! Every row has its own label, so it is readable without colour. A row without a value gives the reason.
+//! Yardsticks are vertical lines. Their names stand above the plot, on as many levels as keep them apart.
+//! Rows are bars from 0 on a linear axis, and points on a logarithmic one.
 
 use super::axis::{Axis, tick_label};
 use super::canvas::{Anchor, At, Canvas, FONT, Format, Picture, SMALL, fit, text_width};
@@ -27,9 +27,9 @@ pub(crate) struct Range {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     pub(crate) label: String,
-    /// Which of the colours of series.
+    /// Index of the series colour.
     pub(crate) series: usize,
-    /// The value, or why there is none.
+    /// The value, or the reason why it is missing.
     pub(crate) value: Result<Range, String>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Group {
     pub(crate) rows: Vec<Row>,
 }
 
-/// A value that all rows are held against.
+/// A value that all rows are compared with.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mark {
     pub(crate) label: String,
@@ -61,7 +61,7 @@ pub(crate) struct Bars {
     pub(crate) notes: Vec<String>,
 }
 
-/// Where the plot lies.
+/// Geometry of the plot.
 struct Plot {
     axis: Axis,
     left: f64,
@@ -120,7 +120,7 @@ impl Bars {
         canvas.finish(At(plot.width, y + 6.0), &self.title)
     }
 
-    /// The level of each yardstick's name: the lowest on which it touches no other.
+    /// The level of each yardstick's name: the lowest on which it overlaps no other.
     fn mark_levels(&self, plot: &Plot) -> Vec<usize> {
         let mut taken: Vec<Vec<(f64, f64)>> = Vec::new();
         let mut levels = Vec::with_capacity(self.marks.len());
@@ -235,7 +235,7 @@ fn draw_range(canvas: &mut Canvas, plot: &Plot, row: &Row, range: Range, y: f64,
     }
 }
 
-/// A line over the range with caps; nothing where it would be shorter than it is thick.
+/// A line with caps over the range; omitted if it would be shorter than thick.
 fn draw_whisker(canvas: &mut Canvas, least: f64, most: f64, y: f64) {
     if most - least < 2.0 {
         return;

@@ -1,13 +1,13 @@
-//! An SVG picture under construction: shapes by class, text escaped, numbers that are numbers.
+//! An SVG picture under construction: shapes with classes, escaped text, finite numbers.
 //!
-//! Coordinates are CSS pixels from the top left. Every picture carries its own style with fixed
-//! colours for a light background and, where the viewer says that it prefers dark, for a dark one;
-//! the background is part of the picture, so text is readable wherever it is put. Class names begin
-//! with `pw-` because a style inside an SVG that stands in a page holds for the whole page. Colours
-//! of series are those of Okabe and Ito, distinct for all common kinds of colour blindness.
+//! Coordinates are CSS pixels from the top left. Every picture carries its own style, with fixed colours for
+//! a light background and, if the viewer prefers it, for a dark one. The background is part of the picture,
+//! so text is readable everywhere. Class names begin with `pw-`, because a style inside an SVG applies to the
+//! whole page around it. Series colours are those of Okabe and Ito, which are distinct for all common kinds
+//! of colour blindness.
 //!
-//! Fonts are the viewer's: widths are estimated on the wide side ([`text_width`]), and what would
-//! not fit is wrapped or cut ([`fit`]). Letters shrink with a picture, so each is drawn twice ([`Picture`]).
+//! Fonts are the viewer's, so widths are estimated on the wide side ([`text_width`]). Text that would not fit
+//! is wrapped or cut ([`fit`]). Letters shrink with a picture, so each picture is drawn twice ([`Picture`]).
 
 use crate::text::{cells, escape, shorten, wrap};
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ pub(super) const SMALL: f64 = 11.0;
 /// Heights of a line of a title, and of small text.
 const TITLE: f64 = 20.0;
 const LINE: f64 = 15.0;
-/// Width of one character as a share of the font size, wide for a sans-serif.
+/// Width of one character as a share of the font size, for a wide sans-serif font.
 const CHARACTER: f64 = 0.58;
 
 const STYLE: &str = "\
@@ -42,7 +42,7 @@ const STYLE: &str = "\
 .pw-s0{fill:#3b9ede}.pw-s1{fill:#f0883e}.pw-s2{fill:#2bb98c}.pw-label{fill:#e6edf3}\
 .pw-none{fill:#151b23;stroke:#2f353d}.pw-best{stroke:#f0883e}}";
 
-/// Which end of a text its position is.
+/// The end of a text that its position refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub(super) enum Anchor {
@@ -55,7 +55,7 @@ pub(super) enum Anchor {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct At(pub(super) f64, pub(super) f64);
 
-/// The windows that a picture is drawn for.
+/// The window widths that a picture is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Wide,
@@ -63,7 +63,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// One of two lengths.
+    /// One of two lengths, by format.
     pub(super) const fn pick(self, wide: f64, narrow: f64) -> f64 {
         match self {
             Self::Wide => wide,
@@ -77,7 +77,7 @@ impl Format {
     }
 }
 
-/// A picture for files and wide windows, and the same for narrow ones, which stands in a page beside it.
+/// A picture for files and wide windows, and a second one for narrow windows, which a page includes beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Picture {
     pub wide: String,
@@ -102,7 +102,7 @@ impl Canvas {
         Self { format, body: String::new(), about: String::new() }
     }
 
-    /// A rectangle of this size; `hover` is shown by viewers that show titles.
+    /// A rectangle of this size; `hover` appears in viewers that show titles.
     pub(super) fn rect(&mut self, class: &str, at: At, size: At, hover: &str) {
         let (At(x, y), At(width, height)) = (at, size);
         let shape = format!(
@@ -115,7 +115,7 @@ impl Canvas {
         self.push(&shape, "rect", hover);
     }
 
-    /// The same in a colour of its own, for scales of many colours.
+    /// A rectangle in its own colour, for scales of many colours.
     pub(super) fn cell(&mut self, colour: &str, at: At, size: At, hover: &str) {
         let (At(x, y), At(width, height)) = (at, size);
         let shape = format!(
@@ -138,14 +138,14 @@ impl Canvas {
         ));
     }
 
-    /// A title at `at`, and under it what it is about, wrapped to `room`; the height of lines beyond one of each.
+    /// A title at `at` with a subtitle, wrapped to `room`. Returns the height beyond one line of each.
     pub(super) fn heading(&mut self, at: At, room: f64, title: &str, subtitle: &str) -> f64 {
         let more = self.lines("pw-title", at, (17.0, room), title) - TITLE;
         let under = At(at.0, at.1 + more + TITLE);
         more + self.lines("pw-faint", under, (SMALL, room), subtitle) - LINE
     }
 
-    /// Text of a font size, wrapped to `room`; its height.
+    /// Text in a font size, wrapped to `room`. Returns its height.
     pub(super) fn lines(
         &mut self,
         class: &str,
@@ -161,7 +161,7 @@ impl Canvas {
         lines.len() as f64 * step
     }
 
-    /// A line from point to point in a colour of its own.
+    /// A line from point to point in its own colour.
     pub(super) fn polyline(&mut self, colour: &str, points: &[At]) {
         let places: Vec<String> =
             points.iter().map(|at| format!("{},{}", number(at.0), number(at.1))).collect();
@@ -188,7 +188,7 @@ impl Canvas {
         ));
     }
 
-    /// The same in a colour of its own.
+    /// A label in its own colour.
     pub(super) fn label(&mut self, colour: &str, at: At, text: &str) {
         self.add(&format!(
             "<text fill=\"{colour}\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
@@ -198,17 +198,17 @@ impl Canvas {
         ));
     }
 
-    /// Says what the picture shows, for those who do not see it.
+    /// Sets the description for screen readers.
     pub(super) fn describe(&mut self, text: &str) {
         self.about = format!("<desc>{}</desc>\n", escape_markup(text));
     }
 
-    /// The picture of this size, named `title` for those who do not see it.
+    /// The finished picture in this size, with `title` for screen readers.
     pub(super) fn finish(self, size: At, title: &str) -> String {
         let (width, height) = (number(size.0), number(size.1));
         let (class, style) = match self.format {
             Format::Wide => ("pw", STYLE),
-            // It stands in a page beside the wide one, whose style holds for it too.
+            // The wide picture on the same page supplies the style.
             Format::Narrow => ("pw pw-narrow", ""),
         };
         format!(
@@ -236,36 +236,36 @@ impl Canvas {
     }
 }
 
-/// Width of `text` at this font size, at most in most fonts.
+/// Estimated width of `text` at this font size: an upper bound for most fonts.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     cells(text) as f64 * size * CHARACTER
 }
 
-/// `text` cut so that it is no wider than `room` at this font size.
+/// `text` cut to at most `room` at this font size.
 pub(super) fn fit(text: &str, size: f64, room: f64) -> String {
     shorten(text, columns(size, room), true)
 }
 
-/// The characters of this font size that fit in `room`.
+/// The number of characters of this font size that fit in `room`.
 fn columns(size: f64, room: f64) -> usize {
     (room / text_width("x", size)) as usize
 }
 
-/// A coordinate with one decimal; what is no number is 0.
+/// A coordinate with one decimal; 0 if it is not finite.
 fn number(value: f64) -> String {
     let value = if value.is_finite() { value } else { 0.0 };
     let shown = format!("{value:.1}");
     shown.strip_suffix(".0").map_or_else(|| shown.clone(), str::to_owned)
 }
 
-/// The text that [`escape_markup`] was given, but for what it spelled out.
+/// Reverses [`escape_markup`], except for spelled-out characters.
 pub(crate) fn unescape_markup(markup: &str) -> String {
     let pairs = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
     pairs.iter().fold(markup.to_owned(), |text, (name, plain)| text.replace(name, plain))
 }
 
-/// Text that others wrote for HTML and SVG: nothing hostile ([`escape`]), no markup, and none of the
-/// two characters that XML forbids.
+/// Foreign text for HTML and SVG: no hostile characters ([`escape`]), no markup, and neither of the two
+/// characters that XML forbids.
 pub(crate) fn escape_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in escape(text).chars() {
@@ -282,7 +282,7 @@ pub(crate) fn escape_markup(text: &str) -> String {
     out
 }
 
-/// A sentence as markup: what stands between backticks is code.
+/// A sentence as markup: text between backticks becomes code.
 pub(crate) fn prose_markup(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,7 +1,7 @@
-//! A flame graph: each function a box as wide as its samples or bytes, callees above their caller.
+//! A flame graph: each function is a box as wide as its samples or bytes, with callees above their caller.
 //!
-//! Boxes narrower than [`NARROWEST`] are left out, and so is what stands beyond [`MOST_BOXES`] or higher than [`HIGHEST`]:
-//! a page stays small. Colours tell neighbours apart and mean nothing else.
+//! Boxes narrower than [`NARROWEST`], beyond [`MOST_BOXES`] or above [`HIGHEST`] are left out, so that a page
+//! stays small. Colours only separate neighbours.
 
 use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
 use crate::number::{count, percent};
@@ -13,15 +13,15 @@ const ROW: f64 = 17.0;
 const NARROWEST: f64 = 0.8;
 const MOST_BOXES: usize = 2500;
 const HIGHEST: usize = 60;
-/// Classes of boxes, by a sum over the name.
+/// Colour classes of boxes, selected by a sum over the name.
 const CLASSES: [&str; 4] = ["pw-s4", "pw-s5", "pw-s8", "pw-s3"];
-/// Names in the description.
+/// Largest number of names in the description.
 const DESCRIBED: usize = 8;
 
-/// A function with what it called.
+/// A function with its callees.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Flame {
-    /// Samples or bytes of it and of what it called.
+    /// Samples or bytes of the function and its callees.
     pub(crate) weight: u64,
     callees: BTreeMap<String, Self>,
 }
@@ -32,12 +32,12 @@ impl Flame {
         Self { weight, callees: BTreeMap::new() }
     }
 
-    /// The callee of this name, made where there is none.
+    /// The callee of this name; created if missing.
     pub(crate) fn callee(&mut self, name: &str) -> &mut Self {
         self.callees.entry(name.to_owned()).or_default()
     }
 
-    /// The picture as SVG; this is the root, which has no box. `amount` says a weight with its unit.
+    /// The picture as SVG; this node is the root, which has no box. `amount` formats a weight with its unit.
     pub(crate) fn draw(
         &self,
         title: &str,
@@ -91,7 +91,7 @@ struct Shape<'a> {
 
 impl<'a> Drawing<'a> {
     fn callees(&mut self, of: &'a Flame, row: usize, x: f64, width: f64) {
-        // The widest first, so that the eye finds them on the left.
+        // The widest first, so that they are found on the left.
         let mut callees: Vec<(&String, &Flame)> = of.callees.iter().collect();
         callees.sort_by_key(|(_, flame)| std::cmp::Reverse(flame.weight));
         let mut x = x;

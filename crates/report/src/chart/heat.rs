@@ -1,9 +1,9 @@
 //! A table of colours: one value for each pair of sizes, one panel for each mode.
 //!
-//! Each cell holds its figure, so the colour only leads the eye to it. Colours run from dark blue to
-//! yellow in steps of equal lightness (the viridis scale), on the logarithm of the value over all
-//! panels, so that panels can be compared. The best cell of a panel, or of each column, has a frame; a cell without a
-//! value has no colour and says why to those who point at it.
+//! Each cell holds its figure; the colour only guides the eye. Colours run from dark blue to yellow in steps
+//! of equal lightness (the viridis scale), by the logarithm of the value over all panels, so that panels are
+//! comparable. The best cell of a panel, or of each column, has a frame. A cell without a value has no
+//! colour, and shows the reason on hover.
 
 use super::axis::colour;
 use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
@@ -16,10 +16,10 @@ const LEFT: f64 = 92.0;
 const MARGIN: f64 = 20.0;
 const TOP: f64 = 62.0;
 const NARROWEST: f64 = 480.0;
-/// Height of a panel beside its cells: title, axis labels, gap.
+/// Height of a panel without its cells: title, axis labels, gap.
 const AROUND: f64 = 74.0;
 
-/// One table of values, row by row; a missing one has its reason.
+/// One table of values, row by row; a missing value has its reason.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Panel {
     pub(crate) title: String,
@@ -34,11 +34,11 @@ pub(crate) struct Heat {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     pub(crate) unit: &'static str,
-    /// What the columns are sizes of.
+    /// What the column sizes measure.
     pub(crate) columns_are: &'static str,
-    /// What the rows are sizes of.
+    /// What the row sizes measure.
     pub(crate) rows_are: &'static str,
-    /// The best of each column has a frame, not that of the panel.
+    /// The best cell of each column has a frame, instead of the best of the panel.
     pub(crate) is_best_by_column: bool,
     pub(crate) panels: Vec<Panel>,
 }
@@ -49,7 +49,7 @@ impl Heat {
         Picture::of(|format| self.drawn(format))
     }
 
-    /// A panel that is too wide is drawn in parts, one under the other.
+    /// Draws a panel that is too wide in parts, one below the other.
     fn drawn(&self, format: Format) -> String {
         let widest = self.panels.iter().map(|p| p.columns.len()).max().unwrap_or(0).max(1);
         let fitting = ((Format::Narrow.width() - self.left() - 4.0) / CELL.0).max(1.0) as usize;
@@ -72,7 +72,7 @@ impl Heat {
         canvas.finish(At(width, y), &self.title)
     }
 
-    /// Where the cells begin.
+    /// Left edge of the cells.
     fn left(&self) -> f64 {
         let names = self.panels.iter().flat_map(|p| &p.rows).map(|name| text_width(name, SMALL));
         names.map(|width| MARGIN + width + 8.0).fold(LEFT, f64::max)
@@ -85,7 +85,7 @@ impl Heat {
         values.fold((f64::INFINITY, 0.0_f64), |(a, b), v| (a.min(*v), b.max(*v)))
     }
 
-    /// These columns of a panel, in a picture of this width.
+    /// Draws these columns of a panel, in a picture of this width.
     fn draw_panel(&self, canvas: &mut Canvas, panel: &Panel, part: Range<usize>, at: At) {
         let (At(width, top), bounds) = (at, self.bounds());
         canvas.text("pw-strong", Anchor::Start, At(MARGIN, top + 16.0), &panel.title);
@@ -146,7 +146,7 @@ fn draw_cell(
     }
 }
 
-/// Row and column of the largest value of a panel, or of one of its columns, with several.
+/// Row and column of the largest value in a panel or column; `None` unless there are several values.
 fn best_cell(panel: &Panel, column: Option<usize>) -> Option<(usize, usize)> {
     let known = panel.cells.iter().enumerate().flat_map(|(r, row)| {
         row.iter().enumerate().filter_map(move |(c, v)| Some(((r, c), *v.as_ref().ok()?)))

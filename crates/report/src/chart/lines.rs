@@ -1,9 +1,10 @@
-//! Curves over a size that doubles from step to step, or over time: one panel under the other.
+//! Curves over a size that doubles from step to step, or over time, with one panel below the other.
 //!
-//! The axis of sizes is logarithmic, that of time linear; that of values over sizes linear from 0 as long as
-//! the smallest can be seen beside the largest, else logarithmic. Each point has the range of its repeats as a thin line, and its
-//! figures for those who point at it. Names stand at the right end of their curves, moved apart where
-//! they would touch, so that colour is not needed to read them. Marks are vertical lines with a name.
+//! The size axis is logarithmic, the time axis linear. The value axis over sizes is linear from 0 as long as
+//! the smallest value is visible beside the largest, else logarithmic. A thin line shows the range of each
+//! point's repeats, and its figures appear on hover. Names stand at the right end of their curves, moved
+//! apart to avoid overlap, so that the curves are readable without colour. Marks are vertical lines with a
+//! name.
 
 use super::axis::{Axis, tick_label};
 use super::bars::Range;
@@ -15,18 +16,18 @@ const RIGHT: f64 = 170.0;
 const MARGIN: f64 = 20.0;
 const TOP: f64 = 62.0;
 const HEIGHT: f64 = 250.0;
-/// Height of a panel beside its plot: title, names of marks, labels of the axis.
+/// Height of a panel without its plot: title, names of marks, labels of the axis.
 const AROUND: f64 = 100.0;
 const LINE: f64 = 15.0;
-/// Colours of curves, the same as those of bars on a light background.
+/// Colours of curves, equal to those of bars on a light background.
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 
-/// How a panel's axis of sizes is divided.
+/// Scale of a panel's size axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// Each step doubles the size.
     Doubling,
-    /// Linear from 0, and so are the values.
+    /// Linear from 0, as are the values.
     Linear,
 }
 
@@ -43,11 +44,11 @@ impl Scale {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// Size and value, by growing size.
+    /// Size and value, by ascending size.
     pub(crate) points: Vec<(f64, Range)>,
 }
 
-/// A size that the curves are held against.
+/// A size that the curves are compared with.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SizeMark {
     pub(crate) name: String,
@@ -60,7 +61,7 @@ pub(crate) struct Curves {
     pub(crate) title: String,
     pub(crate) scale: Scale,
     pub(crate) sizes_are: &'static str,
-    /// How a size is written.
+    /// Formats a size.
     pub(crate) write: fn(f64) -> String,
     /// Unit of the values.
     pub(crate) unit: &'static str,
@@ -78,10 +79,10 @@ pub(crate) struct Lines {
     pub(crate) notes: Vec<String>,
 }
 
-/// Where a plot lies.
+/// Geometry of a plot.
 struct Plot {
     scale: Scale,
-    /// Places of the smallest and the largest size on it.
+    /// Positions of the smallest and the largest size on the axis.
     sizes: (f64, f64),
     values: Axis,
     format: Format,
@@ -96,7 +97,7 @@ impl Plot {
         LEFT + share * (self.right() - LEFT)
     }
 
-    /// Where the plot ends; the names of curves stand beside a wide one, and below a narrow one.
+    /// Right edge of the plot. Names of curves stand beside a wide plot and below a narrow one.
     const fn right(&self) -> f64 {
         self.format.width() - self.format.pick(RIGHT, MARGIN + 4.0)
     }
@@ -187,7 +188,7 @@ fn draw_axes(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     canvas.text("pw-faint", Anchor::End, At(right, bottom + 30.0), panel.sizes_are);
 }
 
-/// Each mark with its name, by growing size on one of two levels in turn. A name without room is left out.
+/// Draws each mark with its name, by ascending size on two alternating levels. A name without room is left out.
 fn draw_marks(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     let within =
         |mark: &&SizeMark| (plot.sizes.0..=plot.sizes.1).contains(&plot.scale.place(mark.size));
@@ -230,7 +231,7 @@ fn draw_series(canvas: &mut Canvas, plot: &Plot, series: &Series, at: usize, pan
     }
 }
 
-/// The names at the ends of the curves, from the top down, each below the one before; of a narrow plot under it.
+/// Draws the names at the ends of the curves, from the top down without overlap; below a narrow plot.
 fn draw_names(canvas: &mut Canvas, plot: &Plot, panel: &Curves) {
     let end = |(at, series): (usize, &Series)| {
         let last = series.points.last()?;

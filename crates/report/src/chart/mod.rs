@@ -1,4 +1,4 @@
-//! Charts as SVG, by a renderer of our own: no fonts, no scripts, nothing from outside.
+//! Charts as SVG, drawn here without external fonts, scripts or resources.
 
 mod axis;
 mod bars;

@@ -1,33 +1,33 @@
-//! A map of pages: one cell each, coloured by when it was first touched.
+//! A map of pages: one cell each, coloured by the time of first touch.
 //!
-//! Rows of equal length under each other, with the address of their first cell; a cell that was
-//! never touched is empty. The colours are those of `scale`, dark for the earliest.
+//! Rows of equal length are stacked, each with the address of its first cell. A cell that was never touched
+//! is empty. Colours are those of `scale`, dark for the earliest.
 
 use super::axis::colour;
 use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit};
 use pagewise_model::Nanos;
 
-/// Distance of cells, and the part of it that is filled.
+/// Distance between cells; below, the filled part of a cell.
 const PITCH: f64 = 10.0;
 const CELL: At = At(9.0, 9.0);
 const LEFT: f64 = 128.0;
 const MARGIN: f64 = 20.0;
-/// Height of what stands above the panels: title and scale.
+/// Height above the panels: title and scale.
 const TOP: f64 = 78.0;
-/// Height of a panel beside its rows.
+/// Height of a panel without its rows.
 const AROUND: f64 = 52.0;
 const NARROWEST: f64 = 480.0;
-/// Boxes of the colour scale, and their width.
+/// Boxes of the colour scale; below, their width.
 const STEPS: u32 = 24;
 const STEP: f64 = 12.0;
 const NARROW_STEP: f64 = 5.0;
-/// Cells beside each other in a narrow picture: longer rows are broken there.
+/// Most cells per row in a narrow picture; longer rows are broken.
 const NARROW_ROW: usize = WINDOW as usize;
 
-/// Pages of 4 KiB that a fault may map along (64 KiB, the default of the kernel's `fault_around_bytes`).
+/// Pages of 4 KiB that one fault may map (64 KiB, the default of the kernel's `fault_around_bytes`).
 pub(crate) const WINDOW: u64 = 16;
 
-/// Cells from one address on: place on the colour scale (0..1), and what is shown of it.
+/// Cells from one address on: position on the colour scale (0..1), and hover text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PageRow {
     pub(crate) label: String,
@@ -39,12 +39,12 @@ pub(crate) struct Pages {
     pub(crate) title: String,
     pub(crate) detail: String,
     pub(crate) rows: Vec<PageRow>,
-    /// Cells are pages that a fault maps along with [`WINDOW`] others, which lines set apart.
+    /// Cells are pages that a fault maps in groups of [`WINDOW`], separated by lines.
     pub(crate) has_windows: bool,
 }
 
 impl Pages {
-    /// Where a time stands on a logarithmic scale from one microsecond to `last`.
+    /// Position of a time on a logarithmic scale from one microsecond to `last`.
     pub(crate) fn time_share(at: Nanos, last: Nanos) -> f64 {
         let scale = |at: Nanos| (at.0 as f64 / 1000.0).ln_1p();
         if last.0 == 0 { 0.0 } else { scale(at) / scale(last) }
@@ -54,7 +54,7 @@ impl Pages {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PageMap {
     pub(crate) title: String,
-    /// What is at the end of the colour scale; its beginning is the first touch.
+    /// Label at the end of the colour scale; the scale begins at the first touch.
     pub(crate) end: String,
     pub(crate) panels: Vec<Pages>,
     /// What is not drawn; may be empty.
@@ -105,7 +105,7 @@ impl PageMap {
     }
 }
 
-/// A row as rows of a narrow picture, the first with its label.
+/// A row broken into rows of a narrow picture; only the first has the label.
 fn broken(row: &PageRow) -> impl Iterator<Item = PageRow> {
     let label = |at| if at == 0 { row.label.clone() } else { String::new() };
     let parts = row.cells.chunks(NARROW_ROW).enumerate();

@@ -1,8 +1,8 @@
-//! Rows of one length, each divided into its parts: where the time of each rung goes.
+//! Rows of equal length, each divided into its parts: where each rung spends its time.
 //!
-//! Rows are shares of their own total, because totals differ by more than a picture can hold; the
-//! total stands at the end of each row, so that equal shares are not taken for equal times. A share
-//! that has room for it holds its percentage, and every one tells its name to those who point at it.
+//! Rows show shares of their own total, because totals differ too much for one picture. The total stands at
+//! the end of each row, so that equal shares are not mistaken for equal times. A share holds its percentage
+//! if there is room, and shows its name on hover.
 
 use super::canvas::{Anchor, At, Canvas, Format, Picture, SMALL, fit, text_width};
 use crate::number::percent;
@@ -18,7 +18,7 @@ const LEGEND: f64 = 18.0;
 pub(crate) struct Segment {
     pub(crate) name: usize,
     pub(crate) value: f64,
-    /// Value and evidence for those who point at it.
+    /// Value and evidence, shown on hover.
     pub(crate) hover: String,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Segment {
 pub(crate) struct Stack {
     pub(crate) label: String,
     pub(crate) segments: Vec<Segment>,
-    /// What the whole row is.
+    /// The total of the row as text.
     pub(crate) total: String,
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct Stack {
 pub(crate) struct Stacks {
     pub(crate) title: String,
     pub(crate) subtitle: String,
-    /// Names of the parts with the class of their colour.
+    /// Names of the parts with their colour classes.
     pub(crate) names: Vec<(&'static str, &'static str)>,
     pub(crate) rows: Vec<Stack>,
 }
 
-/// Where rows begin and end.
+/// Left and right ends of rows.
 fn ends(format: Format) -> (f64, f64) {
     (format.pick(150.0, 96.0), format.width() - format.pick(150.0, 76.0))
 }
@@ -69,7 +69,7 @@ impl Stacks {
         canvas.finish(At(format.width(), y + 8.0), &self.title)
     }
 
-    /// The names that occur, in as many lines as they take; where the last one ends.
+    /// Draws the names that occur, over several lines if needed. Returns their bottom edge.
     fn draw_legend(&self, canvas: &mut Canvas, top: f64, format: Format) -> f64 {
         let left = format.pick(ends(format).0, MARGIN);
         let (mut x, mut y) = (left, top);

@@ -6,7 +6,7 @@
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: the curves, with the reach of TLBs marked.
 //!
-//! A ratio that may be another in the next run says why. What was refused says so under its table.
+//! A ratio that may differ in the next run says why. Refusals are listed under their table.
 
 use crate::bench::{Short, spread};
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series, SizeMark};
@@ -20,7 +20,7 @@ use pagewise_model::bench::code::{Jumps, Order, Point, Ratio, Sample};
 use pagewise_model::bench::tlb::{ClaimedTlb, PageKind, Steadiness};
 use pagewise_model::{Bytes, Fact, Measured};
 
-/// What the claims are about.
+/// Heading of the claims.
 const CLAIMS: &str = "TLBs for code as the processor claims, and where jumps begin to cost more";
 const LACKING: &str = "pages that are not available here";
 
@@ -30,7 +30,7 @@ pub fn section(jumps: &Jumps, style: &Style) -> String {
     document(jumps, "").text(style)
 }
 
-/// All that is shown of the jumps; `caption` says where they were measured.
+/// The whole document on the jumps; `caption` names the machine.
 pub(crate) fn document(jumps: &Jumps, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(jumps, caption));
@@ -53,7 +53,7 @@ pub(crate) fn document(jumps: &Jumps, caption: &str) -> Document {
     page
 }
 
-/// What one screen shows of the jumps: unpredictable ones by the size of the code.
+/// The jumps on one screen: unpredictable ones by code size.
 pub(crate) fn short(jumps: &Jumps, rows: usize) -> Short<'_> {
     let judgement = jumps.judgement.as_ref();
     let best = best_gain(jumps).map(|ratio| ratio.set_bytes.0 / jumps.dense().0.max(1));
@@ -132,7 +132,7 @@ fn best_gain(jumps: &Jumps) -> Option<&Ratio> {
     proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
-/// How the mappings were made, in words.
+/// A description of how the mappings were made.
 pub(crate) fn protocol(jumps: &Jumps) -> String {
     format!(
         "median of {} of each point in shuffled order (seed {}), run on CPU {}; code up to {} ({})",
@@ -144,18 +144,18 @@ pub(crate) fn protocol(jumps: &Jumps) -> String {
     )
 }
 
-/// An order in words, as a heading.
+/// An order as a heading.
 fn describe(order: Order) -> String {
     format!("one jump on each base page, {}", order.name())
 }
 
-/// The kinds of pages on which code of growing size was asked for.
+/// The kinds of pages that were requested for code of growing size.
 fn kinds(jumps: &Jumps, order: Order) -> Vec<PageKind> {
     let used = |kind: &PageKind| !jumps.curve(order, *kind, jumps.dense()).is_empty();
     PageKind::ALL.into_iter().filter(used).collect()
 }
 
-/// The numbers of jumps of one order, on any kind of page.
+/// The numbers of jumps in one order, on any kind of page.
 fn numbers(jumps: &Jumps, order: Order) -> Vec<u64> {
     let dense = jumps.dense();
     let is_of = |p: &&Point| p.order == order && p.apart_bytes == dense;
@@ -165,8 +165,8 @@ fn numbers(jumps: &Jumps, order: Order) -> Vec<u64> {
     all
 }
 
-/// Code of growing size in one order: nanoseconds on each kind of page, and what the larger are worth. Of
-/// many sizes the powers of two; the rest is in the other forms.
+/// Code of growing size in one order: nanoseconds on each kind of page, and the gain of larger pages. Of many
+/// sizes, shows powers of two; the other forms have all.
 fn by_size(jumps: &Jumps, order: Order) -> Document {
     let mut page = Document::default();
     let table = table(jumps, order, |number| number.is_power_of_two());
@@ -185,7 +185,7 @@ fn by_size(jumps: &Jumps, order: Order) -> Document {
     page
 }
 
-/// The table of the numbers of jumps that are shown.
+/// The table, with only the numbers of jumps that `is_shown` accepts.
 fn table(jumps: &Jumps, order: Order, is_shown: impl Fn(u64) -> bool) -> Table {
     let kinds = kinds(jumps, order);
     let mut columns = vec![("code", Align::Right)];
@@ -218,7 +218,7 @@ fn best_ratio(jumps: &Jumps, order: Order, size: Bytes) -> Option<&Ratio> {
     here.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
-/// Why a ratio may be another in the next run; nothing if it is steady.
+/// Why a ratio may differ in the next run; empty if it is steady.
 const fn unsteady(ratio: &Ratio) -> &'static str {
     match ratio.steadiness {
         Steadiness::Steady => "",
@@ -227,13 +227,13 @@ const fn unsteady(ratio: &Ratio) -> &'static str {
     }
 }
 
-/// Reasons for which samples of an order are missing, each once with how often.
+/// Reasons why samples of an order are missing, each once with its count.
 fn refused(jumps: &Jumps, order: Order) -> Vec<(&str, u64)> {
     let of = jumps.points.iter().filter(|point| point.order == order);
     claims::reasons(of.filter_map(|point| point.refused.as_deref()))
 }
 
-/// The sentence about misses.
+/// The sentence about TLB misses.
 fn misses_text(jumps: &Jumps) -> String {
     match &jumps.counter {
         Fact::Missing(why) => format!("misses of the instruction TLB are not counted: {why}"),
@@ -261,9 +261,9 @@ fn misses(jumps: &Jumps) -> Document {
     page
 }
 
-// The curves: code of growing size in each order, and what a growing number of pages costs.
+// The curves: code of growing size in each order, and the cost of a growing number of pages.
 
-/// The jumps as SVG; `caption` says where they were measured.
+/// The jumps as SVG; `caption` names the machine.
 #[must_use]
 pub fn svg(jumps: &Jumps, caption: &str) -> Picture {
     let mut panels: Vec<Curves> =
@@ -319,7 +319,7 @@ fn curves_by_size(jumps: &Jumps, order: Order) -> Option<Curves> {
     })
 }
 
-/// Elements on a page each, beside as many on few huge pages; none where none were run.
+/// One jump on each page against as many jumps on few huge pages; `None` if none ran.
 fn by_pages(jumps: &Jumps) -> Option<Curves> {
     let dense = jumps.dense();
     let mut apart: Vec<(PageKind, Bytes)> = jumps

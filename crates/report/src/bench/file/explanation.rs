@@ -1,4 +1,4 @@
-//! Where the time goes: for each way a row of shares, by counts times prices that were taken before.
+//! Explains the time: for each way, a row of shares. A share is a count times a price measured before.
 
 use super::grid::usual_block;
 use crate::number::{counted, percent, three_digits, whole_size};
@@ -12,7 +12,7 @@ use pagewise_model::bench::tlb::Order;
 use pagewise_model::cache::FolioClass;
 use pagewise_model::measured::median;
 
-/// Columns, each of the kinds of work that it adds up.
+/// Columns, each with the kinds of work that it adds up.
 const COLUMNS: [(&str, &[Work]); 7] = [
     ("entry", &[Work::Entry, Work::Open]),
     ("lookup", &[Work::Lookup]),
@@ -23,7 +23,7 @@ const COLUMNS: [(&str, &[Work]); 7] = [
     ("wait", &[Work::Wait]),
 ];
 
-/// A row for each explained cell of the usual block.
+/// A row for each explained cell of the usual block size.
 pub(super) fn section(readings: &Readings) -> Document {
     let mut page = Document::default();
     let Some(judgement) = readings.judgement.as_ref().filter(|j| !j.accounts.is_empty()) else {
@@ -54,7 +54,7 @@ pub(super) fn section(readings: &Readings) -> Document {
     page
 }
 
-/// Every explained cell with its parts, which only pages show.
+/// Every explained cell with its parts; shown only on pages.
 pub(super) fn parts(readings: &Readings, judgement: &Judgement) -> Document {
     let mut table = Table::new(&[
         ("", Align::Left),
@@ -110,7 +110,7 @@ fn row(point: &Point, account: &Account) -> Vec<Cell> {
     row
 }
 
-/// How much is explained, over all cells.
+/// The explained share of the time, over all cells.
 fn summary(readings: &Readings, judgement: &Judgement) -> String {
     let of = |residency: Residency| {
         let accounts = judgement.accounts.iter().filter(|account| {

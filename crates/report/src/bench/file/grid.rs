@@ -1,19 +1,19 @@
-//! Readings as grids of rates: a row for each way, a column for what differs. Text, page and picture show
-//! the same ones.
+//! Readings as grids of rates: a row for each way, a column for each value that varies. Text, page and
+//! picture show the same grids.
 
 use crate::number::whole_size;
 use pagewise_model::bench::file::{Arm, Cell, Copies, CopyRow, Part, Point, Readings, Residency};
 use pagewise_model::bench::tlb::Order;
 use pagewise_model::{Bytes, Fact, Measured};
 
-/// What stands in one place of a grid.
+/// The content of one place in a grid.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Entry {
     /// GiB/s.
     Rate(Measured),
-    /// It did other work than it was asked for.
+    /// The way did other work than requested; with the reason.
     Refused(String),
-    /// It was not read.
+    /// The cell was not read; with the reason.
     Missing(String),
     /// There is no such cell.
     Empty,
@@ -26,7 +26,7 @@ pub(super) struct Grid {
     pub(super) columns_are: &'static str,
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<(String, Vec<Entry>)>,
-    /// Its best place is worth a frame.
+    /// The ways compete: the best place gets a frame.
     pub(super) is_race: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn grids(readings: &Readings) -> Vec<Grid> {
     all
 }
 
-/// How files are read, with its name and a short one.
+/// How files are read, each with a long and a short name.
 pub(super) const RACES: [(Residency, Order, &str, &str); 4] = [
     (Residency::Warm, Order::Sequential, "warm, in order", "in order"),
     (Residency::Warm, Order::Random, "warm, at random", "at random"),
@@ -56,7 +56,7 @@ pub(super) fn races(readings: &Readings) -> Vec<Grid> {
     all.filter(|grid| !grid.rows.is_empty()).collect()
 }
 
-/// The same for one of them.
+/// As [`races`], for one residency and order.
 pub(super) fn race(readings: &Readings, residency: Residency, order: Order) -> Grid {
     let is_of = |cell: &Cell| cell.residency == residency && cell.order == order;
     let spans = parts(readings, Part::Blocks, &is_of, |cell| cell.span_bytes);
@@ -94,7 +94,7 @@ fn passes(readings: &Readings) -> Grid {
     }
 }
 
-/// Where blocks are put: a row for a way and a kind of memory.
+/// Effect of the buffer's position: a row for each way and kind of memory.
 fn buffers(readings: &Readings) -> Grid {
     let offsets = parts(readings, Part::Buffers, &|_| true, |cell| cell.offset_bytes);
     let mut rows = Vec::new();
@@ -119,7 +119,7 @@ fn buffers(readings: &Readings) -> Grid {
     }
 }
 
-/// The kernel's copy beside others.
+/// The kernel's copy compared with others.
 fn copies(found: &Copies) -> Grid {
     let entry = |rate: &Fact<Measured>| match rate {
         Fact::Known(rate) => Entry::Rate(*rate),
@@ -136,7 +136,7 @@ fn copies(found: &Copies) -> Grid {
     }
 }
 
-/// A row for each way of a part, a column for each value of what differs.
+/// A row for each way of a part, a column for each value that varies.
 fn by_arm<T: Ord + Copy>(
     readings: &Readings,
     part: Part,
@@ -161,7 +161,7 @@ fn by_arm<T: Ord + Copy>(
     }
 }
 
-/// The values of what differs among the cells of a part, each once, ascending.
+/// The values that vary among the cells of a part, each once, ascending.
 fn parts<T: Ord>(
     readings: &Readings,
     part: Part,
@@ -193,7 +193,7 @@ fn entry(readings: &Readings, at: usize, point: &Point, rate: Option<Measured>) 
     }
 }
 
-/// The block whose cells are shown in detail: the published study's largest, or what is nearest.
+/// The block size whose cells are shown in detail: the published study's largest, or the nearest to it.
 pub(super) fn usual_block(readings: &Readings) -> Option<Bytes> {
     let blocks = parts(readings, Part::Blocks, &|_| true, |cell| cell.block_bytes);
     blocks.into_iter().min_by_key(|block| block.0.abs_diff(Bytes::kib(16).0))

@@ -6,8 +6,8 @@
 //! - [`csv`]: every process, for other tools;
 //! - [`svg`]: the ways over the blocks as a table of colours.
 //!
-//! Rates count set-up and tear-down, but for those of single passes. A cell that did other work than it
-//! was asked for shows no rate, and says what it did.
+//! Rates include set-up and tear-down, except those of single passes. If a cell did other work than
+//! requested, it shows no rate, and says what it did.
 
 use crate::bench::Short;
 use crate::bench::file::grid::{Entry, Grid, races};
@@ -25,7 +25,7 @@ mod explanation;
 mod grid;
 mod table;
 
-/// What the claims are about.
+/// Heading of the claims.
 const CLAIMS: &str = "the published study (mmap against system calls, 2019): then, and here";
 
 /// The readings as terminal text.
@@ -34,7 +34,7 @@ pub fn section(readings: &Readings, style: &Style) -> String {
     document(readings, "").text(style)
 }
 
-/// All that is shown of the readings; `caption` says where they were measured.
+/// The whole document on the readings; `caption` names the machine.
 pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(readings, caption));
@@ -57,7 +57,7 @@ pub(crate) fn document(readings: &Readings, caption: &str) -> Document {
     page
 }
 
-/// What one screen shows of the readings: the fastest ways with the block of the headline, and read().
+/// The readings on one screen: the fastest ways with the headline's block size, and read().
 pub(crate) fn short(readings: &Readings, rows: usize) -> Short<'_> {
     let judgement = readings.judgement.as_ref();
     let block = fastest(readings).map_or_else(Bytes::default, |(_, cell)| cell.block_bytes);
@@ -76,8 +76,8 @@ pub(crate) fn short(readings: &Readings, rows: usize) -> Short<'_> {
     }
 }
 
-/// Every process as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured.
-/// A cell without samples has one line with the reason. `refused_why` also holds what a ledger shows.
+/// Every process as CSV (RFC 4180), one line each. Names end in the unit; an empty field was not measured. A
+/// cell without samples has one line with the reason. `refused_why` also reports what the ledger shows.
 #[must_use]
 pub fn csv(readings: &Readings) -> String {
     let header = "part,arm,block_bytes,order,residency,passes,fresh,offset_bytes,threads,span_bytes,\
@@ -134,8 +134,8 @@ fn numbers(sample: &Sample) -> Vec<String> {
     numbers.map(known).to_vec()
 }
 
-/// Cells without a figure whose way has one elsewhere, and those with fewer repeats than requested; nothing where
-/// there are none. A way that has no figure at all is not available here.
+/// Cells without a figure whose way has one elsewhere, and cells with fewer repeats than requested. `None` if
+/// there are no such cells. A way without any figure is not available here.
 fn incomplete(readings: &Readings) -> Option<String> {
     let points = &readings.points;
     let is_read = |arm| points.iter().any(|p| p.cell.arm == arm && !p.samples.is_empty());
@@ -151,7 +151,7 @@ fn incomplete(readings: &Readings) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The rate of a point that did what it was asked for, with its cell.
+/// The rate of a point that did the requested work, with its cell.
 fn rated(readings: &Readings, (at, point): (usize, &Point)) -> Option<(f64, Cell)> {
     let judgement = readings.judgement.as_ref();
     let is_whole = judgement.is_none_or(|judgement| judgement.refusal(at).is_none());
@@ -161,7 +161,7 @@ fn rated(readings: &Readings, (at, point): (usize, &Point)) -> Option<(f64, Cell
 
 /// The fastest reading.
 fn fastest(readings: &Readings) -> Option<(f64, Cell)> {
-    // What most programs do goes first.
+    // The most common use comes first.
     let rank = |cell: &Cell| (cell.residency == Residency::Warm, cell.order == Order::Sequential);
     let by =
         |a: &(f64, Cell), b: &(f64, Cell)| rank(&a.1).cmp(&rank(&b.1)).then(a.0.total_cmp(&b.0));
@@ -223,7 +223,7 @@ fn protocol(readings: &Readings) -> Vec<String> {
     reported
 }
 
-/// What the proofs showed, and what they took.
+/// What the proofs showed, and their cost.
 fn proof(readings: &Readings) -> Option<String> {
     let took = |point: &Point| -> Vec<f64> {
         let gib = readings.source.size_bytes.0 as f64 / Bytes::gib(1).0 as f64;
@@ -251,10 +251,10 @@ fn proof(readings: &Readings) -> Option<String> {
     ))
 }
 
-// The races as a table of colours: every way over the blocks, one panel for each residency and order. The
-// fastest way of each block has a frame: where it changes from block to block the ways cross.
+// The races as a table of colours: every way over the block sizes, one panel for each residency and order.
+// The fastest way for each block size has a frame. If the framed way changes between sizes, the ways cross.
 
-/// The readings as SVG; `caption` says where they were measured.
+/// The readings as SVG; `caption` names the machine.
 #[must_use]
 pub fn svg(readings: &Readings, caption: &str) -> Picture {
     let heat = Heat {

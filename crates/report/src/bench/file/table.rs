@@ -1,4 +1,4 @@
-//! Grids as tables of text, where the time of each way goes, and what was refused.
+//! Grids as text tables, the parts of each way's time, and refusals.
 
 use super::grid::{Entry, Grid, RACES, race, usual_block};
 use crate::number::{count, percent, range_text, three_digits, whole_size};
@@ -9,7 +9,7 @@ use pagewise_model::Bytes;
 use pagewise_model::bench::file::{Arm, Part, Point, Readings, Residency};
 use pagewise_model::bench::tlb::Order;
 
-/// Columns that a grid may have.
+/// Largest number of columns in a grid.
 const MOST: usize = 12;
 
 /// A grid under its title.
@@ -31,7 +31,7 @@ pub(super) fn grid(grid: &Grid) -> Document {
     page
 }
 
-/// The fastest ways in blocks of one size, by the first race that was run, with read() among them.
+/// The fastest ways for one block size, by the first race that ran, with read() among them.
 pub(super) fn fastest(readings: &Readings, block: Bytes, rows: usize) -> Table {
     let mut columns = vec![("", Align::Left)];
     let mut grids = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn fastest(readings: &Readings, block: Bytes, rows: usize) -> Table {
     table
 }
 
-/// The highest rate of a grid whose ways are compared.
+/// The highest rate of a grid whose ways compete.
 fn best(grid: &Grid) -> Option<f64> {
     let entries = grid.rows.iter().flat_map(|(_, entries)| entries);
     let rates = entries.filter_map(|entry| match entry {
@@ -90,7 +90,7 @@ fn cell(entry: &Entry, best: Option<f64>) -> Cell {
     }
 }
 
-/// Each reason once, with the ways for which it holds.
+/// Each reason once, with its ways.
 fn reasons(grid: &Grid) -> Document {
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
     for (name, entries) in &grid.rows {
@@ -114,7 +114,7 @@ fn reasons(grid: &Grid) -> Document {
     page
 }
 
-/// Where the time of each way goes, for one block, warm and in order.
+/// The parts of each way's time, for one block size, warm and in order.
 pub(super) fn times(readings: &Readings) -> Document {
     let Some(block) = usual_block(readings) else { return Document::default() };
     let is_shown = |point: &&Point| {

@@ -1,5 +1,5 @@
-//! What else was found, each in a sentence: the waste of a mapping filled for nothing, a huge page split,
-//! the host's part, a pool shared.
+//! Other findings, one sentence each: the waste of filling a mapping without use, a split huge page, the
+//! host's part, a shared pool.
 
 use crate::number::{count, percent, three_digits};
 use crate::page::Document;
@@ -8,10 +8,10 @@ use pagewise_model::bench::memory::{
 };
 use pagewise_model::{Fact, PageSize};
 
-/// Below this share of CPU time in the time of one thread others have disturbed it.
+/// Least share of CPU time in a thread's time; below it, others have disturbed the thread.
 const UNDISTURBED: f64 = 0.9;
 
-/// All of them as terminal text.
+/// All findings as terminal text.
 pub(super) fn section(touches: &FirstTouch) -> Document {
     let mut page = Document::default();
     page.heading("what else was found");
@@ -21,7 +21,7 @@ pub(super) fn section(touches: &FirstTouch) -> Document {
     page
 }
 
-/// A word for each, and the sentence.
+/// A label and the sentence for each finding.
 pub(super) fn all(touches: &FirstTouch) -> Vec<(&'static str, String)> {
     let base = touches.base_page_bytes;
     let mut all = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn all(touches: &FirstTouch) -> Vec<(&'static str, String)> {
     all
 }
 
-/// Whether others had the CPU: a thread that touches memory waits for no other.
+/// Whether others used the CPU: a thread that only touches memory waits for nothing else.
 fn disturbed(touches: &FirstTouch) -> Option<String> {
     let point = touches.plain(Way::OnDemand)?;
     let share = point.cpu_page_ns()? / point.page_ns(Part::Whole)?.median;

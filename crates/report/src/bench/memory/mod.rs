@@ -6,7 +6,7 @@
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: every way as a bar.
 //!
-//! All times are nanoseconds for each base page used. What was refused says so under its table.
+//! All times are nanoseconds for each used base page. Refusals are listed under their table.
 
 use crate::bench::Short;
 use crate::chart::{Bars, Group, Picture, Range, Row, Segment, Stack, Stacks};
@@ -29,7 +29,7 @@ pub fn section(touches: &FirstTouch, style: &Style) -> String {
     document(touches, "").text(style)
 }
 
-/// All that is shown of first touches; `caption` says where they were measured.
+/// The whole document on first touches; `caption` names the machine.
 pub(crate) fn document(touches: &FirstTouch, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(touches, caption));
@@ -46,7 +46,7 @@ pub(crate) fn document(touches: &FirstTouch, caption: &str) -> Document {
     page
 }
 
-/// What one screen shows of first touches: the best ways of each kind beside what each is set against.
+/// First touches on one screen: the best ways of each kind beside their baselines.
 pub(crate) fn short(touches: &FirstTouch, rows: usize) -> Short<'_> {
     let judgement = touches.judgement.as_ref();
     let all = || touches.points.iter();
@@ -116,7 +116,7 @@ pub(crate) fn headline(touches: &FirstTouch) -> String {
     format!("a page of {page} takes {} ns before first use; {rest}", three_digits(demand.median))
 }
 
-/// The points of each baseline, with what they are.
+/// The points of each baseline, with a title.
 fn groups(touches: &FirstTouch) -> Vec<(&'static str, Vec<&Point>)> {
     let of = |baseline: Way| {
         let points = touches.points.iter().filter(move |p| p.threads == 1);
@@ -136,12 +136,12 @@ fn ratio<'a>(touches: &'a FirstTouch, point: &Point) -> Option<&'a Ratio> {
     ratios.find(|r| point.is(r.way, r.every_pages, r.threads))
 }
 
-/// The same as text; nothing of a baseline.
+/// The ratio as text; empty for a baseline.
 fn ratio_of(touches: &FirstTouch, point: &Point) -> String {
     ratio(touches, point).map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
 }
 
-/// Ways that are not available; those with one reason and one remedy together.
+/// Ways that are not available; those with the same reason and remedy together.
 fn lacking(touches: &FirstTouch) -> Vec<Lacking<'_>> {
     let mut all: Vec<Lacking<'_>> = Vec::new();
     for Unavailable { way, why, next } in &touches.unavailable {
@@ -153,7 +153,7 @@ fn lacking(touches: &FirstTouch) -> Vec<Lacking<'_>> {
     all
 }
 
-/// How the mappings were made, in words.
+/// A description of how the mappings were made.
 pub(crate) fn protocol(touches: &FirstTouch) -> String {
     format!(
         "median of {} of {} for each way, in shuffled order (seed {}), on CPU {}; at most {} of memory ({})",
@@ -166,13 +166,13 @@ pub(crate) fn protocol(touches: &FirstTouch) -> String {
     )
 }
 
-// The charts: every way as a bar, and what each is made of.
+// The charts: every way as a bar, and the parts of each.
 
-/// The parts of a stack, with the classes of their colours.
+/// The parts of a stack, with their colour classes.
 const PARTS: [(Part, &str); 3] =
     [(Part::Setup, "pw-s0"), (Part::Touch, "pw-s1"), (Part::Teardown, "pw-s2")];
 
-/// All ways as SVG; `caption` says where they were measured.
+/// All ways as SVG; `caption` names the machine.
 #[must_use]
 pub fn svg(touches: &FirstTouch, caption: &str) -> Picture {
     let base = touches.base_page_bytes;
@@ -221,7 +221,7 @@ fn group(title: &str, detail: &str, points: &[&Point]) -> Group {
     }
 }
 
-/// What each way by one thread is made of.
+/// The parts of each way's time with one thread.
 fn parts(touches: &FirstTouch) -> Picture {
     let points = touches.points.iter().filter(|p| p.threads == 1 && !p.samples.is_empty());
     let stacks = Stacks {

@@ -1,4 +1,4 @@
-//! Tables: what each way costs, what threads make of it, and what the kernel counted.
+//! Tables: the cost of each way, the effect of threads, and the kernel's counts.
 
 use super::{groups, protocol, ratio, ratio_of};
 use crate::claims;
@@ -10,7 +10,7 @@ use crate::table::{Align, Cell, Table};
 use pagewise_model::bench::memory::{FirstTouch, Part, Point, Way};
 use pagewise_model::{Bytes, Fact, PageSize};
 
-/// Times of every way by one thread.
+/// Times of every way with one thread.
 pub(super) fn times(touches: &FirstTouch) -> Document {
     let mut page = Document::default();
     page.heading(&title(touches));
@@ -22,12 +22,12 @@ pub(super) fn times(touches: &FirstTouch) -> Document {
     page
 }
 
-/// What the times are.
+/// What the times measure.
 pub(super) fn title(touches: &FirstTouch) -> String {
     format!("ns for each used {}, from set-up to release: one thread", touches.base_page_bytes)
 }
 
-/// About as many ways, as many of each group: its baseline and those that take the least beside it.
+/// About `rows` ways, equally many of each group: its baseline and the fastest others.
 pub(super) fn best(touches: &FirstTouch, rows: usize) -> Table {
     let mut table = Table::new(&[
         ("way", Align::Name),
@@ -56,7 +56,7 @@ pub(super) fn best(touches: &FirstTouch, rows: usize) -> Table {
     table
 }
 
-/// The parts of the time of each point, with their ranges.
+/// The parts of each point's time, with their ranges.
 fn times_table(title: &'static str, touches: &FirstTouch, points: Vec<&Point>) -> Table {
     let mut table = Table::new(&[
         (title, Align::Name),
@@ -73,7 +73,7 @@ fn times_table(title: &'static str, touches: &FirstTouch, points: Vec<&Point>) -
     table
 }
 
-/// Reasons for which ways have fewer mappings than asked for, each once with how many.
+/// Reasons why ways have fewer mappings than requested, each once with its count.
 fn short(touches: &FirstTouch) -> Document {
     let some = touches.points.iter().filter(|point| !point.samples.is_empty());
     let reasons = claims::reasons(some.filter_map(|point| point.refused.as_deref()));
@@ -107,7 +107,7 @@ fn refused(point: &Point) -> Vec<Paragraph> {
     text.into_iter().map(|text| Paragraph::new(text, 4, Tone::Faint)).collect()
 }
 
-/// What several threads make of it; nothing where only one touched.
+/// The effect of several threads; empty if only one thread touched.
 pub(super) fn threads(touches: &FirstTouch) -> Document {
     let mut page = Document::default();
     let mut table = Table::new(&[
@@ -150,13 +150,13 @@ pub(super) fn threads(touches: &FirstTouch) -> Document {
     page
 }
 
-/// A point of several threads, or the one that they are held against.
+/// Whether a point has several threads, or is the single-thread point that they are compared with.
 fn is_of_threads(touches: &FirstTouch, point: &Point) -> bool {
     let mut several = touches.points.iter().filter(|p| p.threads > 1);
     point.every_pages == 1 && several.any(|p| p.way == point.way)
 }
 
-/// What the kernel counted, for every way by one thread.
+/// The kernel's counts for every way with one thread.
 pub(super) fn counts(touches: &FirstTouch) -> Document {
     let mut page = Document::default();
     page.heading("what the kernel counted: before the first touch, and during the touches");
@@ -193,7 +193,7 @@ fn count_row(point: &Point) -> Vec<Cell> {
     ]
 }
 
-/// What is not as it must be.
+/// Remark on counts that differ from what the way should cause.
 fn remark(point: &Point) -> &'static str {
     let is_filled = matches!(point.way, Way::MapPopulate | Way::PopulateWrite);
     match (point.has_expected_faults(), point.resident_bytes()) {

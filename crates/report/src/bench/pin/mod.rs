@@ -1,4 +1,4 @@
-//! What pinning costs, for people: one document, CSV, and curves.
+//! The cost of pinning, for people: one document, CSV, and curves.
 //!
 //! Entries, all pure functions of the saved form:
 //! - [`document`], and as terminal text [`section`]: prices for each page and call by way and kind of page, calls by size, shares of a transfer,
@@ -18,7 +18,7 @@ use pagewise_model::bench::pin::{Judgement, MissingWay, Pins, Point, Price, Samp
 use pagewise_model::bench::tlb::PageKind;
 use pagewise_model::{Bytes, Fact};
 
-/// What the claims are about.
+/// Heading of the claims.
 const CLAIMS: &str = "published figures, and this machine";
 const LACKING: &str = "not available here";
 
@@ -28,7 +28,7 @@ pub fn section(pins: &Pins, style: &Style) -> String {
     document(pins, "").text(style)
 }
 
-/// All that is shown of pinning; `caption` says where it was measured.
+/// The whole document on pinning; `caption` names the machine.
 pub(crate) fn document(pins: &Pins, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(pins, caption));
@@ -49,7 +49,7 @@ pub(crate) fn document(pins: &Pins, caption: &str) -> Document {
     page
 }
 
-/// What one screen shows of pinning: the prices.
+/// Pinning on one screen: the prices.
 pub(crate) fn short(pins: &Pins, rows: usize) -> Short<'_> {
     let judgement = pins.judgement.as_ref();
     Short {
@@ -116,7 +116,7 @@ pub(crate) fn headline(pins: &Pins) -> String {
     }
 }
 
-/// How the figures came about.
+/// How the figures were obtained.
 pub(crate) fn protocol(pins: &Pins) -> String {
     format!(
         "median of {} of each point in shuffled order (seed {}) on CPU {}; pieces go in turn through \
@@ -128,7 +128,7 @@ pub(crate) fn protocol(pins: &Pins) -> String {
     )
 }
 
-/// What a price is.
+/// What a price measures.
 fn meaning(way: Way) -> String {
     match way.without() {
         Some(without) => format!("beyond {}", without.name()),
@@ -136,7 +136,7 @@ fn meaning(way: Way) -> String {
     }
 }
 
-/// What the prices are.
+/// What the prices measure.
 fn title(pins: &Pins) -> String {
     format!("ns to pin and release, for each {} and for each call", pins.base_page_bytes)
 }
@@ -186,13 +186,13 @@ fn price_table(judgement: &Judgement, rows: usize) -> Table {
     table
 }
 
-/// What a price is of that on base pages, as text; nothing without a ratio.
+/// A price's ratio to that on base pages, as text; empty without a ratio.
 fn ratio(judgement: &Judgement, price: &Price) -> String {
     let ratio = judgement.ratios.iter().find(|r| (r.way, r.pages) == (price.way, price.pages));
     ratio.map_or_else(String::new, |r| ratio_text(r.ratio, &r.interval))
 }
 
-/// The kinds of pages that a way was asked for on.
+/// The kinds of pages that were requested for a way.
 fn kinds(pins: &Pins, way: Way) -> Vec<PageKind> {
     let used = |kind: &PageKind| !pins.curve(way, *kind).is_empty();
     PageKind::ALL.into_iter().filter(used).collect()
@@ -207,7 +207,7 @@ fn sizes(pins: &Pins, way: Way) -> Vec<Bytes> {
     sizes
 }
 
-/// What one way costs by size: a call with its release.
+/// The cost of one way by size: a call with its release.
 fn calls(pins: &Pins, way: Way) -> Document {
     let kinds = kinds(pins, way);
     let mut page = Document::default();
@@ -237,7 +237,7 @@ fn calls(pins: &Pins, way: Way) -> Document {
     page
 }
 
-/// Why samples of a way are missing, each reason once with the pages that it is about.
+/// Reasons why samples of a way are missing, each once with its kinds of pages.
 fn refusals(pins: &Pins, way: Way) -> Vec<String> {
     let refused = pins.points.iter().filter(|point| point.way == way);
     let reported = refused.filter_map(|point| {
@@ -299,9 +299,9 @@ fn lacking(pins: &Pins) -> impl Iterator<Item = Lacking<'_>> {
     ways.chain(claims::pages(&pins.unavailable))
 }
 
-// The curves: what a call costs for each base page, over its size, by way and kind of page.
+// The curves: the cost of a call per base page, over its size, by way and kind of page.
 
-/// Pinning as SVG; `caption` says where it was measured.
+/// Pinning as SVG; `caption` names the machine.
 #[must_use]
 pub fn svg(pins: &Pins, caption: &str) -> Picture {
     let groups: [&[Way]; 4] =
@@ -322,7 +322,7 @@ pub fn svg(pins: &Pins, caption: &str) -> Picture {
     lines.draw()
 }
 
-/// Ways that are set against each other; none where none was measured.
+/// Ways compared in one panel; `None` if none was measured.
 fn panel(pins: &Pins, ways: &[Way]) -> Option<Curves> {
     let mut series = Vec::new();
     for way in ways {

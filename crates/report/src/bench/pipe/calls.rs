@@ -1,26 +1,25 @@
 //! The call graph of kernel samples: who called whom, with the share of all samples.
 //!
-//! Stacks come leaf first and are joined from their outermost frame inwards. A frame whose samples
-//! all lie in one callee stands on one line with it, so that chains of wrappers do not hide the
-//! branching. Rare branches are left out, in a terminal earlier than on a page, where they open.
+//! Stacks come leaf first and are merged from their outermost frame inwards. A frame whose samples all lie in
+//! one callee shares a line with it, so that chains of wrappers do not hide the branches. Rare branches are
+//! left out. The limit is higher in a terminal than on a page, where branches can be opened.
 
 use crate::number::percent;
 use crate::page::Document;
 use crate::style::Tone;
 use pagewise_model::look::Samples;
 
-/// Smallest share of all samples that has a line in a terminal, and on a page.
+/// Smallest share of all samples that gets a line in a terminal; below, on a page.
 const TERMINAL: f64 = 0.05;
 const PAGE: f64 = 0.01;
-/// Frames joined at most on one line, so that deep stacks stay readable.
+/// Most frames joined on one line, so that deep stacks stay readable.
 const JOINED: usize = 4;
-/// Frames of one stack, as many as the kernel records (`PERF_MAX_STACK_DEPTH`): a saved file may hold
-/// anything.
+/// Most frames of one stack, as many as the kernel records (`PERF_MAX_STACK_DEPTH`). A saved file may hold more.
 const FRAMES: usize = 127;
-/// Deepest line; what lies deeper is in its ancestor's share.
+/// Deepest line; deeper frames count in their ancestor's share.
 const DEEPEST: usize = 12;
 
-/// A frame with those it called.
+/// A frame with its callees.
 #[derive(Debug, Default)]
 struct Node {
     symbol: String,
@@ -104,7 +103,7 @@ impl Tree {
         page.details(&text, inside);
     }
 
-    /// The branches under `node` that are worth a line, the most frequent first.
+    /// The branches under `node` with at least the share `least`, the most frequent first.
     fn branches<'a>(&self, node: &'a Node, depth: usize, least: f64) -> Vec<Line<'a>> {
         if self.total == 0 || depth > DEEPEST {
             return Vec::new();

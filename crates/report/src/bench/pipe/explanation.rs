@@ -1,7 +1,7 @@
-//! What became cheaper from rung to rung, and which sizes suit.
+//! Explains what became cheaper from rung to rung, and which sizes suit.
 //!
-//! Changes are times of both ends for each GiB. Small parts are shown together, and what is left
-//! unexplained always has a line of its own.
+//! Changes are times of both ends per GiB. Small parts are shown as one sum. The unexplained rest always has
+//! its own line.
 
 use super::calls::Tree;
 use super::{consumption_label, picture};
@@ -14,10 +14,10 @@ use pagewise_model::bench::pipe::{
 };
 use pagewise_model::{Fact, Nanos};
 
-/// Parts below this share of the largest change of a step are shown together.
+/// Least share of a step's largest change for a part to be shown alone.
 const TOLD: f64 = 0.02;
 
-/// Every step by reference, its parts, and the calls under it where there are samples.
+/// Every step by reference, its parts, and the calls under it if there are samples.
 pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
     let mut page = Document::default();
     let steps = judgement.steps.iter();
@@ -43,7 +43,7 @@ pub(super) fn explanation(ladder: &Ladder, judgement: &Judgement) -> Document {
     page
 }
 
-/// A step with the calls under it, which only pages show.
+/// A step with the calls under it; shown only on pages.
 fn details(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
     let title = format!(
         "{} to {}, {}: {}, {} for each GiB",
@@ -68,7 +68,7 @@ fn details(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
     page
 }
 
-/// What has no price, and what samples say.
+/// Work without a price, and what samples say about it.
 fn notes(account: &Account) -> Document {
     let mut page = Document::default();
     if !account.not_priced.is_empty() {
@@ -95,7 +95,7 @@ fn one(ladder: &Ladder, judgement: &Judgement, step: &Step) -> Document {
     page
 }
 
-/// The consumption of a step; none where a saved file names a point that is not in it.
+/// The consumption of a step; `None` if a saved file names a point that does not exist.
 fn consumption(ladder: &Ladder, step: &Step) -> Option<Consumption> {
     ladder.points.get(step.to).map(|point| point.consumption)
 }
@@ -122,7 +122,7 @@ fn signed(ns: f64) -> String {
     format!("{sign}{}", Nanos::from_f64(ns.abs()))
 }
 
-/// The parts worth a line of their own, and the sum of the others.
+/// The parts that get their own line, and the sum of the others.
 fn parts_shown(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
     let largest = step.parts.iter().map(|(_, ns)| ns.abs()).fold(0.0, f64::max);
     let (large, small): (Vec<_>, Vec<_>) =
@@ -131,7 +131,7 @@ fn parts_shown(step: &Step) -> (Vec<(&'static str, f64)>, f64) {
     (large, small.into_iter().map(|(_, ns)| ns).sum())
 }
 
-/// A part as a share of the whole change, where that says something.
+/// A part as a share of the whole change; empty if the share says nothing.
 fn share_of_change(step: &Step, ns: f64) -> String {
     let share = (ns / step.change_per_gib_ns).abs();
     if share.is_finite() { percent(share) } else { String::new() }
@@ -175,7 +175,7 @@ fn now_text(judgement: &Judgement, step: &Step) -> String {
     }
 }
 
-/// Which sizes suit each technique.
+/// The sizes that suit each technique.
 pub(super) fn advice(judgement: &Judgement) -> Document {
     let mut page = Document::default();
     if !judgement.advice.is_empty() {

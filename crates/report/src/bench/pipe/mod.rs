@@ -8,8 +8,7 @@
 //!   colours.
 //!
 //! Untouched rows are always headed *by reference*: the reader did not look at those bytes. A touched figure
-//! above what one core can read is marked as implausible. What was refused keeps its row with the
-//! reason.
+//! above the read rate of one core is marked as implausible. A refused row stays, with the reason.
 
 mod calls;
 mod explanation;
@@ -35,7 +34,7 @@ pub fn section(ladder: &Ladder, style: &Style) -> String {
     document(ladder, "").text(style)
 }
 
-/// All that is shown of the ladder; `caption` says where it was measured.
+/// The whole document on the ladder; `caption` names the machine.
 pub(crate) fn document(ladder: &Ladder, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(ladder, caption));
@@ -54,7 +53,7 @@ pub(crate) fn document(ladder: &Ladder, caption: &str) -> Document {
     page
 }
 
-/// What one screen shows of the ladder: the fastest ways beside the first.
+/// The ladder on one screen: the fastest ways beside the first.
 pub(crate) fn short(ladder: &Ladder, rows: usize) -> Short<'_> {
     let points = || ladder.points.iter();
     Short {
@@ -68,7 +67,7 @@ pub(crate) fn short(ladder: &Ladder, rows: usize) -> Short<'_> {
     }
 }
 
-/// How the points were taken.
+/// How the points were measured.
 pub(crate) fn protocol(ladder: &Ladder) -> String {
     format!(
         "{} repeats of each point, each a fresh pair of processes, in an order shuffled with seed {}.",
@@ -76,8 +75,8 @@ pub(crate) fn protocol(ladder: &Ladder) -> String {
     )
 }
 
-/// Every repeat of every point as CSV (RFC 4180), one line each. Names end in the unit; an empty
-/// field was not measured. A point without repeats has one line with the reason.
+/// Every repeat of every point as CSV (RFC 4180), one line each. Names end in the unit; an empty field was
+/// not measured. A point without repeats has one line with the reason.
 #[must_use]
 pub fn csv(ladder: &Ladder) -> String {
     let header = "rung,writer,reader,pages,wait,placement,gift,lock,untouched_pages,buffer_bytes,pipe_bytes,\
@@ -169,7 +168,7 @@ fn title(ladder: &Ladder) -> String {
     format!("{what}: median of {repeats} in shuffled order, smallest to largest")
 }
 
-/// A short name of what is done with the bytes; the heading of its rows.
+/// Heading for rows of one consumption of the bytes.
 const fn consumption_label(consumption: Consumption) -> &'static str {
     match consumption {
         Consumption::Untouched => "by reference",
@@ -195,7 +194,7 @@ fn settings(point: &Point) -> String {
     parts.join(", ")
 }
 
-/// The points of one rung: neighbours of one name and sizes under different consumptions.
+/// The points of each rung: neighbours with the same name and sizes under different consumptions.
 fn rungs(ladder: &Ladder) -> impl Iterator<Item = &[Point]> {
     ladder.points.chunk_by(|a, b| a.rung == b.rung)
 }

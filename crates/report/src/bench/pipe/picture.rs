@@ -1,4 +1,4 @@
-//! The chart of a ladder: which rows, marks and panels the picture has.
+//! The chart of a ladder: its rows, marks and panels.
 
 use super::{consumption_label, rungs, settings, yardsticks};
 use crate::chart::{Bars, Group, Heat, Mark, Panel, Picture, Range, Row, Segment, Stack, Stacks};
@@ -8,7 +8,7 @@ use pagewise_model::{Bytes, Nanos};
 
 const UNIT: &str = "GiB/s";
 
-/// Parts of an account, each with its colour; the last is what stays unexplained.
+/// Parts of an account, each with its colour; the last is the unexplained rest.
 const PARTS: [(&str, &str, &[Work]); 11] = [
     ("copies", "pw-s0", &[Work::Copy]),
     ("between cores", "pw-s5", &[Work::CacheTransfer]),
@@ -23,7 +23,7 @@ const PARTS: [(&str, &str, &[Work]); 11] = [
     ("unexplained", "pw-rest", &[]),
 ];
 
-/// The ladder, or the sweep, as SVG; `caption` says where it was measured.
+/// The ladder or the sweep as SVG; `caption` names the machine.
 #[must_use]
 pub fn svg(ladder: &Ladder, caption: &str) -> Picture {
     if ladder.sweep { heat(ladder, caption).draw() } else { bars(ladder, caption).draw() }
@@ -92,7 +92,7 @@ fn heat(ladder: &Ladder, caption: &str) -> Heat {
     }
 }
 
-/// The pipe of a point: as it was held, or as it was asked for where it never ran.
+/// The pipe's capacity at a point: the actual one, or the requested one if the point never ran.
 fn pipe_bytes(point: &Point) -> Bytes {
     if point.pipe_bytes.0 > 0 {
         point.pipe_bytes
@@ -130,7 +130,7 @@ fn panel(points: &[&Point]) -> Panel {
     }
 }
 
-/// Where the time of each rung goes under one consumption; none without accounts.
+/// The parts of each rung's time under one consumption; `None` without accounts.
 pub(super) fn accounts(
     ladder: &Ladder,
     judgement: &Judgement,

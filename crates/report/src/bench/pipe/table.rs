@@ -29,12 +29,12 @@ pub(super) fn table(ladder: &Ladder) -> Document {
     table.into()
 }
 
-/// The first way, and the fastest of the others, each with the sizes at which it is fastest.
+/// The first way, and the fastest of the others, each at its fastest sizes.
 pub(super) fn fastest(ladder: &Ladder, rows: usize) -> Table {
     let rate = |points: &&[Point]| {
         points.iter().filter_map(Point::rate).map(|rate| rate.median).fold(0.0, f64::max)
     };
-    // The best sizes of each name, in their order.
+    // The best sizes of each name, in order of appearance.
     let mut best: Vec<&[Point]> = Vec::new();
     for points in rungs(ladder) {
         let same = best.iter().position(|other| other[0].rung.name == points[0].rung.name);
@@ -85,7 +85,7 @@ fn heading(point: &Point) -> Vec<Paragraph> {
 }
 
 fn row(point: &Point) -> Vec<Cell> {
-    // The heading names the reader of the rung; one that has to look at the bytes reads them.
+    // The heading names the rung's reader. If the bytes must be looked at, another reader may do it.
     let reader = if point.reader == point.rung.reader { "" } else { point.reader.into_str() };
     let by = if reader.is_empty() { "" } else { " by " };
     let label = format!("  {}{by}{reader}", consumption_label(point.consumption));
@@ -118,7 +118,7 @@ fn slot_time(ns: f64) -> String {
     if ns < 99.95 { format!("{ns:.1} ns") } else { Nanos::from_f64(ns).to_string() }
 }
 
-/// What the reader of a row must know.
+/// Notes that a reader of the row must know.
 fn notes(ladder: &Ladder, point: &Point) -> Vec<Paragraph> {
     let mut notes = Vec::new();
     if let Some(why) = &point.refused {

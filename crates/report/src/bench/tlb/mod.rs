@@ -6,7 +6,7 @@
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: the curves, with caches and the reach of TLBs marked.
 //!
-//! A ratio that may be another in the next run says why. What was refused says so under its table.
+//! A ratio that may differ in the next run says why. Refusals are listed under their table.
 
 use crate::bench::{Short, spread};
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series, SizeMark};
@@ -24,7 +24,7 @@ use pagewise_model::{Bytes, Fact, Measured};
 
 mod table;
 
-/// What the claims are about.
+/// Heading of the claims.
 const CLAIMS: &str = "TLBs as the processor claims, and where loads begin to cost more";
 
 const LACKING: &str = "pages that are not available here";
@@ -35,7 +35,7 @@ pub fn section(walks: &Walks, style: &Style) -> String {
     document(walks, "").text(style)
 }
 
-/// All that is shown of the walks; `caption` says where they were measured.
+/// The whole document on the walks; `caption` names the machine.
 pub(crate) fn document(walks: &Walks, caption: &str) -> Document {
     let mut page = Document::default();
     page.figure(svg(walks, caption));
@@ -59,7 +59,7 @@ pub(crate) fn document(walks: &Walks, caption: &str) -> Document {
     page
 }
 
-/// What one screen shows of the walks: the usual list by the size of its set.
+/// The walks on one screen: the usual list by the size of its set.
 pub(crate) fn short(walks: &Walks, rows: usize) -> Short<'_> {
     let judgement = walks.judgement.as_ref();
     let usual = usual(walks);
@@ -148,7 +148,7 @@ fn best_gain(walks: &Walks, path: Path) -> Option<&Ratio> {
     proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
-/// The list that shows most: random, a line to an element, or what is nearest to that.
+/// The most telling list: random order and a cache line per element, or the nearest to that.
 fn usual(walks: &Walks) -> Option<Path> {
     let far = |path: &Path| match path {
         Path::List { order, .. } => (*order, path.pitch().0.abs_diff(LINE.0)),
@@ -167,7 +167,7 @@ fn describe(path: Path) -> String {
     }
 }
 
-/// Why a ratio may be another in the next run; nothing if it is steady.
+/// Why a ratio may differ in the next run; empty if it is steady.
 const fn unsteady(ratio: &Ratio) -> &'static str {
     match ratio.steadiness {
         Steadiness::Steady => "",
@@ -176,7 +176,7 @@ const fn unsteady(ratio: &Ratio) -> &'static str {
     }
 }
 
-/// What huge pages are to the TLB, in a sentence.
+/// How the TLB treats huge pages, in a sentence.
 fn backing_text(share: &Fact<f64>) -> String {
     let share = match share {
         Fact::Known(share) => *share,
@@ -230,7 +230,7 @@ fn bandwidth(found: &Bandwidth) -> Document {
     page
 }
 
-/// How the mappings were made, in words.
+/// A description of how the mappings were made.
 pub(crate) fn protocol(walks: &Walks) -> String {
     format!(
         "median of {} of each point in shuffled order (seed {}), walked on CPU {}; sets up to {} ({})",
@@ -242,9 +242,9 @@ pub(crate) fn protocol(walks: &Walks) -> String {
     )
 }
 
-// The curves: each list over its sets, and what translation costs over the number of pages.
+// The curves: each list over its sets, and the cost of translation over the number of pages.
 
-/// The walks as SVG; `caption` says where they were measured.
+/// The walks as SVG; `caption` names the machine.
 #[must_use]
 pub fn svg(walks: &Walks, caption: &str) -> Picture {
     let mut panels: Vec<Curves> = walks.lists().into_iter().map(|path| list(walks, path)).collect();
@@ -295,7 +295,7 @@ fn caches(walks: &Walks) -> impl Iterator<Item = SizeMark> {
     })
 }
 
-/// How far the claimed entries for base pages reach.
+/// The memory that the claimed TLB entries for base pages cover.
 fn reaches(walks: &Walks) -> impl Iterator<Item = SizeMark> {
     let page = walks.base_page_bytes;
     walks.serving_loads(page).map(move |tlb| SizeMark {
@@ -308,7 +308,7 @@ fn entries(tlb: &ClaimedTlb) -> u32 {
     tlb.scaled_entries.unwrap_or(tlb.entries)
 }
 
-/// Lines on a page each beside packed ones; none where none were walked.
+/// One cache line per page beside packed lines; `None` if none were walked.
 fn lines(walks: &Walks) -> Option<Curves> {
     let mut series = Vec::new();
     let mut paths: Vec<(PageKind, Path)> = walks

@@ -9,7 +9,7 @@ use crate::table::{Align, Cell, Table};
 use pagewise_model::Bytes;
 use pagewise_model::bench::tlb::{PageKind, Path, Point, Ratio, Walks};
 
-/// Sets of the overview, with their titles.
+/// Set sizes in the overview, with their titles.
 const SETS: [(Bytes, &str); 5] = [
     (Bytes::kib(16), "16 KiB"),
     (Bytes::kib(512), "512 KiB"),
@@ -18,7 +18,7 @@ const SETS: [(Bytes, &str); 5] = [
     (Bytes::gib(1), "1 GiB"),
 ];
 
-/// One list at every size: nanoseconds on each kind of page, and what the larger ones are worth.
+/// One list at every size: nanoseconds on each kind of page, and the gain of larger ones.
 pub(super) fn list(walks: &Walks, path: Path) -> Document {
     let mut page = Document::default();
     page.heading(&format!("ns for each load, {}", describe(path)));
@@ -28,7 +28,7 @@ pub(super) fn list(walks: &Walks, path: Path) -> Document {
     page
 }
 
-/// The same at these sizes.
+/// As [`list`], at these sizes only.
 pub(super) fn sizes(walks: &Walks, path: Path, sets: &[Bytes]) -> Table {
     let kinds = kinds(walks, path);
     let mut columns = vec![("set", Align::Right)];
@@ -47,13 +47,13 @@ pub(super) fn sizes(walks: &Walks, path: Path, sets: &[Bytes]) -> Table {
     table
 }
 
-/// The kinds of pages on which a list was asked for.
+/// The kinds of pages that were requested for a list.
 fn kinds(walks: &Walks, path: Path) -> Vec<PageKind> {
     let used = |kind: &PageKind| !walks.curve(path, *kind).is_empty();
     PageKind::ALL.into_iter().filter(used).collect()
 }
 
-/// The sets of a list on any kind of page.
+/// The set sizes of a list on any kind of page.
 fn sets(walks: &Walks, path: Path) -> Vec<Bytes> {
     let of = walks.points.iter().filter(|p| p.path == path);
     let mut sets: Vec<Bytes> = of.map(Point::set_bytes).collect();
@@ -75,7 +75,7 @@ fn time(point: Option<&Point>) -> Cell {
     Cell::figure(point.load_ns().as_ref(), why)
 }
 
-/// Reasons for which samples of a list are missing, each once with how often.
+/// Reasons why samples of a list are missing, each once with its count.
 fn refused(walks: &Walks, path: Path) -> Document {
     let points = walks.points.iter().filter(|p| p.path == path);
     let reasons = claims::reasons(points.filter_map(|p| p.refused.as_deref()));
@@ -90,7 +90,7 @@ fn refused(walks: &Walks, path: Path) -> Document {
     page
 }
 
-/// Every list on every kind of page at five sizes; nothing if there is only one list.
+/// Every list on every kind of page at five sizes; empty if there is only one list.
 pub(super) fn overview(walks: &Walks) -> Document {
     let lists = walks.lists();
     if lists.len() < 2 {
