@@ -1,4 +1,4 @@
-//! Budgets set against runs: text, Markdown for a pull request, JUnit XML for build servers.
+//! Results of budgets: text, Markdown for a pull request, JUnit XML for build servers.
 
 use crate::chart::escape_markup;
 use crate::markdown::inline;
@@ -19,7 +19,7 @@ const fn tone(kept: Kept) -> Tone {
     }
 }
 
-/// The command that shows what a budget is spent on.
+/// The command that shows what a budget was spent on.
 const fn shown_by(what: Budgeted) -> &'static str {
     match what {
         Budgeted::Faults | Budgeted::MajorFaults | Budgeted::TouchedPages | Budgeted::FaultTime => {
@@ -52,7 +52,7 @@ fn most(item: &CheckItem) -> String {
     }
 }
 
-/// The word for a whole check.
+/// The word for the result of a whole check.
 fn state(check: &Check) -> (&'static str, Tone) {
     match check.problem {
         Some(_) if !check.is_unfit && check.kept() != Kept::Broken => ("FAILED", Tone::Bad),
@@ -97,7 +97,7 @@ pub fn check_page(check: &Check) -> Document {
     page
 }
 
-/// How many of all came out how.
+/// A count of the checks by result.
 #[must_use]
 pub fn check_summary(all: &[Check]) -> Document {
     let mut page = Document::default();
@@ -190,7 +190,7 @@ fn suite(check: &Check, out: &mut String) {
     out.push_str("  </testsuite>\n");
 }
 
-/// Text of others in an attribute: controls, which XML cannot hold, are spelled out.
+/// Foreign text for an attribute; control characters, which XML forbids, are spelled out.
 fn attribute(text: &str) -> String {
     escape_markup(&escape(text))
 }

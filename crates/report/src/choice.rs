@@ -1,5 +1,5 @@
-//! Which way to read a file, for people: the choice in a sentence, the file and the prices, every way with
-//! what its time goes into, and why.
+//! The choice of a way to read a file, for people: the choice in a sentence, the file and the prices, every
+//! way with the parts of its time, and the reasons.
 
 use crate::number::{counted, percent, three_digits, whole_size};
 use crate::page::Document;
@@ -21,7 +21,7 @@ pub fn choice_section(choice: &Choice) -> Document {
     choice_lines(choice, choice.forecasts.len())
 }
 
-/// The same with the fastest ways alone.
+/// As [`choice_section`], with at most `most_ways` ways, the fastest.
 pub(crate) fn choice_lines(choice: &Choice, most_ways: usize) -> Document {
     let mut page = Document::default();
     page.single(&choice.path, 0, Tone::Strong);
@@ -37,7 +37,7 @@ pub(crate) fn choice_lines(choice: &Choice, most_ways: usize) -> Document {
     page
 }
 
-/// How the file lies in the cache.
+/// The state of the file in the cache.
 fn lies(state: &FileState) -> String {
     let size = state.size_bytes;
     let on = state.folios.iter().map(|part| match part.share {
@@ -94,7 +94,7 @@ fn long(time: Nanos) -> String {
     }
 }
 
-/// The fastest ways, the best first.
+/// The fastest ways, the best first, at most `most`.
 fn ways(choice: &Choice, most: usize) -> Document {
     let Some(best) = choice.best() else { return Document::default() };
     let (number, is_measured) = (Align::Decimal, !choice.trials.is_empty());
@@ -138,7 +138,7 @@ fn ms(ns: f64) -> Cell {
     if ns > 0.0 { three_digits(ns / 1e6).into() } else { Cell::new("-", Tone::Faint) }
 }
 
-/// What a way took, and how far its forecast is from that.
+/// The measured time of a way, and the error of its forecast.
 fn measured(choice: &Choice, forecast: &Forecast) -> [Cell; 2] {
     let trial = choice.trials.iter().find(|trial| trial.arm == forecast.arm);
     let times = trial.map_or(&[][..], |trial| trial.total_ns.as_slice());

@@ -1,4 +1,4 @@
-//! Claims with the answer of this machine: a word, the claim, the figures behind it.
+//! Claims with this machine's answer: a word, the claim, and the figures behind it.
 
 use crate::page::Document;
 use crate::style::Tone;
@@ -15,7 +15,7 @@ pub(crate) const fn answer(answer: Answer) -> (&'static str, Tone) {
     }
 }
 
-/// The claims under their heading; nothing without any.
+/// The claims under their heading; empty without claims.
 pub(crate) fn section(heading: &str, claims: &[Claim]) -> Document {
     let mut page = Document::default();
     if !claims.is_empty() {
@@ -29,7 +29,7 @@ pub(crate) fn section(heading: &str, claims: &[Claim]) -> Document {
     page
 }
 
-// What a machine should do, sentence by sentence.
+// Advice for a machine, sentence by sentence.
 
 /// The sentences under their heading.
 pub(crate) fn advice(sentences: &[String]) -> Document {
@@ -41,15 +41,15 @@ pub(crate) fn advice(sentences: &[String]) -> Document {
     page
 }
 
-// What is not available on a machine, with what would make it available; and why samples are missing.
+// What is not available on a machine, how to make it available, and why samples are missing.
 
-/// Labels of this width or more have a line of their own.
+/// Labels of at least this width get their own line.
 const LABEL: usize = 13;
 
-/// One thing.
+/// One unavailable thing.
 pub(crate) struct Lacking<'a> {
     pub(crate) label: String,
-    /// What the kernel said.
+    /// The kernel's error.
     pub(crate) why: &'a str,
     pub(crate) next: &'a str,
 }
@@ -63,7 +63,7 @@ pub(crate) fn pages(all: &[Unavailable]) -> impl Iterator<Item = Lacking<'_>> {
     })
 }
 
-/// All under their heading; nothing if nothing lacks.
+/// All unavailable things under their heading; empty if there are none.
 pub(crate) fn lacking<'a>(heading: &str, all: impl IntoIterator<Item = Lacking<'a>>) -> Document {
     let mut page = Document::default();
     for (at, lacking) in all.into_iter().enumerate() {
@@ -81,7 +81,7 @@ pub(crate) fn lacking<'a>(heading: &str, all: impl IntoIterator<Item = Lacking<'
     page
 }
 
-/// Each reason once, with how often it was given.
+/// Each reason once, with its count.
 pub(crate) fn reasons<'a>(all: impl Iterator<Item = &'a str>) -> Vec<(&'a str, u64)> {
     let mut reasons: Vec<(&str, u64)> = Vec::new();
     for why in all {

@@ -1,7 +1,7 @@
-//! Code on huge pages for people, in parts that several reports share: a file, pieces and why they are not on
-//! huge pages, the totals of the machine.
+//! Code on huge pages for people, in parts that several reports share: a file, its pieces with the reasons
+//! why they are not on huge pages, and the machine's totals.
 //!
-//! Pieces that stand alike and follow each other are one row; the saved form has each of them.
+//! Adjacent pieces in the same state share a row; the saved form has each of them.
 
 use crate::cache::cached_file;
 use crate::number::{counted, percent};
@@ -21,7 +21,7 @@ pub(crate) fn part_of(part: Bytes, all: Bytes) -> String {
     format!("{part} of {all} ({})", percent(part.0 as f64 / all.0 as f64))
 }
 
-/// A file: its cache, and what of its code will be huge.
+/// A file: its cache, and how much of its code will be on huge pages.
 pub(crate) fn warmed(file: &TextFile) -> Document {
     let mut page = Document::default();
     page.append(cached_file(&file.cache));
@@ -38,7 +38,7 @@ pub(crate) fn warmed(file: &TextFile) -> Document {
     page
 }
 
-/// Rows of pieces that stand alike.
+/// Rows of adjacent pieces in the same state.
 pub(crate) fn pieces(areas: &[Area]) -> Document {
     let columns = [
         ("", Align::Left),
@@ -127,14 +127,14 @@ pub(crate) fn machine(heading: &str, totals: &HugeTotals) -> Document {
     page
 }
 
-// Memory of no file that a process writes, for people: what of it is on huge pages, and why the rest is not.
+// Private memory of a process, for people: how much is on huge pages, and why the rest is not.
 //
-// Each mapping has a row for each reason, where that stands first; the saved form has every stretch.
+// Each mapping has a row for each reason, at the first address with it; the saved form has every stretch.
 
-/// Mappings that are listed.
+/// Largest number of mappings that are listed.
 const MAPPINGS: usize = 12;
 
-/// The mappings that have most, in a section of its own; nothing where nothing is there.
+/// A section with the largest mappings; empty without mappings.
 pub(crate) fn heap_section(areas: &[HeapArea], slot: PageSize) -> Document {
     let mut page = Document::default();
     let there = sum(areas, |area| area.populated_bytes);
@@ -170,7 +170,7 @@ fn sum<'a>(
     areas.into_iter().fold(Bytes(0), |sum, area| sum + of(area))
 }
 
-/// Mappings that have no row.
+/// Adds the mappings without a row.
 fn others(page: &mut Document, areas: &[&HeapArea], what: &str) {
     if areas.is_empty() {
         return;
@@ -207,7 +207,7 @@ fn rows(areas: &[&HeapArea], usual: PageSize) -> Document {
     table.into()
 }
 
-/// How much of a mapping stands each way, and where the first of it is.
+/// How much of a mapping is in each state, with the first address in it.
 fn by_reason(area: &HeapArea) -> Vec<(u64, Bytes, &Standing)> {
     let mut found: Vec<(u64, Bytes, &Standing)> = Vec::new();
     for stretch in &area.stretches {
@@ -219,10 +219,11 @@ fn by_reason(area: &HeapArea) -> Vec<(u64, Bytes, &Standing)> {
     found
 }
 
-// Text of a running process that was put on huge pages from outside, for people: what is huge now and was
-// before, what the kernel refused and why, what is too small; and code that a process has generated.
+// Text of a running process that was moved to huge pages from outside, for people: what is on huge pages now
+// and was before, what the kernel refused and why, and what is too small. Also code that the process has
+// generated.
 
-/// What a process has in one sentence.
+/// The result for a process in one sentence.
 pub(crate) fn collapse_headline(process: &CollapsedProcess) -> String {
     let CollapsedProcess { name, pid, .. } = process;
     if process.text() == Bytes(0) {
@@ -254,7 +255,7 @@ pub(crate) fn collapse_section(process: &CollapsedProcess, slot: PageSize) -> Do
     page
 }
 
-/// A file without a whole slot in its text.
+/// Whether the text of a file contains no whole slot.
 fn is_idle(part: &CollapsedPart) -> bool {
     part.path.is_some() && part.tried_slots == 0 && part.huge() == Bytes(0)
 }
@@ -286,7 +287,7 @@ fn one(process: &CollapsedProcess, part: &CollapsedPart) -> Document {
     page
 }
 
-/// Executable memory of no file in a process, in a section of its own; nothing where there is none.
+/// A section on executable memory without a file; empty if the process has none.
 pub(crate) fn generated(areas: &[Area]) -> Document {
     let mut page = Document::default();
     if areas.is_empty() {
@@ -303,7 +304,7 @@ pub(crate) fn generated(areas: &[Area]) -> Document {
     page
 }
 
-/// Pieces of the mappings that are as large as a huge page; the others in one line.
+/// Pieces of the mappings that are at least as large as a huge page; one line for the others.
 fn mappings(areas: &[Area]) -> Document {
     let is_small = |area: &&Area| area.pieces.iter().all(|p| p.standing == Standing::TooSmall);
     let (small, large): (Vec<&Area>, Vec<&Area>) = areas.iter().partition(is_small);

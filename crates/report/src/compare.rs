@@ -1,7 +1,7 @@
-//! Saved runs side by side. The first lines name the machines, and say whether they are the same: times of
-//! different machines say nothing about the programs. Plain runs are those of the experiment, where
-//! one was made. Of services, plain servers are compared in their place. Two runs are shown in full, more as a
-//! row each.
+//! Saved runs side by side. The first lines name the machines and whether they are the same: times of
+//! different machines say nothing about the programs. Plain runs are those of the experiment, if there was
+//! one. For services, plain servers are compared instead. Two runs are shown in full, more runs as a row
+//! each.
 
 use crate::headline::headline;
 use crate::look::median;
@@ -21,7 +21,7 @@ use pagewise_model::trial::{Quantity, Ratio};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 
-/// A figure of plain runs: its name, the value in one run, how it is shown.
+/// A figure of plain runs: its name, its value in one run, and its format.
 type Figure = (&'static str, fn(&Usage) -> u64, fn(u64) -> String);
 
 const FIGURES: [Figure; 6] = [
@@ -41,7 +41,7 @@ const SERVED: [(&str, Quantity); 4] = [
     ("memory", Quantity::Memory),
 ];
 
-/// `runs` against the first of them: the machines first, then what differs.
+/// Compares `runs` with the first of them: the machines first, then the differences.
 #[must_use]
 pub fn compare(runs: &[Run], comparison: &Comparison) -> Document {
     let mut page = Document::default();
@@ -63,8 +63,8 @@ pub fn compare(runs: &[Run], comparison: &Comparison) -> Document {
     page
 }
 
-/// Run `b` against run `a`; `time` is the change of the time of plain runs, or of the CPU time per request of
-/// plain servers, where there are enough.
+/// Compares run `b` with run `a`. `time` is the change of the plain runs' time, or of the plain servers' CPU
+/// time per request. It is `None` if there are too few of them.
 fn two(a: &Run, b: &Run, time: Option<&Ratio>, page: &mut Document) {
     for text in differences(a, b) {
         page.para(&text, 0, Tone::Warn);
@@ -84,7 +84,7 @@ fn two(a: &Run, b: &Run, time: Option<&Ratio>, page: &mut Document) {
     }
 }
 
-/// What two runs had not alike beside their machines.
+/// Differences between two runs other than their machines.
 fn differences(a: &Run, b: &Run) -> Vec<String> {
     let mut all = Vec::new();
     if a.pagewise != b.pagewise {
@@ -110,7 +110,7 @@ pub fn comparison_page(of: &Comparison, last: &Run, shown: &Document) -> String 
     page::head(&title, last) + &shown.html() + &page::foot(last)
 }
 
-/// The machines that the runs were made on, and how they differ.
+/// The machines of the runs, and how they differ.
 fn machines(comparison: &Comparison, page: &mut Document) {
     let is_one = comparison.machines.len() == 1;
     for (number, one) in comparison.machines.iter().enumerate() {
@@ -141,7 +141,7 @@ fn letter(number: usize) -> String {
     letter.map_or_else(|| (number + 1).to_string(), String::from)
 }
 
-/// Whether the limit was kept.
+/// Whether the change stayed within the limit; `None` without a limit.
 fn limit(comparison: &Comparison) -> Option<(String, Tone)> {
     let share = percent(comparison.limit_share?);
     let of = |word| {
@@ -205,7 +205,8 @@ fn many(comparison: &Comparison) -> Document {
     page
 }
 
-/// Variables that bear on memory and that the runs had not alike, by name: others may read a page.
+/// Names of the memory-related variables that differ between the runs. Leaves out the values: others may read
+/// the page.
 fn environments(a: &Run, b: &Run) -> Option<String> {
     let mut names: Vec<&String> =
         a.environment.iter().chain(&b.environment).map(|v| &v.0).collect();
@@ -270,7 +271,7 @@ fn served(a: &Service, b: &Service, cost: Option<&Ratio>) -> Document {
     page
 }
 
-/// Whether this changed from one session to the other.
+/// Whether the figure changed between the sessions.
 fn change_text(time: Option<&Ratio>, what: &str, runs: &str) -> String {
     let Some(time) = time else {
         return format!("{runs}: too few for a verdict on the {what}");

@@ -1,10 +1,10 @@
-//! CSV (RFC 4180) for other tools: one line each sample. Names end in the unit; an empty field was not
+//! CSV (RFC 4180) for other tools: one line for each sample. Names end in the unit; an empty field was not
 //! measured.
 
 use crate::text::escape;
 
-/// The samples of a bench: `header` names the columns; a point is the cells that its rows start with, and
-/// the rest of each row. A point without samples has one row.
+/// The samples of a bench. `header` names the columns. A point holds the cells that its rows start with, and
+/// the rest of each row. A point without samples gets one row.
 pub(crate) fn samples(
     header: &str,
     points: impl Iterator<Item = (Vec<String>, Vec<Vec<String>>)>,
@@ -24,14 +24,14 @@ pub(crate) fn samples(
     out
 }
 
-/// A number, or an empty cell where it is not known.
+/// A number, or an empty cell if it is unknown.
 pub(crate) fn known<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// A cell of text that others may have written. A spreadsheet takes one that begins with one of
-/// [`FORMULA`] for a formula, and runs it: an apostrophe in front makes it text. Some take a `;` for the end
-/// of a cell, even in quotes that began before, so what follows one is treated alike. A number stays as it is.
+/// A cell of foreign text. A spreadsheet runs a cell that begins with one of [`FORMULA`] as a formula; a
+/// leading apostrophe makes it text. Some treat a `;` as the end of a cell, even in quotes, so text after one
+/// is handled the same way. A number stays unchanged.
 pub(crate) fn field(text: &str) -> String {
     let text = escape(text);
     let safe = text.split(';').map(guarded).collect::<Vec<_>>().join(";");
@@ -39,17 +39,17 @@ pub(crate) fn field(text: &str) -> String {
     if is_quoted { format!("\"{}\"", safe.replace('"', "\"\"")) } else { safe }
 }
 
-/// How formulas begin; the last four in some settings of East Asian languages.
+/// Characters that begin a formula; the last four in some East Asian settings.
 const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
 fn guarded(cell: &str) -> String {
-    // What a spreadsheet may leave out in front.
+    // Spreadsheets may skip leading spaces and quotes.
     let shown = cell.trim_start_matches(|c: char| c.is_whitespace() || c == '"');
     let is_formula = shown.starts_with(FORMULA) && !is_number(cell);
     if is_formula { format!("'{cell}") } else { cell.to_owned() }
 }
 
-/// A number as it is written here; not `-inf`, which is one too, and a name to a spreadsheet.
+/// Whether the text is a number as written here. `-inf` is not: spreadsheets treat it as a name.
 fn is_number(cell: &str) -> bool {
     let is_part = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
     cell.chars().all(is_part) && cell.parse::<f64>().is_ok()

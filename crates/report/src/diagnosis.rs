@@ -1,6 +1,6 @@
-//! Why: what page work costs, largest first, with the evidence under each cost.
+//! The cost of page work, largest first, with the evidence under each cost.
 //!
-//! Shares are of CPU time, those of wake-ups of wall time. A bound is marked "at most, estimate".
+//! Shares are of CPU time, for wake-ups of wall time. A bound is marked "at most, estimate".
 
 use crate::headline::without;
 use crate::number::{at_most, percent};
@@ -13,12 +13,12 @@ use pagewise_model::run::Run;
 use pagewise_model::trial::{Quantity, Word};
 use pagewise_model::{Fact, Nanos};
 
-/// Shares of samples below this are not listed.
+/// Smallest share of samples that is listed.
 const LEAST_SHARE: f64 = 0.005;
-/// Kernel symbols listed.
+/// Largest number of kernel symbols that are listed.
 const MOST_SYMBOLS: usize = 4;
 
-/// The diagnosis; its ceiling is a share of `whole`, of which so much (0..1) is `proven` to be saved.
+/// The diagnosis. Its ceiling is a share of `whole`, of which the share `proven` (0..1) is proven to be saved.
 #[must_use]
 pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str, proven: f64) -> Document {
     let mut page = Document::default();
@@ -47,7 +47,7 @@ pub fn diagnosis_section(diagnosis: &Diagnosis, whole: &str, proven: f64) -> Doc
     page
 }
 
-/// The bound in words; none where a proven gain is above it.
+/// The bound in words; empty if a proven gain exceeds it.
 pub(crate) fn ceiling(diagnosis: &Diagnosis, whole: &str, proven: f64) -> String {
     if proven > diagnosis.ceiling_share {
         return "none: a proven gain is above what counts and prices explain".to_owned();
@@ -56,7 +56,7 @@ pub(crate) fn ceiling(diagnosis: &Diagnosis, whole: &str, proven: f64) -> String
     format!("removing all of it could save {share} of {whole} (estimate){}", without(diagnosis))
 }
 
-/// The share (0..1) of its time that is proven to be saved, at least; 0 where nothing is.
+/// The least share (0..1) of its time that is proven to be saved; 0 without a proven gain.
 pub(crate) fn proven_share(run: &Run) -> f64 {
     let of_time = run.experiment.as_ref().filter(|one| one.design.quantity != Quantity::Memory);
     let kept = of_time.into_iter().flat_map(|one| &one.verdicts);
@@ -65,7 +65,7 @@ pub(crate) fn proven_share(run: &Run) -> f64 {
     least.fold(0.0, f64::max)
 }
 
-/// Where the samples fell in the kernel, largest first; what rounds to nothing is left out.
+/// Where the samples fell in the kernel, largest first; leaves out shares that round to zero.
 fn kernel_time(time: &KernelTime) -> String {
     let mut activities: Vec<(&str, f64)> =
         time.activity_share.iter().map(|(a, share)| (a.into_str(), *share)).collect();

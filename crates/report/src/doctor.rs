@@ -1,12 +1,12 @@
-//! What this machine, kernel and account allow: spoilers of measurements first, then what works
-//! and what does not by group, then plain facts.
+//! What this machine, kernel and account allow: disturbances of measurements first, then what works and what
+//! does not by group, then plain facts.
 
 use crate::number::counted;
 use crate::page::Document;
 use crate::style::Tone;
 use pagewise_model::capability::{Answer, Capability, Checkup};
 
-/// One sentence of counts.
+/// A count of the answers in one sentence.
 pub(crate) fn summary(checkup: &Checkup) -> String {
     let count = |wanted: fn(&Answer) -> bool| {
         checkup.capabilities.iter().filter(|c| wanted(&c.answer)).count()
@@ -60,7 +60,7 @@ pub fn doctor_section(checkup: &Checkup) -> Document {
     page
 }
 
-/// Each group once, in order of appearance.
+/// The distinct groups, in order of appearance.
 fn groups<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
     for group in all {

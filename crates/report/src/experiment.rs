@@ -1,5 +1,5 @@
-//! What an experiment tried. The first row of the table is the reference, each other row says how much
-//! less or more than it.
+//! What an experiment tried. The first row of the table is the reference; each other row shows how much less
+//! or more it needs.
 
 use crate::chart::{Bars, Curves, Group, Lines, Mark, Picture, Range, Row, Scale, Series};
 use crate::number::{change, counted, interval, percent, signed_bytes, whole_percent};
@@ -12,16 +12,16 @@ use pagewise_model::trial::{Effect, Experiment, Quantity, Ratio, Verdict, Word};
 use pagewise_model::usage::Usage;
 use pagewise_model::{Bytes, Nanos};
 
-/// From this width on CPU and memory have columns of their own.
+/// From this width on, CPU and memory have their own columns.
 const ROOMY: usize = 76;
-/// Arms whose memory is drawn over time, beside the control.
+/// Largest number of arms whose memory is drawn over time, beside the control.
 const DRAWN_OVER_TIME: usize = 3;
 /// The largest time that is drawn, in % of the control's.
 const WIDEST: f64 = 400.0;
-/// With fewer runs an open interval is no surprise.
+/// With fewer runs, an open interval is expected.
 const FEWEST_RUNS: u32 = 3;
 
-/// A verdict in a word or some, `ab` where the run was one.
+/// A verdict in a few words; `ab` selects the words of `ab`.
 pub(crate) fn short_word(verdict: &Verdict, quantity: Quantity, ab: bool) -> (String, Tone) {
     let above = |share: f64| format!("above {}", whole_percent(share));
     let (word, tone) = match verdict.word {
@@ -47,8 +47,8 @@ pub(crate) fn short_word(verdict: &Verdict, quantity: Quantity, ab: bool) -> (St
     (word.to_owned(), tone)
 }
 
-/// Whether the interval of an arm holds no *no change* although the verdict is open: the interval is of this arm alone,
-/// the verdict asks for more, as for an arm that was picked among all.
+/// Whether the interval of an arm excludes *no change* although the verdict is open. The interval is for this
+/// arm alone. The verdict requires more, as for an arm that was picked among all.
 pub(crate) fn is_unproven(verdict: &Verdict) -> bool {
     let effect = verdict.effect.as_ref().filter(|effect| effect.is_measured());
     let is_clear = effect.is_some_and(|one| one.ratio_high < 1.0 || one.ratio_low > 1.0);
@@ -68,8 +68,7 @@ pub(crate) fn effect_phrase(effect: &Effect, quantity: Quantity) -> String {
     format!("{change} ({})", interval(effect.ratio, effect.ratio_low, effect.ratio_high))
 }
 
-/// Every arm that was tried, with the reason of its verdict under it; in the words of `ab` where
-/// asked.
+/// Every arm that was tried, with the reason for its verdict; `ab` selects the words of `ab`.
 pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
     let mut page = Document::default();
     let quantity = experiment.design.quantity;
@@ -98,7 +97,7 @@ pub(crate) fn tried_section(experiment: &Experiment, ab: bool) -> Document {
     page
 }
 
-/// What is shown beside what decides.
+/// The quantities shown beside the deciding one.
 pub(crate) const fn asides(quantity: Quantity) -> [Quantity; 2] {
     match quantity {
         Quantity::Memory => [Quantity::Time, Quantity::Cpu],
@@ -107,7 +106,7 @@ pub(crate) const fn asides(quantity: Quantity) -> [Quantity; 2] {
     }
 }
 
-/// The head of a column.
+/// The heading of a column.
 const fn label(quantity: Quantity) -> &'static str {
     match quantity {
         Quantity::Cpu => "CPU",
@@ -115,7 +114,8 @@ const fn label(quantity: Quantity) -> &'static str {
     }
 }
 
-/// With these beside what decides in columns of their own; without any they stand under the rows.
+/// The table of arms. The quantities in `shown` get their own columns beside the deciding one. If there are
+/// none, the other quantities stand under the rows.
 pub(crate) fn arms_table(experiment: &Experiment, ab: bool, shown: &[Quantity]) -> Table {
     let mut table = Table::new(&columns(experiment, shown));
     if let Some(cells) = control_row(experiment, shown) {
@@ -147,7 +147,7 @@ pub(crate) fn columns(experiment: &Experiment, shown: &[Quantity]) -> Vec<(&'sta
     first.into_iter().chain(beside).chain(last).collect()
 }
 
-/// The name of an arm for people: of one file its name, of several how many. Their paths are in the receipt.
+/// The name of an arm for people: one file by name, several files as a count. Their paths are in the receipt.
 #[must_use]
 pub fn short_arm(arm: &str) -> String {
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -161,13 +161,13 @@ pub fn short_arm(arm: &str) -> String {
     arm.split('+').map(part).collect::<Vec<_>>().join("+")
 }
 
-/// What each arm that ran needs, as a share of the control's, with its interval.
+/// The need of each arm that ran, as a share of the control's, with its interval.
 pub(crate) fn picture(experiment: &Experiment) -> Option<Picture> {
     let arm = |verdict: &Verdict| {
         let effect = verdict.effect.as_ref()?;
         let [median, least, most] =
             [effect.ratio, effect.ratio_low, effect.ratio_high].map(|ratio| 100.0 * ratio);
-        // An interval that is still open would leave no room for the others.
+        // An open interval would leave no room for the others.
         let is_open = most > WIDEST;
         let value = Range { median, least: least.max(0.0), most: most.min(WIDEST) };
         let value = if is_open { Err("too few runs yet".to_owned()) } else { Ok(value) };
@@ -187,7 +187,7 @@ pub(crate) fn picture(experiment: &Experiment) -> Option<Picture> {
     is_any.then(|| drawn.draw())
 }
 
-/// The memory of one run of the control and of the arms that need least of it, where it was sampled.
+/// The memory over one run of the control and of the arms that need least of it; `None` if it was not sampled.
 fn memory_over_time(experiment: &Experiment) -> Option<Picture> {
     let curve = |arm: &str| {
         let usage = &experiment.points_of(arm).next()?.usage;
@@ -245,8 +245,7 @@ pub(crate) fn verdict_row(
     row
 }
 
-/// The effect of an arm and its interval; `none` where it has no runs. There is no figure of one run, nor of an open
-/// interval.
+/// The effect of an arm and its interval; `none` if it has no runs. One run or an open interval gives no figure.
 pub(crate) fn effect_cells(effect: Option<&Effect>, tone: Tone, none: &str) -> [Cell; 2] {
     match effect {
         Some(e) if e.is_measured() => {
@@ -260,7 +259,7 @@ pub(crate) fn effect_cells(effect: Option<&Effect>, tone: Tone, none: &str) -> [
     }
 }
 
-/// The reason of a verdict, with what its interval says of a later day.
+/// The reason for a verdict, with what its interval says about a later day.
 pub(crate) fn reason(verdict: &Verdict) -> String {
     let mut text = verdict.why.clone();
     let Some(effect) = verdict.effect.as_ref().filter(|effect| effect.is_measured()) else {
@@ -290,7 +289,7 @@ pub(crate) fn reason(verdict: &Verdict) -> String {
     text
 }
 
-/// What an arm needs of something that does not decide.
+/// What an arm needs of a quantity that does not decide.
 fn aside(experiment: &Experiment, verdict: &Verdict, what: Quantity) -> String {
     let shown = match what {
         Quantity::Memory => verdict.peak_rss_change_bytes.map(signed_bytes),
@@ -304,7 +303,7 @@ fn aside(experiment: &Experiment, verdict: &Verdict, what: Quantity) -> String {
     shown.unwrap_or_else(|| "no data".to_owned())
 }
 
-/// The median of a figure over the runs of an arm, at once or one at a time.
+/// The median of a figure over the runs of an arm, simultaneous or sequential.
 fn median_of(
     experiment: &Experiment,
     arm: &str,
@@ -316,7 +315,7 @@ fn median_of(
     crate::look::median(&runs, figure)
 }
 
-/// The same of what decides, or is shown beside it, as text.
+/// As [`median_of`], as text, for the deciding quantity or one shown beside it.
 fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<String> {
     let at_once = experiment.is_at_once(arm);
     let median = |figure| median_of(experiment, arm, at_once, figure);
@@ -328,7 +327,7 @@ fn median_text(experiment: &Experiment, arm: &str, what: Quantity) -> Option<Str
     })
 }
 
-/// The row of what the arms are held against.
+/// The row of the control.
 pub(crate) fn control_row(experiment: &Experiment, shown: &[Quantity]) -> Option<Vec<Cell>> {
     let name = experiment.design.control.as_str();
     let text = |what| median_text(experiment, name, what);
@@ -368,7 +367,7 @@ fn runs_text(experiment: &Experiment) -> String {
     text
 }
 
-/// A race while it runs: what runs now and the time left, and a line for each arm with its interval.
+/// A running race: what runs now and the time left, and a line for each arm with its interval.
 #[must_use]
 pub fn race_lines(
     runs: u32,

@@ -1,4 +1,4 @@
-//! One answer from many hosts, and the scripts by which engines make them run it.
+//! One answer from many hosts, and scripts with which cluster engines run the task on them.
 
 use crate::number::{change, counted, interval, percent};
 use crate::page::Document;
@@ -95,20 +95,20 @@ fn classes(classes: &[Class]) -> Table {
     table
 }
 
-/// What every host runs.
+/// The task that every host runs.
 #[derive(Debug, Clone)]
 pub struct FleetTask {
     /// Name of the program, for the job's name.
     pub program: String,
-    /// The command line up to and without `--seed`, quoted for a shell.
+    /// The command line before `--seed`, quoted for a shell.
     pub front: String,
-    /// The rest of it, from `--` on.
+    /// The rest of the command line, from `--` on.
     pub back: String,
-    /// How many hosts.
+    /// Number of hosts.
     pub hosts: u32,
-    /// Directory of the results, as all hosts see it.
+    /// Directory of the results, as seen by all hosts.
     pub results: String,
-    /// The directory to run in, where the command line names files relative to it.
+    /// The directory to run in, if the command line names files relative to it.
     pub directory: Option<String>,
 }
 
@@ -118,8 +118,8 @@ impl FleetTask {
     }
 }
 
-/// What follows a run: a result of status 0 or 3 (cannot tell) appears whole, others are dropped. Status 3 without a
-/// result means that another experiment kept the host busy.
+/// Shell code after a run. A result of status 0 or 3 (cannot tell) is moved into place as a whole; others are
+/// dropped. Status 3 without a result means that another experiment kept the host busy.
 const TAKE: &str = "status=$?
 case $status in
     0 | 3) if [ -s \"$name.tmp.$$\" ]; then exec mv \"$name.tmp.$$\" \"$name.json\"; fi ;;
@@ -156,12 +156,12 @@ name=$results/$task.${{SLURMD_NODENAME:-$(hostname -s)}}
     )
 }
 
-/// A directory as a word of a comment, which ends with its line.
+/// A directory as a word of a comment; a comment ends with its line, so line breaks are not allowed.
 fn comment(directory: &str) -> String {
     if is_in_line(directory) { quote(directory) } else { "DIR".to_owned() }
 }
 
-/// Text that Jinja leaves as it is: nothing begins in it without an opening brace.
+/// Text that Jinja leaves unchanged: without an opening brace, no template construct can begin.
 fn literal(text: &str) -> String {
     text.replace('{', "{{ '{' }}")
 }
@@ -209,10 +209,10 @@ pub fn ansible(task: &FleetTask) -> String {
     )
 }
 
-/// Longest label of Kubernetes; the name of a pod's host is one.
+/// Longest label in Kubernetes; the host name of a pod is a label.
 const LONGEST_LABEL: usize = 63;
 
-/// The name of the job of a program. A pod's host has it before a hyphen and the number of the pod.
+/// The job name for a program. A pod's host name is this name, a hyphen and the pod's number.
 fn job_name(program: &str, hosts: u32) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let number = hosts.saturating_sub(1).to_string().len() + 1;
@@ -409,7 +409,7 @@ mod tests {
         let known = known.into_iter().chain(["measured.stdout"]);
         let rest =
             known.fold(play.clone(), |text, name| text.replace(&format!("{{{{ {name} }}}}"), "1"));
-        // What is left of Jinja stands for single braces.
+        // The remaining Jinja expressions stand for single braces.
         let parts: Vec<&str> = rest.split("{{ '{' }}").collect();
         assert_eq!(parts.len(), 1 + 2 + 3 + 2 * 2 + 1, "{play}");
         assert!(parts.iter().skip(1).all(|part| !part.contains('{')), "{play}");

@@ -1,5 +1,5 @@
-//! A copy laid out for huge pages, for people: what was changed and what it reaches, what it costs, what
-//! could not be done and why, and how a linker does it.
+//! A copy laid out for huge pages, for people: what was changed and its effect, the cost, what could not be
+//! done and why, and how a linker does it.
 
 use crate::code::{part_of, share};
 use crate::number::counted;
@@ -61,7 +61,7 @@ fn written(folded: &Folded) -> Document {
     page
 }
 
-/// The parts that are loaded.
+/// The loaded segments.
 fn segments(changes: &Changes) -> Document {
     let columns = [
         ("segment", Align::Left),
@@ -95,7 +95,7 @@ const fn flags(segment: &Segment) -> &'static str {
     }
 }
 
-/// What became of a part.
+/// The new state of a segment.
 fn now(segment: &FoldedSegment) -> String {
     let FoldedSegment { before, after, off_by_bytes, .. } = segment;
     let Some(after) = after else { return "in the segment above".to_owned() };
@@ -128,7 +128,7 @@ fn last_slot(tail: &Tail) -> String {
     }
 }
 
-/// What is on huge pages once each is warmed.
+/// What is on huge pages after each file is warmed.
 fn reached(folded: &Folded) -> Document {
     let (original, copy) = (&folded.original, &folded.copy);
     let columns = [("when warmed", Align::Left), ("file", Align::Left), ("copy", Align::Left)];
@@ -143,7 +143,7 @@ fn reached(folded: &Folded) -> Document {
     table.into()
 }
 
-/// What it costs, and what has to be known.
+/// The cost, and what else to know.
 fn costs(folded: &Folded, slot: PageSize) -> Document {
     let mut page = Document::default();
     let changes = &folded.changes;
@@ -170,7 +170,7 @@ fn costs(folded: &Folded, slot: PageSize) -> Document {
     page
 }
 
-/// How a linker does the same.
+/// How to get the same from a linker.
 fn link(folded: &Folded) -> Document {
     let mut page = Document::default();
     page.heading("the same or more by linking: with GNU ld, or with lld");

@@ -10,7 +10,7 @@ use pagewise_model::diagnosis::Diagnosis;
 use pagewise_model::run::{Outcome, Run, RunKind};
 use pagewise_model::trial::{Effect, Quantity, Verdict, Word};
 
-/// How a warning begins that says why a session ended before it had an outcome.
+/// Start of the warning that says why a session ended before it had an outcome.
 pub const ENDED_EARLY: &str = "the session ended early: ";
 
 /// How a session ended, without its figures.
@@ -79,7 +79,7 @@ fn bench_headline(run: &Run) -> String {
     let is_decided = matches!(run.outcome, Some(Outcome::NothingToGain { .. }));
     match &run.body {
         Some(Body::Bench(bench)) => bench::headline(bench),
-        // Of a program, and not of what a technique is worth here.
+        // About a program, not about a technique on this machine.
         Some(Body::TextTrial(_)) => ab_headline(run),
         _ if is_decided => ab_headline(run),
         _ => nothing(),
@@ -99,7 +99,7 @@ fn profile_headline(run: &Run) -> String {
     }
 }
 
-/// What the ceiling does not have in it, as the end of a sentence.
+/// What the ceiling leaves out, as the end of a sentence.
 pub(crate) fn without(diagnosis: &Diagnosis) -> String {
     match diagnosis.not_in_ceiling.as_slice() {
         [] => String::new(),
@@ -181,7 +181,7 @@ fn best_arm<'a>(
     timed.min_by(|a, b| a.1.ratio.total_cmp(&b.1.ratio))
 }
 
-/// What is said of an open arm, one of so many.
+/// Words for an open arm, one of `arms`.
 fn open_words(verdict: &Verdict, arms: usize) -> String {
     match is_unproven(verdict) {
         true if arms > 1 => format!("not proven among {arms} arms"),
@@ -190,7 +190,7 @@ fn open_words(verdict: &Verdict, arms: usize) -> String {
     }
 }
 
-/// Why a session has no outcome, as it was shown.
+/// Why a session has no outcome, as it was reported.
 fn unfinished(run: &Run) -> String {
     let reported = run.warnings.iter().rev().find_map(|text| text.strip_prefix(ENDED_EARLY));
     format!("unfinished: {}", reported.unwrap_or("no outcome was recorded"))
@@ -223,7 +223,7 @@ fn nothing_kept(verdicts: &[Verdict], quantity: Quantity) -> String {
     line + &rejection(verdicts)
 }
 
-/// Why the arm was rejected that would have gained most, as the end of a sentence.
+/// Why the arm with the largest gain was rejected, as the end of a sentence.
 fn rejection(verdicts: &[Verdict]) -> String {
     let rejected = verdicts.iter().filter(|verdict| verdict.word == Word::Reject);
     let ratio = |verdict: &Verdict| verdict.effect.as_ref().map_or(f64::INFINITY, |e| e.ratio);

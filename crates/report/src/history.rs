@@ -1,4 +1,4 @@
-//! Saved runs, one line each; the times of programs over their sessions; gains that are lost.
+//! Saved runs, one line each; the times of programs over their sessions; lost gains.
 
 use crate::headline::{headline, outcome_line};
 use crate::number::{change, date, interval};
@@ -11,28 +11,28 @@ use pagewise_model::history::Trend;
 use pagewise_model::recheck::Recheck;
 use pagewise_model::run::{Run, RunKind};
 
-/// Sessions whose medians are drawn.
+/// Largest number of sessions whose medians are drawn.
 const DRAWN: usize = 24;
-/// Steps of a drawing, lowest first, and the same without them.
+/// Steps of a drawing, lowest first; below, in plain ASCII.
 const STEPS: [char; 8] = [
     '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}',
 ];
 const PLAIN_STEPS: [char; 8] = ['.', ':', '-', '=', '+', '*', '%', '#'];
-/// What a drawing spans at the least, as a share of the lowest: smaller changes are noise.
+/// Least range of a drawing, as a share of the lowest value: smaller changes are noise.
 const LEAST_SPAN: f64 = 0.1;
 
-/// What `history` shows of a run.
+/// The facts that `history` shows of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunHead {
-    /// Its number, which stays: `pagewise show N`.
+    /// Its permanent number, for `pagewise show N`.
     pub number: usize,
     /// Start, nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// Which command made it.
+    /// The command that made it.
     pub kind: RunKind,
     /// The command that was examined.
     pub command: Vec<String>,
-    /// How it ended; of two commands in the words of `ab`.
+    /// The outcome; for two commands, in the words of `ab`.
     pub outcome: String,
 }
 
@@ -53,7 +53,7 @@ impl RunHead {
     }
 }
 
-/// The word typed to make a run of this kind.
+/// The command that makes a run of this kind.
 pub(crate) const fn kind_label(kind: RunKind) -> &'static str {
     match kind {
         RunKind::Tune => "tune",
@@ -158,7 +158,7 @@ fn drawing(trend: &Trend, steps: &[char; 8]) -> String {
     values.iter().map(step).collect()
 }
 
-/// Gains that were proven once and are lost; nothing where there is none.
+/// Gains that were proven once and are lost; empty without any.
 #[must_use]
 pub fn lost_gains_page(lost: &[Recheck]) -> Document {
     let mut page = Document::default();
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn medians_are_drawn_between_the_lowest_and_the_highest() {
         assert_eq!(drawing(&trend(&[100, 200, 150]), &PLAIN_STEPS), ".#+");
-        // Below a tenth is noise, and is drawn flat or nearly so.
+        // Changes below a tenth are noise, and are drawn flat or nearly so.
         assert_eq!(drawing(&trend(&[1000, 1001]), &PLAIN_STEPS), "..");
         let many: Vec<u64> = (0..60).collect();
         assert_eq!(drawing(&trend(&many), &STEPS).chars().count(), DRAWN);

@@ -1,16 +1,15 @@
 //! Facts and verdicts as text for people: terminal, markdown, CSV.
 //!
-//! Everything here is a pure function of the saved form ([`pagewise_model`]): no clock, file,
-//! environment or kernel. The reader meets the verdict first, then why, then what was tried, then
-//! the lines that keep the gain. What is missing is shown with its reason, never as 0; what is an
-//! upper bound is marked as one.
+//! Everything here is a pure function of the saved form ([`pagewise_model`]): no clock, file, environment or
+//! kernel. The reader sees the verdict first, then the reasons, what was tried, and the lines that keep the
+//! gain. Missing facts are shown with their reason, never as 0. Upper bounds are marked.
 //!
-//! Text that others wrote (command lines, paths, symbols, reasons from a saved file) is escaped in
-//! one place, where lines are laid out, so that no caller can forget it. No line is wider than the
-//! style allows, except the lines of a receipt, which are exact so that they can be copied.
+//! Foreign text (command lines, paths, symbols, reasons from a saved file) is escaped in one place, where
+//! lines are laid out, so that no caller can forget it. No line is wider than the style allows, except the
+//! lines of a receipt, which are exact so that they can be copied.
 //!
-//! Not seen: what a terminal does with fonts; a character counts as one or two cells by a coarse
-//! table that errs on the wide side.
+//! Not seen: how a terminal renders its fonts. A coarse table counts a character as one or two cells, and
+//! errs on the wide side.
 #![forbid(unsafe_code)]
 
 pub mod address;

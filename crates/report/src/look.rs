@@ -1,5 +1,5 @@
-//! What the look saw: times, memory, processes, pipes, effects. Times are those of plain runs
-//! only; the traced look gives counts.
+//! Findings of the look: times, memory, processes, pipes, effects. Times come only from plain runs; the
+//! traced look gives counts.
 
 use crate::number::{count, counted, percent};
 use crate::page::Document;
@@ -13,7 +13,7 @@ use pagewise_model::machine::Machine;
 use pagewise_model::usage::{Usage, typical};
 use pagewise_model::{Fact, Measured, Nanos};
 
-/// Processes and effects listed by name; the rest is counted.
+/// Largest number of processes and effects that are named; the rest is counted.
 const LISTED: usize = 6;
 
 /// The machine in one paragraph.
@@ -28,7 +28,7 @@ pub fn machine_line(machine: &Machine) -> Document {
     page
 }
 
-/// What the look saw, with the figures of all plain runs.
+/// Findings of the look, with the figures of all plain runs.
 #[must_use]
 pub fn look_section(look: &Look, plain: &[Usage]) -> Document {
     let mut page = Document::default();

@@ -1,5 +1,5 @@
-//! A run for a pull request: GitHub's markdown. Text of others is escaped twice, for controls and
-//! for markup (a name must neither open a tag nor call a person); exact lines stand in fences.
+//! A run for a pull request: GitHub's markdown. Foreign text is escaped twice, for control characters and for
+//! markup (a name must neither open a tag nor mention a person). Exact lines stand in fences.
 
 use crate::diagnosis::{ceiling, proven_share};
 use crate::headline::headline;
@@ -60,7 +60,7 @@ pub fn markdown(run: &Run) -> String {
     out
 }
 
-/// Text of others as it may stand in a line of markdown.
+/// Foreign text, escaped for a line of markdown.
 pub(crate) fn inline(text: &str) -> String {
     let mut out = String::new();
     for c in escape(text).chars() {
@@ -76,7 +76,7 @@ pub(crate) fn inline(text: &str) -> String {
     out
 }
 
-/// A code block whose fence is longer than any run of backticks in it.
+/// A code block with a fence longer than any run of backticks in it.
 fn fence(lines: &[String]) -> String {
     let longest = lines.iter().flat_map(|l| l.split(|c| c != '`')).map(str::len).max();
     let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);

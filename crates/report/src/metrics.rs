@@ -1,18 +1,18 @@
 //! A sample of a host and its receipts in Prometheus' text format, for the textfile collector of node_exporter.
 //!
-//! At most [`MOST_SERIES`] series: processes first lose their last rows, then receipts theirs.
+//! Writes at most [`MOST_SERIES`] series. Beyond that, processes lose their last rows first, then receipts.
 
 use pagewise_model::applied::Applied;
 use pagewise_model::recheck::{Recheck, Standing};
 use pagewise_model::top::{Top, TopProcess};
 
-/// Series in one file at most.
+/// Largest number of series in one file.
 pub const MOST_SERIES: usize = 200;
-/// Those of the host.
+/// Series of the host.
 const OF_HOST: usize = 12;
-/// Those of one process.
+/// Series of one process.
 const OF_PROCESS: usize = 6;
-/// Those of one receipt.
+/// Series of one receipt.
 const OF_RECEIPT: usize = 4;
 
 /// The text being written.
@@ -22,7 +22,7 @@ struct Text {
 }
 
 impl Text {
-    /// One family with its samples; nothing without any.
+    /// Adds a metric family with its samples; nothing without samples.
     fn family(&mut self, name: &str, kind: &str, help: &str, samples: &[(String, Option<f64>)]) {
         let known: Vec<String> = samples
             .iter()
@@ -40,12 +40,12 @@ impl Text {
     }
 }
 
-/// A label's value, escaped as the format demands.
+/// A label's value, escaped for the format.
 fn label(text: &str) -> String {
     crate::text::escape(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// The sample as text. `now` are seconds since 1970; `rechecks` what became of gains.
+/// The sample as text. `now` is in seconds since 1970; `rechecks` are the results for applied gains.
 #[must_use]
 pub fn metrics(top: &Top, applied: &[Applied], rechecks: &[Recheck], now: u64) -> String {
     let receipts = applied.len().min((MOST_SERIES - OF_HOST) / 2 / OF_RECEIPT);
@@ -53,7 +53,7 @@ pub fn metrics(top: &Top, applied: &[Applied], rechecks: &[Recheck], now: u64) -
     let mut text = Text::default();
     host(&mut text, top, now);
     processes(&mut text, &top.rows[..rows]);
-    // The newest receipts stay.
+    // If there is too little room, the newest receipts stay.
     self::receipts(&mut text, &applied[applied.len() - receipts..], rechecks);
     text.out
 }

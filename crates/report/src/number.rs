@@ -1,19 +1,19 @@
-//! Every number that people read is formatted here.
+//! Formats every number that people read.
 //!
-//! Shares are 0..1 and shown as percent; ratios are arm / control, below 1 is faster. A gain is
-//! always "less", a loss "more". A value that is not finite is "not known", never 0.
+//! Shares are 0..1 and shown as percent. Ratios are arm / control; below 1 is faster. A gain is always
+//! "less", a loss "more". A value that is not finite is "not known", never 0.
 
 use pagewise_model::measured::{Fact, Measured};
 use pagewise_model::trial::is_open;
 use pagewise_model::units::Bytes;
 
-/// Shown in place of a number that is none.
+/// Shown in place of an unknown number.
 pub(crate) const UNKNOWN: &str = "not known";
 
-/// Percent beyond this are shown as "over": such figures are faults of a measurement, not facts.
+/// Larger percentages are shown as "over": they are measurement errors, not facts.
 const MOST_PERCENT: f64 = 99_999.0;
 
-/// Decimals with which a percentage is shown.
+/// Number of decimals of a percentage.
 fn decimals(percent: f64) -> usize {
     usize::from(percent.abs() < 9.95)
 }
@@ -30,7 +30,7 @@ pub fn at_most(share: f64) -> String {
 /// A share (0..1) as percent: `48%`, `4.1%`, `<0.1%`.
 #[must_use]
 pub fn percent(share: f64) -> String {
-    // A sum of nothing is negative zero.
+    // An empty float sum is -0: make it 0.
     let value = share * 100.0 + 0.0;
     if !value.is_finite() {
         UNKNOWN.to_owned()
@@ -56,8 +56,8 @@ pub fn change(ratio: f64) -> String {
     format!("{} {}", percent(gain.abs()), if gain > 0.0 { "less" } else { "more" })
 }
 
-/// The interval of a ratio, in percent and in the direction in which [`change`] shows the
-/// estimate; a minus sign is the other direction: `46..50%`, `-1.0..1.8%`.
+/// The interval of a ratio, in percent and in the direction in which [`change`] shows the estimate. A minus
+/// sign is the opposite direction: `46..50%`, `-1.0..1.8%`.
 #[must_use]
 pub fn interval(ratio: f64, low: f64, high: f64) -> String {
     if is_open(low, high) {
@@ -76,7 +76,7 @@ fn clamp(percent: f64) -> f64 {
     percent.clamp(-MOST_PERCENT, MOST_PERCENT)
 }
 
-/// `value` with `places` decimals, without a sign where it rounds to zero.
+/// `value` with `places` decimals, without a sign if it rounds to zero.
 fn unsigned_zero(value: f64, places: usize) -> String {
     let shown = format!("{value:.places$}");
     match shown.strip_prefix('-') {
@@ -109,7 +109,7 @@ pub fn signed_bytes(change: i64) -> String {
     format!("{sign}{}", Bytes(change.unsigned_abs()))
 }
 
-/// A size that is a whole number of its unit, as sizes of buffers and pipes are: `64 KiB`.
+/// A size in its largest whole unit, for buffers and pipes: `64 KiB`.
 #[must_use]
 pub fn whole_size(size: Bytes) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
@@ -128,7 +128,7 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// From the smallest repeat to the largest, where they differ: `1.01-1.25`.
+/// From the smallest repeat to the largest: `1.01-1.25`; empty if they are equal.
 #[must_use]
 pub(crate) fn range_text(measured: &Measured) -> String {
     if measured.max > measured.min {
@@ -138,7 +138,7 @@ pub(crate) fn range_text(measured: &Measured) -> String {
     }
 }
 
-/// A ratio with its interval, where it has one: `0.86 (0.84-0.88)`.
+/// A ratio with its interval, if known: `0.86 (0.84-0.88)`.
 pub(crate) fn ratio_text(ratio: f64, interval: &Fact<(f64, f64)>) -> String {
     match interval {
         Fact::Known((low, high)) => format!("{ratio:.2} ({low:.2}-{high:.2})"),
@@ -185,7 +185,7 @@ pub fn bar(share: f64, width: usize, unicode: bool) -> String {
     full.repeat(filled) + &empty.repeat(width - filled)
 }
 
-/// A moment as date and time of day in UTC: `2026-01-31 23:59`.
+/// A time as date and time of day in UTC: `2026-01-31 23:59`.
 #[must_use]
 pub fn date(unix_ns: u64) -> String {
     let minutes = unix_ns / 60_000_000_000;
@@ -194,8 +194,8 @@ pub fn date(unix_ns: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{:02}", minute / 60, minute % 60)
 }
 
-/// Year, month and day of a day number since 1970, in eras of 400 years that start in March
-/// (so that the leap day ends a year).
+/// Year, month and day of a day number since 1970. Uses eras of 400 years that start in March, so that the
+/// leap day ends a year.
 const fn civil(days: u64) -> (u64, u64, u64) {
     const DAYS_IN_ERA: u64 = 146_097;
     let shifted = days + 719_468;

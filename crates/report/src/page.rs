@@ -1,8 +1,8 @@
 //! A document under construction: the only place where text becomes lines or markup.
 //!
-//! A report is built once, as blocks, and rendered as terminal text ([`Document::text`]) or as the body
-//! of a page ([`Document::html`]). Whatever comes in is escaped there, wrapped to the width and then
-//! coloured; the one exception is [`Document::exact`], for lines that are meant to be copied.
+//! A report is built once, as blocks, and rendered as terminal text ([`Document::text`]) or as the body of a
+//! page ([`Document::html`]). Rendering escapes all content, wraps it to the width and then colours it. The
+//! only exception is [`Document::exact`], for lines to copy.
 
 mod block;
 
@@ -23,14 +23,14 @@ const LABEL: usize = 14;
 #[derive(Debug, Clone, Default)]
 pub struct Document {
     blocks: Vec<Block>,
-    /// What they take.
+    /// Size of the parts in memory.
     bytes: usize,
-    /// Parts that were too many.
+    /// Number of parts that did not fit.
     left_out: usize,
 }
 
-/// What a document holds, some hundred thousand lines: a page takes a bounded amount of memory, whatever the saved run
-/// that it is made of holds. The parts beyond that are counted.
+/// Largest document, some hundred thousand lines. It limits the memory of a page, whatever a saved run holds.
+/// Further parts are only counted.
 pub(crate) const MOST_BYTES: usize = 8 << 20;
 
 impl From<&str> for Document {
@@ -80,7 +80,7 @@ impl Document {
         self.blocks.push(block);
     }
 
-    /// What is said of the parts that are left out.
+    /// The line about the parts that are left out; `None` if there are none.
     fn rest(&self) -> Option<Block> {
         let text = format!(
             "{} more lines and parts are left out: pagewise show --json RUN has all of them",
@@ -89,7 +89,7 @@ impl Document {
         (self.left_out > 0).then(|| Block::Para(Paragraph::new(&text, 0, Tone::Plain)))
     }
 
-    /// Adds another section, set apart by an empty line; nothing when it is empty.
+    /// Adds another section after an empty line; nothing if it is empty.
     pub(crate) fn section(&mut self, other: impl Into<Self>) {
         let other = other.into();
         if other.has_text() {
@@ -98,7 +98,7 @@ impl Document {
         self.append(other);
     }
 
-    /// Whether a terminal shows anything of it.
+    /// Whether a terminal shows any of it.
     fn has_text(&self) -> bool {
         self.blocks.iter().any(|block| match block {
             Block::Blank | Block::Figure(_) | Block::Details { .. } => false,
@@ -119,12 +119,12 @@ impl Document {
         self.push(Block::Heading(text.to_owned()));
     }
 
-    /// A paragraph, all of it indented.
+    /// Adds an indented paragraph.
     pub(crate) fn para(&mut self, text: &str, indent: usize, tone: Tone) {
         self.push(Block::Para(Paragraph::new(text, indent, tone)));
     }
 
-    /// A paragraph whose later lines stand further in than its first.
+    /// Adds a paragraph with a hanging indent.
     pub(crate) fn hanging(&mut self, text: &str, indent: usize) {
         let rest = indent + 4;
         self.push(Block::Para(Paragraph { rest, ..Paragraph::new(text, indent, Tone::Plain) }));
@@ -135,23 +135,23 @@ impl Document {
         self.push(Block::Bullet { text: text.to_owned(), tone });
     }
 
-    /// A label with its text in a column of its own.
+    /// Adds a label and text in a second column.
     pub(crate) fn item(&mut self, label: &str, text: &str) {
         self.item_tone(label, text, Tone::Plain);
     }
 
-    /// The same with a colour.
+    /// As `item`, with a colour.
     pub(crate) fn item_tone(&mut self, label: &str, text: &str, tone: Tone) {
         self.push(Block::Item { label: label.to_owned(), text: text.to_owned(), tone });
     }
 
-    /// One line, cut in the middle where it is too long: for command lines and paths.
+    /// Adds one line, cut in the middle if it is too long: for command lines and paths.
     pub(crate) fn single(&mut self, text: &str, indent: usize, tone: Tone) {
         self.push(Block::Single { text: text.to_owned(), indent, tone });
     }
 
-    /// A line to be copied: never wrapped nor cut. What [`crate::quote`] makes holds nothing
-    /// hostile but newlines inside quotes, which stay; anything else is spelled out, with a warning.
+    /// Adds a line to copy: never wrapped or cut. The output of [`crate::quote`] has no hostile characters
+    /// except newlines inside quotes, which stay. Any others are spelled out, with a warning.
     pub(crate) fn exact(&mut self, text: &str) {
         self.push(Block::Exact(text.to_owned()));
     }
@@ -161,23 +161,23 @@ impl Document {
         self.push(Block::Table(table));
     }
 
-    /// Adds what `make` makes for the width of the terminal; a page shows the widest.
+    /// Adds the output of `make` for the width of the terminal; a page uses the largest width.
     pub(crate) fn fitted(&mut self, make: impl Fn(&Style) -> Self + 'static) {
         self.push(Block::Fitted(Fitted(Rc::new(make))));
     }
 
-    /// Adds a drawing, which only pages show.
+    /// Adds a drawing; shown only on pages.
     pub(crate) fn figure(&mut self, picture: Picture) {
         self.push(Block::Figure(picture));
     }
 
-    /// Adds details that only pages show, under a title that opens them.
+    /// Adds details under a title that opens them; shown only on pages.
     pub(crate) fn details(&mut self, title: &str, inside: Self) {
         self.left_out += inside.left_out;
         self.push(Block::Details { title: title.to_owned(), inside });
     }
 
-    /// Its drawings, in order, with their titles.
+    /// The drawings in order, with their titles.
     pub(crate) fn drawings(&self) -> Vec<(String, String)> {
         let mut all = Vec::new();
         for block in &self.blocks {
@@ -223,12 +223,12 @@ impl Document {
     }
 }
 
-/// What stands around blocks of a kind that follow each other.
+/// The element around adjacent blocks of the same kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Around {
     Nothing,
     List,
-    /// Lines to be copied, which get one button for all.
+    /// Lines to copy, with one button for all.
     Exact,
 }
 
@@ -289,12 +289,12 @@ fn markup(block: &Block) -> String {
     }
 }
 
-/// Escapes each line; the ends of lines stay.
+/// Escapes each line; keeps line breaks.
 fn markup_lines(text: &str) -> String {
     text.trim_end().split('\n').map(escape_markup).collect::<Vec<_>>().join("\n")
 }
 
-/// Lines of terminal text so far.
+/// The lines of terminal text so far.
 struct Lines<'a> {
     style: &'a Style,
     out: String,
@@ -332,7 +332,7 @@ impl Lines<'_> {
     fn exact(&mut self, text: &str) {
         let hostile = text.chars().any(|c| c != '\n' && is_hostile(c));
         for (i, row) in text.split('\n').enumerate() {
-            // The second row of a quoted newline belongs to the word: it must not be indented.
+            // The part after a quoted newline belongs to the same word: it must not be indented.
             let indent = if i == 0 { "    " } else { "" };
             let row = if hostile { escape(row) } else { row.to_owned() };
             self.push(indent, &row, Tone::Good);
@@ -353,15 +353,15 @@ impl Lines<'_> {
     }
 }
 
-// The frame of a page of HTML: what stands above and below the facts of a run.
+// The frame of an HTML page: what stands above and below the facts of a run.
 //
-// A page needs nothing from outside: style and pictures are in it, and a content policy forbids all else. The
-// one script that it may run, by its hash, puts a button beside lines that are meant to be copied. It
-// follows the reader's light or dark setting.
+// A page needs no external resources: style and pictures are embedded, and a content policy forbids
+// everything else. The policy allows one script by its hash, which adds a button to lines for copying. The
+// page follows the reader's light or dark setting.
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// SHA-256 of a newline and the script, in base64, as the content policy wants it.
+/// SHA-256 of a newline and the script, in base64, for the content policy.
 const SCRIPT_HASH: &str = "Xq58JC/RFkfzpLamf2qECvBE71qT8D3zFNZqin9x7b4=";
 
 /// The page up to its title and the machine of `run`.

@@ -4,7 +4,7 @@ use crate::chart::prose_markup;
 use crate::style::{Style, Tone};
 use crate::text::{escape_for, wrap};
 
-/// Text with the columns before its first line and before the others.
+/// Text with the indentation of its first line and of the others.
 #[derive(Debug, Clone)]
 pub(crate) struct Paragraph {
     pub(crate) text: String,
@@ -25,7 +25,7 @@ impl Paragraph {
         hang(style, &first, self.rest, &self.text, self.tone)
     }
 
-    /// Its element of a page; nothing without text.
+    /// Its HTML element; empty without text.
     pub(crate) fn html(&self) -> String {
         if self.text.is_empty() {
             return String::new();
@@ -35,7 +35,7 @@ impl Paragraph {
     }
 }
 
-/// Lines of `text`: the first after `first`, or where that is empty like the others, which are indented.
+/// Lines of `text`. The first follows `first`; the others are indented, as is the first if `first` is empty.
 pub(crate) fn hang(style: &Style, first: &str, indent: usize, text: &str, tone: Tone) -> String {
     let escaped = escape_for(text, style.unicode);
     if escaped.is_empty() && first.is_empty() {

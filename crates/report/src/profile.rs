@@ -1,8 +1,8 @@
-//! Where CPU time went, in buckets: what was done, largest first, with what for under each; what was
-//! done for, as a whole; counts and prices beside samples; what no rule knows, with its stacks. And who
-//! called it: the call graph of one bucket or of all.
+//! Where CPU time went, in buckets: what was done, largest first, with the purposes under each; purposes as a
+//! whole; counts and prices compared with samples; samples that no rule covers, with their stacks. Also the
+//! call graph of one bucket or of all.
 //!
-//! Shares are of all samples, those of a graph's lines of its bucket.
+//! Shares are of all samples; in a graph, of its bucket.
 
 use crate::chart::{Flame, Picture};
 use crate::number::{count, counted, percent};
@@ -17,26 +17,26 @@ use pagewise_model::profile::{
 use pagewise_model::{Fact, Nanos};
 use std::collections::BTreeMap;
 
-/// Callers at each end of a long chain that are named.
+/// Number of callers that are named at each end of a long chain.
 const MOST_CHAINED: usize = 12;
-/// Shares of samples below this are not listed by themselves.
+/// Smallest share of samples that is listed by itself.
 const LEAST_SHARE: f64 = 0.005;
-/// Page work from this share of CPU time on may be worth a trial of remedies.
+/// Smallest share of CPU time at which page work may be worth a trial of remedies.
 const LEAST_WORTH: f64 = 0.01;
-/// Pressure-stall accounting is named from this share of samples on.
+/// Smallest share of samples at which pressure-stall accounting is named.
 const LEAST_ACCOUNTING: f64 = 0.005;
-/// First periods of tasks, as a share of the samples, that are worth a line.
+/// Smallest share of samples at which the first periods of tasks get a line.
 const LEAST_BLIND: f64 = 0.05;
-/// Functions of a stack that are shown of either end.
+/// Number of functions of a deep stack that are shown, from both ends together.
 const MOST_FUNCTIONS: usize = 8;
-/// Which graphs `--graph` shows without a name.
+/// The name with which `--graph` shows all graphs; the default.
 const ALL: &str = "all";
-/// Callees that are too rare to be listed.
+/// Callees that are too rare to list.
 const RARE: &str = "(rare)";
-/// A line of a graph is not indented by more than this many columns.
+/// Largest indentation of a graph line, in columns.
 const DEEPEST: usize = 24;
 
-/// What page work takes in one sentence: by samples where there are some, otherwise by counts and prices.
+/// The cost of page work in one sentence: by samples if there are any, else by counts and prices.
 pub(crate) fn headline(profile: &Profile, diagnosis: Option<&Diagnosis>) -> String {
     let measured = match (&profile.sorted, diagnosis) {
         (Fact::Known(sorted), _) if sorted.samples > 0 => by_samples(sorted),
@@ -67,7 +67,7 @@ fn by_samples(sorted: &Sorted) -> String {
     }
 }
 
-/// The same by counts and prices alone.
+/// The cost by counts and prices alone.
 pub(crate) fn by_counts(diagnosis: &Diagnosis) -> String {
     match measured(diagnosis).next() {
         Some(most) => {
@@ -78,7 +78,7 @@ pub(crate) fn by_counts(diagnosis: &Diagnosis) -> String {
     }
 }
 
-/// Costs that are upper bounds of CPU time and not figures.
+/// Costs that are only upper bounds of CPU time.
 fn bounds(diagnosis: &Diagnosis) -> impl Iterator<Item = &Cost> {
     let of_cpu = diagnosis.costs.iter().filter(|cost| cost.kind != CostKind::Wakeups);
     of_cpu.filter(|cost| cost.basis == Basis::UpperBound && cost.time_share >= LEAST_SHARE)
@@ -111,7 +111,7 @@ pub(crate) fn has_page_work(page_share: f64, diagnosis: Option<&Diagnosis>) -> b
     page_share + bounds >= LEAST_WORTH
 }
 
-/// Faults, mappings, copies: what is done to pages, and not to files or processes.
+/// Faults, mappings, copies: work on pages, and not on files or processes.
 const fn is_page_work(bucket: &Bucket) -> bool {
     matches!(
         bucket.what,
@@ -131,11 +131,11 @@ const fn is_page_work(bucket: &Bucket) -> bool {
     )
 }
 
-/// The call graphs of all buckets in one picture. What is too rare to be listed in them has no name.
+/// The call graphs of all buckets in one picture. Callees that are too rare to list have no name.
 fn flame_graph(sorted: &Sorted) -> Picture {
     let mut root = Flame::root(sorted.samples);
     for bucket in &sorted.buckets {
-        // From the root to the line that is next, by depth.
+        // The path from the root to the next line, by depth.
         let mut path: Vec<&str> = Vec::new();
         for line in &bucket.graph {
             path.truncate(line.depth as usize);
@@ -204,7 +204,7 @@ pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Samples by one axis, the largest first.
+/// Samples by one key, the largest first.
 pub(crate) fn sums<K: Ord>(sorted: &Sorted, key: impl Fn(&Bucket) -> K) -> Vec<(K, u64)> {
     let mut sums: BTreeMap<K, u64> = BTreeMap::new();
     for bucket in &sorted.buckets {
@@ -248,7 +248,7 @@ fn bucket_table(sorted: &Sorted) -> Document {
     page
 }
 
-/// What `what` was done for, where there is more to say than its name does.
+/// The purposes of `what`; empty if they add nothing to its name.
 fn reasons(sorted: &Sorted, what: What) -> String {
     let of_what = sorted.buckets.iter().filter(|bucket| bucket.what == what);
     let worth = of_what.filter(|bucket| bucket.time_share >= LEAST_SHARE && bucket.why != Why::Own);
@@ -277,7 +277,7 @@ fn unclassified_items(sorted: &Sorted, page: &mut Document) {
     }
 }
 
-/// A stack from its leaf on; a deep one without its middle.
+/// A stack from its leaf on; a deep one is shown without its middle.
 fn stack_text(symbols: &[String]) -> String {
     if symbols.len() <= MOST_FUNCTIONS {
         return symbols.join(" < ");
@@ -287,7 +287,7 @@ fn stack_text(symbols: &[String]) -> String {
     format!("{} < ... < {}", inner.join(" < "), outer.join(" < "))
 }
 
-/// One of the two is more than next to nothing.
+/// Whether one of the two values is large enough to show.
 fn is_worth_showing(compared: &Compared, profile: &Profile) -> bool {
     let all = profile.sorted.known().map_or(0, |s| s.samples.saturating_mul(s.period_ns.0));
     let larger = compared.counted_ns.max(compared.sampled_ns);
@@ -325,7 +325,7 @@ fn notes(profile: &Profile, page: &mut Document) {
     }
 }
 
-/// What the figures do not have in them, or what disturbed them, each with a label.
+/// What the figures leave out, or what disturbed them, each with a label.
 pub(crate) fn doubts(profile: &Profile) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     if let Some(unseen) = profile.course.as_ref().map(|course| course.unseen_children)
@@ -373,7 +373,7 @@ fn clock_text(clock: &Clock) -> String {
     }
 }
 
-/// Which process it was, and for how long.
+/// The observed process, and for how long.
 pub(crate) fn followed(course: &FollowedProcess) -> String {
     let FollowedProcess { pid, wall_ns, .. } = course;
     let threads = counted(course.threads, "thread", "threads");
@@ -399,7 +399,7 @@ fn course_text(course: &FollowedProcess) -> String {
     text
 }
 
-/// The call graphs of the buckets that `wanted` names: "all", a what, a why, or "what/why".
+/// The call graphs of the buckets selected by `wanted`: "all", a what, a why, or "what/why".
 #[must_use]
 pub fn graph_section(profile: &Profile, wanted: &str) -> Document {
     let mut page = Document::default();
@@ -424,7 +424,7 @@ pub fn graph_section(profile: &Profile, wanted: &str) -> Document {
     page
 }
 
-/// The name by which a bucket is asked for.
+/// The name that selects a bucket.
 fn name(bucket: &Bucket) -> String {
     format!("{}/{}", bucket.what.into_str(), bucket.why.name())
 }
@@ -434,10 +434,10 @@ fn has_name(bucket: &Bucket, name: &str) -> bool {
     same(bucket.what.into_str()) || same(bucket.why.name())
 }
 
-/// Each line with the callees that are the only ones of their callers: a chain is one line.
+/// Adds each line with its chain of only callees: a chain is one line.
 fn graph_lines(bucket: &Bucket, page: &mut Document) {
     let lines = &bucket.graph;
-    // Of the callers of the line that is next, how many stand in the line of their own caller.
+    // For each caller of the next line: how many callers were merged into another line.
     let mut joined: Vec<usize> = Vec::new();
     let mut at = 0;
     while let Some(first) = lines.get(at) {
@@ -456,7 +456,7 @@ fn graph_lines(bucket: &Bucket, page: &mut Document) {
     }
 }
 
-/// Whether the line after `at` is the only callee of it, which does nothing itself.
+/// Whether the line after `at` is its only callee, and `at` has no samples of its own.
 fn continues(lines: &[GraphLine], at: usize) -> bool {
     match (lines.get(at), lines.get(at + 1)) {
         (Some(caller), Some(callee)) => {

@@ -1,4 +1,4 @@
-//! How to keep a gain and how to go back, and whether the output stayed the same.
+//! How to keep a gain and how to undo it, and whether the output stayed the same.
 
 use crate::page::Document;
 use crate::style::Tone;
@@ -7,7 +7,7 @@ use pagewise_model::plan::Receipt;
 use pagewise_model::run::{Outcome, OutputCheck, Run};
 use pagewise_model::trial::Word;
 
-/// The receipt: its lines are exact, whatever the width, so that they can be copied.
+/// The receipt. Its lines are exact at any width, so that they can be copied.
 #[must_use]
 pub fn receipt_section(receipt: &Receipt, is_proven: bool) -> Document {
     let mut page = Document::default();
@@ -35,7 +35,7 @@ pub fn receipt_section(receipt: &Receipt, is_proven: bool) -> Document {
     page
 }
 
-/// Lines to be copied, under a heading; nothing without any.
+/// Adds lines to copy under a heading; nothing without lines.
 pub(crate) fn exact_lines(page: &mut Document, heading: &str, lines: &[String]) {
     if !lines.is_empty() {
         page.heading(heading);
@@ -45,7 +45,7 @@ pub(crate) fn exact_lines(page: &mut Document, heading: &str, lines: &[String]) 
     }
 }
 
-/// The line that goes on with a session whose question is open.
+/// The command that continues a session with an open question.
 #[must_use]
 pub fn continue_section(run: &Run) -> Document {
     let mut page = Document::default();
@@ -56,7 +56,7 @@ pub fn continue_section(run: &Run) -> Document {
     page
 }
 
-/// The same as a line alone.
+/// The command as a line; `None` if the question is settled.
 pub(crate) fn continue_line(run: &Run) -> Option<String> {
     let is_open = matches!(
         run.outcome,
@@ -78,7 +78,7 @@ pub(crate) fn continue_line(run: &Run) -> Option<String> {
     Some(format!("pagewise tune --continue {} --budget {seconds}s", run.id))
 }
 
-/// Output of each arm against a plain run.
+/// The output of each arm compared with a plain run.
 #[must_use]
 pub fn output_section(checks: &[OutputCheck]) -> Document {
     let mut page = Document::default();

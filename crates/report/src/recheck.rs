@@ -1,4 +1,4 @@
-//! Gains that were proven once, measured again.
+//! Proven gains, measured again.
 
 use crate::number::{change, interval};
 use crate::page::Document;
@@ -21,7 +21,7 @@ fn text(gain: Option<Gain>) -> String {
     )
 }
 
-/// One gain, then and now.
+/// One gain, as proven and as measured now.
 #[must_use]
 pub fn recheck_page(one: &Recheck) -> Document {
     let mut page = Document::default();
@@ -70,7 +70,7 @@ mod tests {
         let problem = Some("its directory is gone".to_owned());
         let shown = recheck_page(&Recheck { problem, ..one.clone() }).text(&style);
         assert!(shown.contains("its directory is gone"), "{shown}");
-        // The command of a run that is gone is not known.
+        // The command of a removed run is unknown.
         let shown = recheck_page(&Recheck { command: Vec::new(), ..one }).text(&style);
         assert!(shown.starts_with("VANISHED: heap-huge\n    then"), "{shown}");
     }

@@ -1,4 +1,5 @@
-//! A whole run as a document, for a terminal or as a page, and its timed points as CSV: verdict, why, what was tried and what not, receipt, notes.
+//! A whole run as a document, for a terminal or as a page, and its timed points as CSV. The document holds
+//! the verdict, the reasons, what was tried and what was not, the receipt, and notes.
 
 use crate::bench::{self, caption};
 use crate::brief::brief;
@@ -32,14 +33,14 @@ const HEADER: &str = "stage,block,position,arm,dropped,wall_ns,user_ns,sys_ns,pe
 minor_faults,major_faults,voluntary_switches,involuntary_switches,read_bytes,written_bytes,\
 read_calls,write_calls,device_read_bytes,shell_status,mechanism,supervisor_ns,machine_huge_faults\n";
 
-/// The report of a run, on one screen where its kind has more to say than fits one.
+/// The report of a run; on one screen if it would be longer and its kind has a short form.
 #[must_use]
 pub fn render(run: &Run, style: &Style) -> String {
     brief(run, style).unwrap_or_else(|| render_whole(run, style))
 }
 
-/// The whole report of a run. An empty id means that the run is not saved, and leaves out the line that
-/// says how to see it again.
+/// The whole report of a run. An empty id means that the run is not saved: the report leaves out how to show
+/// it again.
 #[must_use]
 pub fn render_whole(run: &Run, style: &Style) -> String {
     let mut page = headline_section(run);
@@ -48,13 +49,13 @@ pub fn render_whole(run: &Run, style: &Style) -> String {
     page.text(style)
 }
 
-/// The run as one page that needs nothing from outside.
+/// The run as one page without external resources.
 #[must_use]
 pub fn html(run: &Run) -> String {
     page(run, shown(run))
 }
 
-/// What its page holds beside its headline and how it was measured.
+/// The content of its page, except for the headline and how it was measured.
 fn shown(run: &Run) -> Document {
     match bench::in_run(run) {
         Some(bench) => bench::document(bench, &caption(run)),
@@ -66,7 +67,7 @@ fn shown(run: &Run) -> Document {
     }
 }
 
-/// The pictures of a run, with their titles, as its page has them: each an SVG of its own.
+/// The pictures on the page of a run, with their titles: each a separate SVG.
 #[must_use]
 pub fn pictures(run: &Run) -> Vec<(String, String)> {
     shown(run).drawings()
@@ -77,13 +78,13 @@ pub(crate) fn page(run: &Run, body: Document) -> String {
     page_titled(&headline(run), run, body)
 }
 
-/// The same under another title than the headline of the run.
+/// A page with another title than the headline of the run.
 pub(crate) fn page_titled(title: &str, run: &Run, mut body: Document) -> String {
     body.section(measured_section(run));
     head(title, run) + &body.html() + &foot(run)
 }
 
-/// What a page says of how the run came about.
+/// How the run was made, for its page.
 fn measured_section(run: &Run) -> Document {
     let mut page = Document::default();
     page.heading("how it was measured");
@@ -99,7 +100,7 @@ fn measured_section(run: &Run) -> Document {
     page
 }
 
-/// Adds what a run holds, beside its headline and notes.
+/// Adds the content of a run, except for headline and notes.
 fn add_body(run: &Run, page: &mut Document) {
     match run.kind {
         RunKind::Faults => faulted(run, page),
@@ -110,7 +111,7 @@ fn add_body(run: &Run, page: &mut Document) {
     }
 }
 
-/// The state of the machine, of files and processes, and what follows from it.
+/// The state of the machine, of files and processes, and the conclusions.
 fn looked_at(run: &Run, page: &mut Document) {
     match &run.body {
         Some(Body::Checkup(checkup)) => page.append(doctor_section(checkup)),
@@ -164,7 +165,7 @@ fn examined(run: &Run, page: &mut Document) {
     } else {
         page.section(untried_section(run));
     }
-    // Of two commands only what differs is worth a line.
+    // For two commands, only differences are worth a line.
     let is_shown = |check: &&OutputCheck| run.kind != RunKind::Ab || !check.equal;
     let checks: Vec<OutputCheck> = run.output_checks.iter().filter(is_shown).cloned().collect();
     page.section(output_section(&checks));
@@ -181,7 +182,7 @@ fn examined(run: &Run, page: &mut Document) {
     }
 }
 
-/// What the ceiling of its page costs is a share of.
+/// What the ceiling of page costs is a share of.
 pub(crate) const fn whole(run: &Run) -> &'static str {
     if run.service.is_some() { "its CPU time" } else { "wall time" }
 }
@@ -206,7 +207,7 @@ fn notes_section(run: &Run) -> Document {
     page
 }
 
-/// All timed points of a run as CSV: the plain runs of the look, the blocks of the race; or the repeats,
+/// All timed points of a run as CSV: the plain runs of the look, and the blocks of the race; or the repeats,
 /// mappings or processes of a bench. `dropped` holds the reason why a block does not count.
 #[must_use]
 pub fn csv(run: &Run) -> String {

@@ -1,4 +1,4 @@
-//! A service under its load: what the plain server needs, what each arm changed, how pairs were made.
+//! A service under its load: the needs of the plain server, the effect of each arm, and how pairs were made.
 
 use crate::csv::{known, samples};
 use crate::experiment::{effect_cells, picture, reason, short_arm, short_word};
@@ -35,7 +35,7 @@ pub(crate) fn service_section(
     page
 }
 
-/// What is shown beside p99 and what decides.
+/// The quantity shown beside p99 and the deciding one.
 const fn aside(quantity: Quantity) -> Quantity {
     match quantity {
         Quantity::Memory => Quantity::CpuPerRequest,
@@ -43,7 +43,7 @@ const fn aside(quantity: Quantity) -> Quantity {
     }
 }
 
-/// One observation, and several.
+/// The noun for one observation: singular and plural.
 const fn unit(service: &Service) -> (&'static str, &'static str) {
     match service.mode {
         Mode::AtOnce | Mode::Duet | Mode::Restart => ("pair", "pairs"),
@@ -51,7 +51,7 @@ const fn unit(service: &Service) -> (&'static str, &'static str) {
     }
 }
 
-/// What each arm changed, the plain server first.
+/// The effect of each arm; the plain server comes first.
 pub(crate) fn arms_table(service: &Service, experiment: &Experiment) -> Table {
     let quantity = experiment.design.quantity;
     let beside = [Quantity::P99, aside(quantity)];
@@ -64,7 +64,7 @@ pub(crate) fn arms_table(service: &Service, experiment: &Experiment) -> Table {
     table
 }
 
-/// The same of these arms alone, without reasons, and with p99 alone beside what decides.
+/// As [`arms_table`], for these arms, without reasons, and with only p99 beside the deciding quantity.
 pub(crate) fn brief_table(service: &Service, experiment: &Experiment, arms: &[&Verdict]) -> Table {
     let beside = [Quantity::P99];
     let mut table = headed(service, experiment, &beside);
@@ -101,8 +101,8 @@ fn plain_row(service: &Service, name: &str, quantity: Quantity, beside: &[Quanti
     row
 }
 
-/// A figure of servers over all their windows: seconds, bytes, or requests a second. None where the load did not
-/// report it.
+/// A figure of servers over all their windows: seconds, bytes, or requests per second. `None` if the load did
+/// not report it.
 pub(crate) fn figure(quantity: Quantity, sides: &[&Side]) -> Option<f64> {
     let windows = || sides.iter().flat_map(|side| side.windows_apart());
     let values: Vec<f64> = match quantity {
@@ -119,7 +119,7 @@ pub(crate) fn figure(quantity: Quantity, sides: &[&Side]) -> Option<f64> {
     (!values.is_empty()).then(|| mean(&values))
 }
 
-/// How such a figure is shown.
+/// Formats such a figure.
 pub(crate) fn figure_text(quantity: Quantity, value: Option<f64>) -> String {
     let Some(value) = value else { return "none".to_owned() };
     match quantity {
@@ -167,7 +167,7 @@ fn of_arm<'a>(service: &'a Service, arm: &'a str) -> impl Iterator<Item = &'a Pa
     service.pairs.iter().filter(move |pair| pair.arm == arm)
 }
 
-/// How much of an arm's memory was on huge pages, where that differs from the plain server's.
+/// How much of an arm's memory was on huge pages; `None` if that is about the same as the plain server's.
 fn huge_text(service: &Service, arm: &str) -> Option<String> {
     let huge = |holding: &Holding| (holding.anon_huge_bytes.0 + holding.file_huge_bytes.0) as f64;
     let of = |side: fn(&Pair) -> &Side, at: fn(&Side) -> &Holding| {
@@ -195,7 +195,7 @@ fn huge_text(service: &Service, arm: &str) -> Option<String> {
 const HEADER: &str = "pair,arm,mode,side,window,at_once,cpu_ns,wall_ns,generator_cpu_ns,requests,errors,rate_per_second,\
 mean_seconds,p50_seconds,p95_seconds,p99_seconds,ready_ns,warm_ups,pss_bytes,anon_huge_bytes,file_huge_bytes";
 
-/// Every run of the load that counts, one line each.
+/// Every counted run of the load, one line each.
 pub(crate) fn service_csv(service: &Service) -> String {
     let sides = service.pairs.iter().enumerate().flat_map(|(number, pair)| {
         [("plain", &pair.plain), ("arm", &pair.other)]
@@ -261,7 +261,7 @@ fn made_text(service: &Service, experiment: &Experiment) -> String {
     let plain = if service.pairs.is_empty() { Vec::new() } else { service.plain_sides() };
     let starts = service.pairs.iter().map(|pair| &pair.other).chain(plain);
     let all: Vec<&Window> = starts.flat_map(|side| &side.windows).collect();
-    // The empty sum of floats is -0.
+    // An empty float sum is -0.
     let requests = all.iter().fold(0.0, |sum, window| sum + window.load.requests);
     let failed = all.iter().filter_map(|window| window.load.errors).fold(0.0, |sum, one| sum + one);
     let times: Vec<f64> = all.iter().map(|window| window.wall_ns.0 as f64).collect();

@@ -1,16 +1,16 @@
-//! Quoting for a POSIX shell, so that a printed command is the command that was run.
+//! Quoting for a POSIX shell, so that a printed command equals the command that was run.
 //!
-//! Plain words stay bare, others go in single quotes. Characters that a terminal must not see
-//! raw are written as `"$(printf '\033')"`, which every shell since POSIX.2 understands;
-//! command substitution eats newlines at its end, so a newline takes the next character along, and
-//! at the very end of a word it stands in quotes as itself. NUL cannot occur in an argument.
+//! Plain words stay bare; others go in single quotes. Characters that must not reach a terminal are written
+//! as `"$(printf '\033')"`, which every shell since POSIX.2 understands. Command substitution removes
+//! newlines at its end, so a newline takes the next character along. At the end of a word, a newline stands
+//! in quotes. NUL cannot occur in an argument.
 
 use crate::history::kind_label;
 use crate::text::is_hostile;
 use pagewise_model::run::Run;
 use std::fmt::Write as _;
 
-/// Words with a meaning of their own where a command name is expected.
+/// Words with a special meaning in the position of a command name.
 const RESERVED: [&str; 20] = [
     "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "foreach", "function",
     "if", "in", "repeat", "select", "then", "time", "until", "while", "end",
@@ -28,7 +28,7 @@ pub fn quote(word: &str) -> String {
     if is_bare(word) { word.to_owned() } else { quote_always(word) }
 }
 
-/// One argument of any bytes as a word for the shell: what is not UTF-8 is written by printf too.
+/// One argument of any bytes as a word for the shell; printf also writes invalid UTF-8.
 #[must_use]
 pub fn quote_bytes(word: &[u8]) -> String {
     if let Ok(text) = std::str::from_utf8(word) {
@@ -55,15 +55,15 @@ pub fn command_line<S: AsRef<str>>(argv: &[S]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// How the program of a run was started: its command and where its input came from.
+/// The command line of a run's program, with its input.
 #[must_use]
 pub fn start_line(run: &Run) -> String {
     let input = run.input.as_ref().map_or(String::new(), |file| format!(" < {}", quote(file)));
     command_line(&run.command) + &input
 }
 
-/// The line that began the session of a run, to be typed again. Runs of older versions do not say which options were
-/// given.
+/// The command line that started the session of a run, for typing it again. Runs of older versions lack the
+/// options.
 pub(crate) fn session_line(run: &Run) -> String {
     let kind = kind_label(run.kind);
     match (run.asked.as_slice(), run.asked_service()) {
@@ -96,8 +96,8 @@ fn quote_always(word: &str) -> String {
     if out.is_empty() { "''".to_owned() } else { out }
 }
 
-/// Length of the run at the start of `text` to be written by printf: hostile characters, one more
-/// where the run would end in a newline, and no newlines that end the whole word.
+/// Length of the prefix of `text` that printf writes: hostile characters, and one more if the prefix would
+/// end in a newline. Excludes newlines at the end of the word.
 fn raw_run(text: &str) -> usize {
     let body = text.trim_end_matches('\n');
     let run = body.find(|c| !is_hostile(c)).unwrap_or(body.len());

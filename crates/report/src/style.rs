@@ -1,20 +1,20 @@
-//! How the caller wants the text: colour, width, character set. Whether the output is a terminal
-//! and what `NO_COLOR` says is the caller's business.
+//! The caller's preferences for text: colour, width, character set. The caller checks whether the output is a
+//! terminal, and `NO_COLOR`.
 
-/// Narrowest layout; a smaller request is raised to it.
+/// Narrowest layout; smaller widths are raised to it.
 const NARROWEST: usize = 30;
 /// Widest layout of prose; longer lines are hard to read.
 const WIDEST: usize = 80;
 const WIDEST_TABLE: usize = 160;
 
-/// What the caller's terminal can show.
+/// The capabilities of the caller's terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Emit colour sequences.
     pub colour: bool,
-    /// Columns available; used between 30 and 80, by tables up to 160.
+    /// Available columns; clamped to 30..80, for tables to 30..160.
     pub width: usize,
-    /// Characters beyond ASCII may be printed.
+    /// Allow characters beyond ASCII.
     pub unicode: bool,
 }
 
@@ -44,7 +44,7 @@ impl Style {
     }
 }
 
-/// The meaning of a colour; its text is the class of a page for it.
+/// The meaning of a colour; its text is the CSS class on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub(crate) enum Tone {

@@ -1,15 +1,15 @@
-//! Names of functions as people read them: those of C++ without parameters, those of Rust without the hash.
+//! Readable function names: C++ without parameters, Rust without the hash.
 //!
-//! A name comes from a file that anybody may have made, and a short one can stand for a text of gigabytes. One that
-//! comes to more than [`LONGEST`] stays as it is.
+//! A name comes from a file that anyone may have made, and a short name can expand to gigabytes. A name that
+//! expands beyond [`LONGEST`] stays unchanged.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-/// The longest name that is spelled out, in bytes.
+/// Longest expanded name, in bytes.
 const LONGEST: usize = 2000;
 
-/// A text that takes no more than [`LONGEST`].
+/// A text of at most [`LONGEST`] bytes.
 struct Short(String);
 
 impl Write for Short {
@@ -22,7 +22,7 @@ impl Write for Short {
     }
 }
 
-/// The name of a function as its source has it, where a linker's `name` is of C++ or Rust; else as it is.
+/// The function name as in its source, if `name` is mangled C++ or Rust; else unchanged.
 pub(crate) fn readable(name: &str) -> Cow<'_, str> {
     let is_mangled = ["_Z", "_R"].iter().any(|start| name.starts_with(start));
     let found = is_mangled.then(|| rust(name).or_else(|| cpp(name))).flatten();
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_name_of_gigabytes_stays_as_it_is() {
-        // Each part stands for twice the one before.
+        // Each part stands for twice the previous one.
         let parts =
             ["S_", "S0_", "S1_", "S2_", "S3_", "S4_", "S5_", "S6_", "S7_", "S8_", "S9_", "SA_"];
         let twice = parts.iter().map(|part| format!("1aI{part}{part}E"));

@@ -1,8 +1,9 @@
-//! Tables of short cells, as terminal text and as markup: columns as wide as their content, numbers aligned at the decimal point.
+//! Tables of short cells, as terminal text and as markup. Columns are as wide as their content; numbers are
+//! aligned at the decimal point.
 //!
-//! When the columns do not fit, the gaps shrink first, then columns marked as names and as text (cut at the
-//! end), then any column: a table is never wider than its style. A name that begins a row and does not fit
-//! stands on a line above it, whole; other names are cut in the middle. Widths are terminal cells.
+//! If the columns do not fit, the gaps shrink first, then name columns and text columns (cut at the end),
+//! then any column. So a table is never wider than its style. If the name at the start of a row does not fit,
+//! it stands whole on a line above. Other names are cut in the middle. Widths are terminal cells.
 
 use crate::chart::{escape_markup, prose_markup};
 use crate::markdown::inline;
@@ -13,14 +14,14 @@ use crate::style::{Style, Tone};
 use crate::text::{cells, cut_end, escape_for, shorten};
 use pagewise_model::{Fact, Measured};
 
-/// Cells that a name keeps as long as other names can still shrink.
+/// Least cells of a name while other names can still shrink.
 const SHORTEST_NAME: usize = 6;
-/// Cells of a bar, from this width on and below.
+/// From this width on, bars are long.
 const ROOMY: usize = 76;
 const LONG_BAR: usize = 16;
 const SHORT_BAR: usize = 8;
 
-/// How the cells of a column line up.
+/// Alignment of the cells of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     /// Left, and may be cut in its middle.
@@ -29,7 +30,7 @@ pub(crate) enum Align {
     Text,
     Left,
     Right,
-    /// At the end of the leading integer.
+    /// Aligned at the end of the leading integer.
     Decimal,
 }
 
@@ -43,9 +44,9 @@ pub(crate) struct Column {
 pub(crate) struct Cell {
     text: String,
     tone: Tone,
-    /// What a page shows to who points at the cell.
+    /// Text that a page shows on hover.
     hover: String,
-    /// A share of 1, drawn in place of text.
+    /// A share (0..1), drawn in place of text.
     bar: Option<f64>,
 }
 
@@ -54,18 +55,18 @@ impl Cell {
         Self { text: text.into(), tone, hover: String::new(), bar: None }
     }
 
-    /// A share of 1, drawn as a bar.
+    /// A cell with a share (0..1), drawn as a bar.
     pub(crate) fn bar(share: f64) -> Self {
         Self { bar: Some(share), ..Self::from("") }
     }
 
-    /// The cell with what a page shows to who points at it.
+    /// The cell with hover text for pages.
     pub(crate) fn hover(mut self, text: impl Into<String>) -> Self {
         self.hover = text.into();
         self
     }
 
-    /// A figure with its range to point at, or a dash with the reason.
+    /// A figure with its range as hover text, or a dash with the reason.
     pub(crate) fn figure(figure: Option<&Measured>, why: &str) -> Self {
         match figure {
             Some(known) => Self::from(three_digits(known.median)).hover(range_text(known)),
@@ -73,7 +74,7 @@ impl Cell {
         }
     }
 
-    /// A figure, and its range in a cell of its own.
+    /// A figure, and its range in a second cell.
     pub(crate) fn with_range(fact: &Fact<Measured>) -> [Self; 2] {
         let range = fact.known().map_or_else(String::new, range_text);
         let why = fact.reason().unwrap_or_default();
@@ -118,10 +119,10 @@ impl From<&str> for Cell {
 
 #[derive(Debug, Clone)]
 struct Row {
-    /// What stands above the row.
+    /// Text above the row.
     above: Vec<Paragraph>,
     cells: Vec<Cell>,
-    /// What stands under it.
+    /// Text below the row.
     under: Vec<Paragraph>,
 }
 
@@ -130,9 +131,9 @@ struct Row {
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Row>,
-    /// What the rows take.
+    /// Size of the rows in memory.
     bytes: usize,
-    /// Rows that were too many.
+    /// Number of rows that did not fit.
     left_out: usize,
 }
 
@@ -156,12 +157,12 @@ impl Table {
         self.row_with(cells, Vec::new());
     }
 
-    /// The same with text under it.
+    /// Adds a row with text under it.
     pub(crate) fn row_with(&mut self, cells: Vec<Cell>, under: Vec<Paragraph>) {
         self.row_between(Vec::new(), cells, under);
     }
 
-    /// The same with text above it as well: the heading of a group of rows.
+    /// Adds a row with text under it, and text above it: the heading of a group of rows.
     pub(crate) fn row_between(
         &mut self,
         above: Vec<Paragraph>,
@@ -182,7 +183,7 @@ impl Table {
         self.bytes
     }
 
-    /// How many rows a document says that it lacks.
+    /// Number of rows that are left out, for the document's note.
     pub(crate) const fn left_out(&self) -> usize {
         self.left_out
     }
@@ -219,7 +220,7 @@ impl Table {
         out + "</table></div>\n"
     }
 
-    /// The table as GitHub's markdown; empty when it has no rows. What stands under a row ends its last cell.
+    /// The table as GitHub's markdown; empty without rows. Text under a row is appended to its last cell.
     pub(crate) fn markdown(&self) -> String {
         if self.rows.is_empty() {
             return String::new();
@@ -275,7 +276,7 @@ impl Table {
         out
     }
 
-    /// The name that begins this row would not fit its column: it gets a line above the other cells.
+    /// Whether the name that begins this row does not fit its column: it gets a line above the other cells.
     fn is_cut(&self, row: &Row, widths: &[usize]) -> bool {
         self.columns[0].align == Align::Name && cells(&row.cells[0].text) > widths[0]
     }
@@ -295,7 +296,7 @@ impl Table {
         }
     }
 
-    /// Pads the cells of decimal columns on both sides so that they only need to be placed.
+    /// Pads the cells of decimal columns on both sides to equal width.
     fn align_decimals(&mut self) {
         for (at, column) in self.columns.iter().enumerate() {
             if column.align != Align::Decimal {
@@ -370,7 +371,7 @@ impl Table {
     }
 }
 
-/// How the text of a column stands on a page.
+/// The CSS alignment of a column on a page.
 const fn side(align: Align) -> &'static str {
     match align {
         Align::Name | Align::Text | Align::Left => " class=\"text\"",
@@ -378,7 +379,7 @@ const fn side(align: Align) -> &'static str {
     }
 }
 
-/// Where the leading integer of `text` ends, if it starts with a number (a sign may come first).
+/// The end of the leading integer of `text`, if it starts with a number (after an optional sign).
 fn point(text: &str) -> Option<usize> {
     let start = text.find(|c: char| c.is_ascii_digit()).filter(|&s| s <= 1)?;
     let end = text[start..].find(|c: char| !c.is_ascii_digit() && c != ',');

@@ -1,12 +1,12 @@
-//! Text that others wrote, made harmless and measured in terminal cells.
+//! Foreign text, made harmless and measured in terminal cells.
 //!
-//! Escaped: control characters (C0, C1, DEL), and characters that are invisible or change the
-//! order of others (bidi overrides and isolates, zero-width, tags, variation selectors). Bytes that are not UTF-8 become
-//! `\xNN`. A backslash stays as it is, so the form is for reading, not for parsing back.
+//! Escaped are control characters (C0, C1, DEL), and characters that are invisible or reorder others (bidi
+//! overrides and isolates, zero-width, tags, variation selectors). Invalid UTF-8 bytes become `\xNN`. A
+//! backslash stays unchanged, so the result is for reading, not for parsing back.
 
 use std::fmt::Write as _;
 
-/// Characters beyond controls that hide, join or reorder text; inclusive ranges.
+/// Non-control characters that hide, join or reorder text; inclusive ranges.
 const DECEPTIVE: [(u32, u32); 18] = [
     (0xad, 0xad),
     (0x34f, 0x34f),
@@ -28,7 +28,7 @@ const DECEPTIVE: [(u32, u32); 18] = [
     (0xe0000, 0xe0fff),
 ];
 
-/// Characters that take two cells in most terminals, coarsely (Unicode Annex 11, and emoji).
+/// Characters that take two cells in most terminals; approximate (Unicode Annex 11, and emoji).
 const WIDE: [(u32, u32); 15] = [
     (0x1100, 0x115f),
     (0x2300, 0x23ff),
@@ -52,19 +52,19 @@ fn within(ranges: &[(u32, u32)], c: char) -> bool {
     ranges.iter().any(|&(first, last)| (first..=last).contains(&code))
 }
 
-/// True for characters that must not reach a terminal as they are.
+/// True for characters that must not reach a terminal unescaped.
 #[must_use]
 pub fn is_hostile(c: char) -> bool {
     c.is_control() || within(&DECEPTIVE, c)
 }
 
-/// `text` with everything hostile spelled out.
+/// `text` with all hostile characters spelled out.
 #[must_use]
 pub fn escape(text: &str) -> String {
     escape_for(text, true)
 }
 
-/// The same for a terminal that may lack characters: without `unicode`, everything beyond ASCII too.
+/// As [`escape`], for a terminal that may lack characters: without `unicode`, also escapes everything beyond ASCII.
 #[must_use]
 pub fn escape_for(text: &str, unicode: bool) -> String {
     let mut out = String::with_capacity(text.len());
@@ -96,13 +96,13 @@ fn char_cells(c: char) -> usize {
     cell(within(&WIDE, c))
 }
 
-/// Terminal cells that escaped `text` takes at most.
+/// Most terminal cells that escaped `text` takes.
 #[must_use]
 pub fn cells(text: &str) -> usize {
     text.chars().map(char_cells).sum()
 }
 
-/// The longest start of `text` that fits `width` cells, as a byte length.
+/// Byte length of the longest prefix of `text` that fits `width` cells.
 pub(crate) fn fitting_start(text: &str, width: usize) -> usize {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -114,7 +114,7 @@ pub(crate) fn fitting_start(text: &str, width: usize) -> usize {
     text.len()
 }
 
-/// The longest end of `text` that fits `width` cells, as a byte offset.
+/// Byte offset of the longest suffix of `text` that fits `width` cells.
 fn fitting_end(text: &str, width: usize) -> usize {
     let mut used = 0;
     let mut start = text.len();
@@ -128,8 +128,8 @@ fn fitting_end(text: &str, width: usize) -> usize {
     start
 }
 
-/// `text` cut in the middle to at most `width` cells: both ends of a path tell the most. The mark of
-/// the cut is `…`, or `...` without `unicode`.
+/// `text` cut in the middle to at most `width` cells: the ends of a path are the most useful. The mark of the
+/// cut is `…`, or `...` without `unicode`.
 #[must_use]
 pub fn shorten(text: &str, width: usize, unicode: bool) -> String {
     cut(text, width, unicode, |room| room / 2)
@@ -140,7 +140,7 @@ pub(crate) fn cut_end(text: &str, width: usize, unicode: bool) -> String {
     cut(text, width, unicode, |_| 0)
 }
 
-/// `tail` says how many of the cells beside the mark are for the end of the text.
+/// `tail` returns how many of the cells beside the mark are for the end of the text.
 fn cut(text: &str, width: usize, unicode: bool, tail: fn(usize) -> usize) -> String {
     if cells(text) <= width {
         return text.to_owned();
@@ -154,8 +154,8 @@ fn cut(text: &str, width: usize, unicode: bool, tail: fn(usize) -> usize) -> Str
     format!("{head}{mark}{tail}")
 }
 
-/// Lines of escaped `text`, broken at spaces, none wider than `width` cells; a longer word is cut
-/// into pieces and loses nothing.
+/// Lines of escaped `text`, broken at spaces, at most `width` cells wide. A longer word is split into pieces
+/// without loss.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(2);
     let mut lines = Vec::new();
@@ -165,7 +165,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
         if !line.is_empty() && cells(&line) + 1 + cells(rest) > width {
             lines.push(std::mem::take(&mut line));
         }
-        // Each piece is measured once: a word of a megabyte takes no longer than its letters.
+        // Each piece is measured once, so the time is linear in the length of the word.
         loop {
             let (piece, more) = rest.split_at(fitting_start(rest, width));
             if more.is_empty() {

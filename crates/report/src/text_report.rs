@@ -1,5 +1,5 @@
-//! What `pagewise text` found and did, for people: what of text and read-only data is on huge pages, what is
-//! not and why, what each method would reach, and sums over processes.
+//! Findings and results of `pagewise text`, for people: which text and read-only data is on huge pages, what
+//! is not and why, what each method would achieve, and sums over processes.
 
 use crate::cache::letters;
 use crate::code::heap_section;
@@ -15,7 +15,7 @@ use pagewise_model::text::{Coverage, MappedFile, Method, Placement, Standing, Te
 use pagewise_model::text_report::{ExplainedProcess, TextCount, TextReport, TextStatus};
 use pagewise_model::{Bytes, PageSize};
 
-/// Processes that are listed.
+/// Largest number of processes that are listed.
 const ROWS: usize = 10;
 
 /// The report in one sentence.
@@ -91,7 +91,7 @@ pub fn text_section(report: &TextReport) -> Document {
     page
 }
 
-/// What each method reaches.
+/// The effect of each method.
 fn reached(file: &TextFile, slot: PageSize) -> Document {
     let mut page = Document::default();
     page.heading("what each method reaches, from the program headers");
@@ -126,7 +126,7 @@ fn reached(file: &TextFile, slot: PageSize) -> Document {
     page
 }
 
-/// A process, file by file; those with nothing to gain in one line.
+/// A process, file by file; one line for files with nothing to gain.
 fn explained(process: &ExplainedProcess, slot: PageSize) -> Document {
     let mut page = Document::default();
     if process.is_disabled {

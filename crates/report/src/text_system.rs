@@ -1,5 +1,5 @@
-//! Code on huge pages for the whole system, for people: what the kernel has, what was changed, and how each
-//! step that the documentation of hugetext describes is taken on this kernel.
+//! Code on huge pages for the whole system, for people: the kernel's features, what was changed, and how to
+//! take each step of hugetext's documentation on this kernel.
 
 use crate::code::collapse_section;
 use crate::code::{machine, warmed};
@@ -67,7 +67,7 @@ pub(crate) fn system_section(system: &TextSystem, slot: PageSize) -> Document {
     page
 }
 
-/// What was changed, and what else came of it.
+/// What was changed, and its other effects.
 fn changes(system: &TextSystem) -> Document {
     let mut page = Document::default();
     for change in &system.changes {
@@ -141,7 +141,7 @@ fn pace(pace: &Fact<Pace>) -> String {
     }
 }
 
-/// The steps of the feature's documentation, as they are taken on this kernel.
+/// The steps of the feature's documentation, adapted to this kernel.
 fn steps(system: &TextSystem) -> Document {
     let has_setting = system.hugetext.is_some();
     let mut page = Document::default();
@@ -152,7 +152,7 @@ fn steps(system: &TextSystem) -> Document {
     page
 }
 
-/// What a step is, how it is taken with hugetext, and how without.
+/// Each step, how to take it with hugetext, and how without.
 const STEPS: [(&str, &str, &str); 8] = [
     (
         "mode 1, 2, 3",

@@ -1,5 +1,5 @@
-//! The two arms of `bench text -- COMMAND`: the files of a program's code, how much of their text the kernel
-//! showed on huge pages in each arm, what was found so after each run, and walks of the page table for code.
+//! The two arms of `bench text -- COMMAND`: the code files of a program, how much of their text was on huge
+//! pages in each arm, the same after each run, and page-table walks for code.
 
 use crate::number::{counted, percent};
 use crate::page::Document;
@@ -10,7 +10,7 @@ use pagewise_model::text_trial::{FileInArms, ON, TextTrial};
 use pagewise_model::trial::{Experiment, Point};
 use pagewise_model::{Bytes, Fact};
 
-/// The arms as terminal text; `experiment` is the one that was made with them.
+/// The arms as terminal text; `experiment` is the one that compared them.
 #[must_use]
 pub fn text_trial_section(trial: &TextTrial, experiment: Option<&Experiment>) -> Document {
     let mut page = Document::default();
@@ -56,7 +56,7 @@ pub(crate) fn summary(trial: &TextTrial) -> String {
     )
 }
 
-/// The share of a file's text that is on huge pages in the arm on.
+/// The share of a file's text that is on huge pages in the arm with huge pages.
 fn covered(file: &FileInArms) -> String {
     match file.text_bytes {
         Bytes(0) => String::new(),
@@ -64,7 +64,7 @@ fn covered(file: &FileInArms) -> String {
     }
 }
 
-/// What the counter of huge pages read after the runs of each arm, in a sentence.
+/// The counter of huge pages after the runs of each arm, in a sentence.
 fn held(experiment: &Experiment) -> String {
     let blocks = experiment.blocks.iter().filter(|block| block.dropped.is_none());
     let points: Vec<&Point> = blocks.flat_map(|block| &block.points).collect();
@@ -86,7 +86,7 @@ fn range(counts: &[u64]) -> String {
     }
 }
 
-/// Walks for code in both arms, in a sentence.
+/// Page-table walks for code in both arms, in a sentence.
 fn walks(trial: &TextTrial) -> String {
     let share = |walks: &Fact<WalkCounts>| match walks {
         Fact::Known(counts) => {

@@ -1,4 +1,4 @@
-//! Which processes pay for pages, as a table.
+//! The processes that pay for page work, as a table.
 
 use crate::number::{count, percent};
 use crate::page::Document;
@@ -7,10 +7,10 @@ use crate::table::{Align, Cell, Table};
 use pagewise_model::Bytes;
 use pagewise_model::top::{Top, TopProcess};
 
-/// Processes that a hint is given for.
+/// Largest number of processes that get a hint.
 const MOST_HINTS: usize = 5;
 
-/// A sample; `hints` has one for each row, where there is one.
+/// A sample; `hints` has an entry for each row, `None` without a hint.
 #[must_use]
 pub fn top_page(top: &Top, hints: &[Option<&'static str>], next_step: &str) -> Document {
     let mut page = Document::default();

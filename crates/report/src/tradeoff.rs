@@ -1,4 +1,4 @@
-//! Time and memory of each arm side by side, with what memory an arm takes for time.
+//! Time and memory of each arm side by side, with the memory that an arm spends per time saved.
 
 use crate::number::{change, percent};
 use crate::page::Document;
@@ -6,12 +6,12 @@ use crate::style::Tone;
 use crate::table::{Align, Cell, Table};
 use pagewise_model::trial::{Experiment, TimeAndMemory};
 
-/// From this width on figures stand beside their changes.
+/// From this width on, figures stand beside their changes.
 const ROOMY: usize = 76;
-/// Arms, the control included, from which on a table says more than the verdicts.
+/// Least number of arms, with the control, for a table that says more than the verdicts.
 const SEVERAL: usize = 3;
 
-/// Nothing where fewer arms ran.
+/// Time and memory of each arm; empty if fewer than [`SEVERAL`] arms ran.
 pub(crate) fn tradeoff_section(experiment: &Experiment) -> Document {
     let mut page = Document::default();
     let all = &experiment.time_and_memory;
@@ -32,7 +32,7 @@ pub(crate) fn tradeoff_section(experiment: &Experiment) -> Document {
     page
 }
 
-/// With the figures beside their changes where it is `roomy`.
+/// The table, with figures beside their changes if `roomy`.
 fn table(experiment: &Experiment, roomy: bool) -> Document {
     let figure = Align::Decimal;
     let mut columns = vec![("arm", Align::Name), ("time", figure)];
@@ -70,7 +70,7 @@ fn row(one: &TimeAndMemory, is_control: bool, roomy: bool) -> Vec<Cell> {
     [vec![arm], time, memory, vec![price, mark]].concat()
 }
 
-/// What one percent of time costs, or what it brings where the arm takes more of it.
+/// The memory that one percent of time costs, or saves if the arm takes more time; empty if unknown.
 fn price(one: &TimeAndMemory) -> String {
     let shown = |price: f64| {
         let word = if one.memory_ratio > 1.0 { "more" } else { "less" };

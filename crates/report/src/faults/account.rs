@@ -1,4 +1,4 @@
-//! The account: the kernel's own count, and what explains it.
+//! The account of faults: the kernel's count, and what explains it.
 
 use crate::number::{count, counted};
 use crate::page::Document;
@@ -7,11 +7,10 @@ use crate::table::{Align, Cell, Table};
 use pagewise_model::Fact;
 use pagewise_model::fault::{Account, CallTally};
 
-/// Calls that are named; the rest is in the saved form.
+/// Largest number of calls that are named; the saved form has all.
 const CALLS: usize = 8;
 
-/// The account as a table, and what it leaves open; of a process that was attached to, or of one
-/// that was started.
+/// The account as a table, and what it leaves open; `is_attached` if the process was already running.
 pub(super) fn account(account: &Account, is_attached: bool) -> Document {
     let mut table = Table::new(&[("account", Align::Left), ("faults", Align::Right)]);
     let fact = |fact: &Fact<u64>| fact.known().map_or_else(|| "not known".into(), |n| count(*n));

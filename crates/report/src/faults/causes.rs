@@ -1,4 +1,4 @@
-//! When faults came, callers, which came again, and what would remove them.
+//! When faults occurred, their callers, repeated faults, and remedies.
 
 use super::{function_rows, groups, site_line, tallies, timed_wall};
 use crate::number::{counted, percent};
@@ -9,7 +9,7 @@ use pagewise_model::fault::{
 };
 use pagewise_model::{Fact, Nanos};
 
-/// All of it as lines.
+/// All causes as lines.
 pub(super) fn section(report: &FaultReport) -> Document {
     let wall = timed_wall(report);
     let mut page = Document::default();
@@ -20,7 +20,7 @@ pub(super) fn section(report: &FaultReport) -> Document {
     page
 }
 
-/// The functions behind the faults, then the faults that have none, with the reason.
+/// The functions behind the faults, then the faults without a function, with the reason.
 pub(crate) fn caller_rows(
     callers: &Callers,
     name: fn(&Site) -> String,
@@ -85,7 +85,7 @@ fn savings(savings: &[Saving], wall: Nanos) -> Document {
     page
 }
 
-/// A remedy with what it would save at most.
+/// A remedy with the most that it would save.
 pub(super) fn saving_line(saving: &Saving, wall: Nanos) -> String {
     format!(
         "{}: at most {} fewer, {} ({} of wall time): {}",

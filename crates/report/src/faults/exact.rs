@@ -1,5 +1,5 @@
-//! What a recording with fault-around off says of itself, what fault-around maps elsewhere, and the
-//! forecast for other page sizes.
+//! The exactness of a recording without fault-around, what fault-around would map, and the forecast for other
+//! page sizes.
 
 use crate::number::{count, counted, percent, whole_size};
 use crate::page::Document;
@@ -7,7 +7,7 @@ use crate::style::Tone;
 use crate::table::{Align, Table};
 use pagewise_model::fault::{ExactTouch, FaultAround, FaultReport};
 
-/// Says how exact the touches are.
+/// Adds how exact the touches are.
 pub(super) fn touches(exact: &ExactTouch, page: &mut Document) {
     let mappings = counted(exact.mappings, "mapping of a file", "mappings of files");
     let text = format!("each page has its own fault in {mappings}; no times are recorded");
@@ -35,7 +35,7 @@ pub(super) fn left(exact: &ExactTouch) -> Vec<String> {
     found
 }
 
-/// Says what is mapped along with pages of files, and what of it is never touched.
+/// What is mapped along with pages of files, and how much of it is never touched.
 pub(super) fn around(around: &FaultAround, is_exact: bool) -> String {
     let (mapped, untouched) = (around.mapped_bytes, around.untouched_bytes);
     let faults = counted(around.faults, "fault", "faults");
@@ -51,7 +51,7 @@ pub(super) fn around(around: &FaultAround, is_exact: bool) -> String {
     }
 }
 
-/// Faults and memory by the size of a page.
+/// Faults and memory by page size.
 pub(super) fn page_sizes(report: &FaultReport) -> Document {
     let [_, _, ..] = report.page_forecasts[..] else { return Document::default() };
     let mut table = Table::new(&[

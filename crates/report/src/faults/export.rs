@@ -1,8 +1,7 @@
-//! The list of faults in every form: for eyes, for scripts, for the viewers of other tools.
+//! The list of faults in every form: for people, for scripts, and for the viewers of other tools.
 //!
-//! Faults come part by part. Forms of lines give their text at once; those that need all faults
-//! before their first character (stacks that are added up, tables by column, pictures) keep what
-//! they need and give everything at the end.
+//! Faults arrive part by part. Line-based forms return their text at once. Forms that need all faults first
+//! (added-up stacks, tables by column, pictures) keep what they need and return everything at the end.
 
 use super::firefox::Firefox;
 use super::list::{Format, List};
@@ -26,9 +25,9 @@ pub enum Form {
     Pagein,
     /// JSON Lines.
     Json,
-    /// Folded stacks by number.
+    /// Folded stacks, weighted by number.
     Folded,
-    /// Folded stacks by nanoseconds.
+    /// Folded stacks, weighted by nanoseconds.
     FoldedNs,
     /// The text of `perf script`.
     Perf,
@@ -36,9 +35,9 @@ pub enum Form {
     Chrome,
     /// A profile for Firefox Profiler.
     Firefox,
-    /// Stacks by number and by nanoseconds, for pprof.
+    /// Stacks for pprof, weighted by number and by nanoseconds.
     Pprof,
-    /// The same for OpenTelemetry.
+    /// Stacks for OpenTelemetry, weighted by number and by nanoseconds.
     Otlp,
     /// A page with a picture of the pages.
     Html,
@@ -59,7 +58,7 @@ enum Kind {
 }
 
 impl Export {
-    /// Nothing yet; without a column for latencies where none were recorded.
+    /// An empty list; without a column for latencies if none were recorded.
     #[must_use]
     pub fn new(form: Form, has_latency: bool) -> Self {
         let lines = |format| Kind::Lines(List::new(format, has_latency));
@@ -80,7 +79,7 @@ impl Export {
         })
     }
 
-    /// Takes the next faults; gives the text that can be printed already.
+    /// Takes the next faults. Returns the text that can already be printed.
     pub fn take(&mut self, names: &Names, faults: &[Fault]) -> String {
         match &mut self.0 {
             Kind::Lines(list) => return list.lines(names, faults),
@@ -93,7 +92,7 @@ impl Export {
         String::new()
     }
 
-    /// The rest; `run` is what the faults belong to.
+    /// Returns the rest; `run` is the run of the faults.
     #[must_use]
     pub fn finish(self, run: &Run) -> Vec<u8> {
         let text = match self.0 {
@@ -108,9 +107,9 @@ impl Export {
     }
 }
 
-// Faults as folded stacks, the input of flame graphs: the program as the root, frames from the outermost
-// on, what lives there as the leaf, and a weight. Where the stack of a fault was not recorded, the
-// instruction's function stands for it.
+// Faults as folded stacks, the input of flame graphs. The root is the program; frames follow from the
+// outermost inwards. The leaf is the touched object, followed by a weight. If a fault's stack was not
+// recorded, the instruction's function takes its place.
 
 /// Stacks under construction.
 #[derive(Debug)]
@@ -120,7 +119,7 @@ pub(super) struct Folded {
 }
 
 impl Folded {
-    /// Nothing yet; weighted by nanoseconds of latency, or by number.
+    /// An empty set, weighted by nanoseconds of latency or by number.
     pub(super) const fn new(by_time: bool) -> Self {
         Self { by_time, weights: BTreeMap::new() }
     }
@@ -135,7 +134,7 @@ impl Folded {
         }
     }
 
-    /// All stacks of `run`, a line each; those without weight are left out.
+    /// All stacks of `run`, one line each; leaves out stacks without weight.
     pub(super) fn lines(&self, run: &Run) -> String {
         let program = run.command.first().map_or("", |program| last_part(program));
         let root = frame(program);
@@ -159,7 +158,7 @@ fn stack(names: &Names, fault: &Fault) -> String {
     frames.join(";")
 }
 
-/// A function of a site by its own name, or where it is.
+/// The name of a function at a site, or the site's position.
 fn bare_name(site: &Site, function: Option<&str>) -> String {
     function.map_or_else(|| function_name(site, None), str::to_owned)
 }
@@ -168,7 +167,7 @@ fn frame(text: &str) -> String {
     escape(text).replace([';', ' '], "_")
 }
 
-// Faults as the same stacks with both weights, in the tables that profiles of samples have too.
+// The stacks with both weights, in the tables that sampled profiles also use.
 
 fn code(site: &Site) -> Vec<Frame<'_>> {
     let one = |(function, _)| Frame {
@@ -192,10 +191,10 @@ fn add_stacks(tables: &mut Tables, names: &Names, faults: &[Fault]) {
     }
 }
 
-// Faults as trace events, which Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing) show: one
-// complete event (`"ph":"X"`) a fault on the line of its thread, named after the mapping touched;
-// one without a known latency is an instant (`"ph":"i"`). Times are microseconds since the first
-// fault. The format is that of "Trace Event Format" (JSON object form).
+// Faults as trace events for Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing). Each fault is a
+// complete event (`"ph":"X"`) on the line of its thread, named after the touched mapping. A fault without a
+// known latency is an instant (`"ph":"i"`). Times are microseconds since the first fault. The format is
+// "Trace Event Format" (JSON object form).
 
 /// A document under construction.
 #[derive(Debug, Default)]
@@ -206,7 +205,7 @@ pub(super) struct Chrome {
 const HEAD: &str = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
 
 impl Chrome {
-    /// The document up to and with these faults.
+    /// Returns the next text of the document, with these faults.
     pub(super) fn events(&mut self, names: &Names, faults: &[Fault]) -> String {
         let mut out = String::new();
         for fault in faults {

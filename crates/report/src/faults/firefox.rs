@@ -1,9 +1,9 @@
 //! Faults as a profile for Firefox Profiler (profiler.firefox.com, "Load a profile from file").
 //!
-//! Each fault is a marker with its duration on its thread. It is named after the mapping touched, so
-//! that the marker chart has a line for each mapping. Each is a sample too, with the stack that was
-//! recorded, or the instruction's function alone, and its latency as CPU time: call tree and flame
-//! graph count faults. Nothing is left to look up, so the profile says that it has its symbols.
+//! Each fault is a marker with its duration on its thread. It is named after the touched mapping, so that the
+//! marker chart has a line for each mapping. Each fault is also a sample, with its recorded stack, or only
+//! the instruction's function, and its latency as CPU time. So call tree and flame graph count faults. No
+//! symbols are left to look up, and the profile says so.
 
 use super::{nested_names, place_name, site_name};
 use fxprof_processed_profile::{
@@ -74,7 +74,7 @@ impl StaticSchemaMarker for Mark {
 }
 
 impl Firefox {
-    /// Nothing yet; name and beginning are known at the end.
+    /// An empty profile; name and start are set at the end.
     pub(super) fn new() -> Self {
         let start = ReferenceTimestamp::from_millis_since_unix_epoch(0.0);
         let mut profile = Profile::new("pagewise faults", start, SamplingInterval::from_nanos(1));
@@ -162,7 +162,7 @@ impl Firefox {
         let start = ReferenceTimestamp::from_millis_since_unix_epoch(start);
         self.profile.set_reference_timestamp(start);
         self.profile.set_product(&run.command.join(" "));
-        // Only a key that is no text could make it fail, and there is none.
+        // Only a non-text key could make this fail, and there is none.
         serde_json::to_string(&self.profile).unwrap_or_default() + "\n"
     }
 }

@@ -1,11 +1,10 @@
-//! The list of faults, part by part, so that a long one needs no memory here.
+//! The list of faults, written part by part, so that a long list needs no memory here.
 //!
-//! `pagein` has the columns of the tool of that name ("What every programmer should know about
-//! memory", figure 7.8): number, page, code or data, time since the first, instruction and what
-//! it is in: a line of source where that is known, else a file. There the time is in cycles, here in
-//! nanoseconds. `table` has all fields, `json` is
-//! JSON Lines, `perf` what `perf script` prints, which other tools read. Lines are whole, never cut
-//! or wrapped.
+//! `pagein` has the columns of the tool of that name ("What every programmer should know about memory",
+//! figure 7.8): number, page, code or data, time since the first fault, instruction and its position. The
+//! position is a source line if known, else a file. The original shows time in cycles; here it is in
+//! nanoseconds. `table` has all fields. `json` is JSON Lines. `perf` matches the output of `perf script`,
+//! which other tools read. Lines are never cut or wrapped.
 
 use super::{callers, site_line, source_line};
 use crate::text::escape;
@@ -41,7 +40,7 @@ const TITLES: [&str; 3] = [
 ];
 
 impl List {
-    /// Nothing yet; without a column for latencies where none were recorded.
+    /// An empty list; without a column for latencies if none were recorded.
     pub(super) const fn new(format: Format, has_latency: bool) -> Self {
         Self { format, has_latency, has_begun: false }
     }
@@ -96,7 +95,7 @@ fn table(fault: &Fault, place: Option<&Place>, site: Option<&Site>, has_latency:
     )
 }
 
-/// Path and offset of what was touched, or its size where it has none.
+/// Path and offset of the touched object, or its size if it has no path.
 fn mapping(fault: &Fault, place: Option<&Place>) -> String {
     match (place.map(|place| place.path.as_str()).unwrap_or_default(), fault.offset_bytes) {
         ("", _) => "-".to_owned(),
@@ -162,8 +161,8 @@ fn json_line(fault: &Fault, place: Option<&Place>, site: Option<&Site>, names: &
     line.to_string()
 }
 
-/// An event as `perf script` prints those with a call chain. Names of commands are not recorded; it
-/// prints such a process as `:PID`. Addresses of callers are offsets in their files.
+/// An event as `perf script` prints one with a call chain. Command names are not recorded; such a process
+/// appears as `:PID`. Addresses of callers are offsets in their files.
 fn perf(fault: &Fault, site: Option<&Site>, names: &Names) -> String {
     let event = match fault.served {
         Served::Minor => "minor-faults",

@@ -1,7 +1,7 @@
 //! Page faults for people: the summary, and the list in the forms that other tools read.
 //!
-//! Two columns are easily confused and kept apart: who touched a page (an instruction), and what
-//! lives there (a mapping).
+//! Two columns are easily confused: the site that touched a page (an instruction), and the object at the
+//! address (a mapping).
 
 mod account;
 mod causes;
@@ -30,7 +30,7 @@ use pagewise_model::{Fact, Nanos};
 
 /// The first minor version of Python 3 that writes a map of its functions.
 const FIRST_NAMING_PYTHON: u32 = 12;
-/// Rows of a table; the rest is in the saved form.
+/// Largest number of rows of a table; the saved form has all.
 const LISTED: usize = 10;
 const NOT_IN_THE_KERNEL: &str =
     "faults of the kernel for the program need kernel.perf_event_paranoid=1 or CAP_PERFMON";
@@ -63,12 +63,12 @@ pub(crate) fn headline(run: &Run) -> String {
     )
 }
 
-/// The wall time that times of faults can be set against; none where those are not known.
+/// The wall time to compare fault times with; `None` if it is unknown.
 pub(crate) fn timed_wall(report: &FaultReport) -> Option<Nanos> {
     report.has_ends.then_some(report.wall_ns)
 }
 
-/// One line for a budget that was not kept.
+/// One line for a broken budget.
 #[must_use]
 pub fn broken_line(broken: &Broken) -> String {
     match broken {
@@ -147,7 +147,7 @@ fn figures(report: &FaultReport, page: &mut Document) {
     }
 }
 
-/// What the figures do not have in them, for who reads nothing else.
+/// What the figures leave out, for readers of the summary only.
 pub(crate) fn doubts(report: &FaultReport) -> Vec<String> {
     let mut found = Vec::new();
     if !report.is_complete() {
@@ -169,13 +169,13 @@ pub(crate) fn doubts(report: &FaultReport) -> Vec<String> {
     found
 }
 
-/// What the kernel maps along with pages of files, if it maps any.
+/// What the kernel maps along with pages of files; `None` if nothing.
 pub(crate) fn touched(report: &FaultReport) -> Option<String> {
     let around = report.fault_around.filter(|around| around.mapped_bytes.0 > 0)?;
     Some(exact::around(&around, report.exact.is_some()))
 }
 
-/// What else bears on how the figures are to be read.
+/// Adds other facts that affect how to read the figures.
 fn circumstances(report: &FaultReport, page: &mut Document) {
     if report.has_error_codes {
         page.item("what and why", "the processor's error code of each fault (tracepoints)");
@@ -204,14 +204,14 @@ fn circumstances(report: &FaultReport, page: &mut Document) {
     }
 }
 
-/// A file whose functions are not named.
+/// Names a file whose functions have no names, with the reason.
 #[must_use]
 pub fn unnamed_text(unnamed: &UnnamedFile) -> String {
     format!("functions of {}: {}", unnamed.path, unnamed.why)
 }
 
-/// Whether an interpreter named its functions, or what lets it; of a process that was running already or of one
-/// that was started. Nothing where it could have named some and had no need to.
+/// Whether an interpreter named its functions, or how to make it do so. `is_attached` if the process was
+/// already running. `None` if the interpreter can name functions, but had no need to.
 #[must_use]
 pub fn scripts(interpreter: &Interpreter, is_attached: bool) -> Option<String> {
     let Interpreter { name, functions, has_map } = interpreter;
@@ -222,7 +222,7 @@ pub fn scripts(interpreter: &Interpreter, is_attached: bool) -> Option<String> {
     (!has_map).then(|| nameless(name, is_attached))
 }
 
-/// What lets an interpreter of this name give names.
+/// How to make an interpreter of this name provide names.
 fn nameless(name: &str, is_attached: bool) -> String {
     let minor = name.strip_prefix("python3.").and_then(|minor| minor.parse::<u32>().ok());
     match (name, is_attached) {
@@ -265,7 +265,7 @@ fn incomplete(report: &FaultReport) -> String {
     )
 }
 
-/// A table of tallies by name; with times only where there is a wall time to set them against.
+/// A table of tallies by name; with times only if there is a wall time to compare them with.
 fn tallies(
     title: &'static str,
     rows: impl Iterator<Item = (String, Tally)>,
@@ -304,7 +304,7 @@ fn places(places: &[PlaceTally], wall: Option<Nanos>) -> Document {
     tallies("touched mapping", rows, wall)
 }
 
-/// The first of these functions, as `name` names them.
+/// The first of these functions, formatted by `name`.
 pub(crate) fn function_rows(
     functions: &[FunctionTally],
     name: fn(&Site) -> String,
@@ -322,7 +322,7 @@ fn functions(functions: &[FunctionTally], wall: Option<Nanos>) -> Document {
     page
 }
 
-/// What lives there, after the path of its file.
+/// The object at an address, after the path of its file.
 pub(crate) fn place_name(place: &Place) -> String {
     let kind = place.kind.into_str();
     match place.path.as_str() {
@@ -331,25 +331,25 @@ pub(crate) fn place_name(place: &Place) -> String {
     }
 }
 
-/// Who called the instruction of a fault, innermost first; nobody where it was not recorded.
+/// The callers of a fault's instruction, innermost first; empty if the stack was not recorded.
 fn callers<'a>(names: &'a Names, fault: &Fault) -> impl DoubleEndedIterator<Item = &'a Site> {
     let stack = fault.stack.and_then(|number| names.stacks.get(number as usize));
     let frames = stack.map_or(&[][..], |stack| stack.frames.as_slice());
     frames.iter().filter_map(|number| names.frames.get(*number as usize))
 }
 
-/// The same by their names; absent where it was not recorded.
+/// The names of the callers; `None` if the stack was not recorded.
 fn caller_names(names: &Names, fault: &Fault) -> Option<Vec<String>> {
     fault.stack.map(|_| callers(names, fault).flat_map(nested_names).collect())
 }
 
-/// The innermost function with the last part of its file's path, or where the instruction is.
+/// The innermost function with the file name, or the position of the instruction.
 pub(crate) fn site_name(site: &Site) -> String {
     let inlined = site.inlined.first().map(|one| one.function.as_str());
     function_name(site, inlined.or(site.function.as_deref()))
 }
 
-/// One of the functions of a site as [`site_name`] has it.
+/// One function of a site, in the format of [`site_name`].
 fn function_name(site: &Site, function: Option<&str>) -> String {
     match (function, last_part(&site.path)) {
         (Some(function), "") => readable(function).into_owned(),
@@ -365,7 +365,7 @@ fn nested_names(site: &Site) -> Vec<String> {
     nested.map(|(function, _)| function_name(site, function)).collect()
 }
 
-/// The innermost function with its line of source, where that is known, and what it is inlined into.
+/// The innermost function with its source line, if known, and the functions that it is inlined into.
 pub(crate) fn site_line(site: &Site) -> String {
     let mut text = site_name(site);
     for (nth, (function, line)) in site.nested().into_iter().enumerate() {
@@ -381,7 +381,7 @@ pub(crate) fn site_line(site: &Site) -> String {
     text
 }
 
-/// The same on little room: what is inlined, and the function that holds its code.
+/// A shorter [`site_line`]: the inlined function, and the function that holds its code.
 pub(crate) fn site_brief(site: &Site) -> String {
     let nested = site.nested();
     let one = |&(function, line): &(Option<&str>, Option<&SourceLine>)| {
@@ -394,7 +394,7 @@ pub(crate) fn site_brief(site: &Site) -> String {
     }
 }
 
-/// A line with the last part of its file's path.
+/// A source line with its file name.
 fn source_line(source: &SourceLine) -> String {
     format!("{}:{}", last_part(&source.file), source.line)
 }

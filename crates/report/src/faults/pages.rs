@@ -1,11 +1,11 @@
-//! A page with the picture of the pages: one cell a page, coloured by the time of its first touch.
+//! A page with a picture of pages: one cell for each, coloured by the time of its first touch.
 //!
-//! The pages of a file stand by their offset in it, over all processes; those of no file by their
-//! address, each process by itself. Rows without a touched page are left out. Only the [`MOST_PANELS`]
-//! largest mappings are drawn, and one with more rows than it has room for with several pages to a cell; the
-//! page names both. The room is shared so that a page of any run stays small. Times stand on a linear scale, unless
-//! a logarithmic one tells more of the cells apart. A page that was mapped without a fault of its own (fault-around,
-//! populating, a huge page beyond its first) has no cell: no fault shows it.
+//! Pages of a file are placed by file offset, over all processes. Other pages are placed by address,
+//! separately for each process. Rows without a touched page are left out. Only the [`MOST_PANELS`] largest
+//! mappings are drawn. If a mapping has too many rows, several pages share a cell; the page reports both
+//! limits. The rows are shared among the mappings, so that the page of any run stays small. The time scale is
+//! linear, unless a logarithmic one separates more cells. Not seen: a page that was mapped without its own
+//! fault (fault-around, populating, a huge page beyond its first). It has no cell.
 
 use super::causes;
 use super::{place_name, site_line, timed_wall};
@@ -23,14 +23,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Cells of a row.
 const COLUMNS: u64 = 64;
-/// Rows of a panel, at most, and what each may have in any case.
+/// Most rows of a panel; below, the least that each panel gets.
 const MOST_ROWS: usize = 40;
 const LEAST_ROWS: usize = 5;
-/// Rows of all panels, at most: some 90 bytes a cell.
+/// Most rows of all panels together; a cell takes some 90 bytes.
 const ROWS_IN_ALL: usize = 96;
-/// Parts of a scale that cells may fall into.
+/// Number of parts that a scale is divided into.
 const PARTS_OF_SCALE: usize = 16;
-/// Mappings that are drawn, at most.
+/// Most mappings that are drawn.
 const MOST_PANELS: usize = 16;
 
 /// First touches under construction.
@@ -40,7 +40,7 @@ pub(super) struct Touched {
     last: Nanos,
 }
 
-/// A mapping by its name, and by process where it has no file.
+/// A mapping by name, and by process if it has no file.
 type Mapping = (String, Option<i32>);
 
 /// First touch of each page, by its offset or address.
@@ -105,7 +105,7 @@ impl Touched {
     }
 }
 
-/// Where times stand.
+/// The scale of times.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Scale {
     last: Nanos,
@@ -113,7 +113,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// From 0 to 1.
+    /// Position of a time, from 0 to 1.
     fn share(self, at: Nanos) -> f64 {
         match self.is_log {
             true => Pages::time_share(at, self.last),
@@ -123,7 +123,7 @@ impl Scale {
 }
 
 impl Touched {
-    /// The scale of which the times fill more parts.
+    /// The scale on which times are spread more evenly.
     fn scale(&self) -> Scale {
         let [linear, log] = [false, true].map(|is_log| Scale { last: self.last, is_log });
         let filled = |scale: Scale| {
@@ -135,13 +135,13 @@ impl Touched {
             }
             parts.iter().copied().max().unwrap_or(0)
         };
-        // Fewer in the fullest part means that more of them differ.
+        // A smaller maximum means that more times are distinguishable.
         if filled(log) < filled(linear) { log } else { linear }
     }
 }
 
 impl Touches {
-    /// The picture, with rows by offset or address, on this scale and with room for so many rows.
+    /// The picture with rows by offset or address, on this scale and with at most `room` rows.
     fn panel(&self, title: String, by: &str, page: Bytes, (scale, room): (Scale, usize)) -> Pages {
         let pages_a_cell = self.pages_a_cell(page, room);
         let cell_bytes = page.0.max(1).saturating_mul(pages_a_cell);
@@ -176,7 +176,7 @@ impl Touches {
         }
     }
 
-    /// The smallest power of two with which the rows are not too many.
+    /// The smallest power of two that keeps the rows within `room`.
     fn pages_a_cell(&self, page: Bytes, room: usize) -> u64 {
         let rows = |pages_a_cell: u64| {
             let row_bytes = page.0.max(1).saturating_mul(pages_a_cell).saturating_mul(COLUMNS);
@@ -213,7 +213,7 @@ fn tables(report: &FaultReport) -> Document {
     page
 }
 
-/// A table of tallies, with times where they are known; nothing without rows.
+/// A table of tallies, with times if they are known; empty without rows.
 fn table(
     title: &str,
     rows: impl Iterator<Item = (String, Tally)>,

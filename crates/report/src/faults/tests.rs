@@ -54,7 +54,7 @@ fn pagein_has_the_columns_of_the_figure() {
     assert_eq!(lines, want);
 }
 
-/// The same with a line for the first instruction.
+/// As [`names`], with a source line for the first instruction.
 fn names_with_line() -> Names {
     let mut names = names();
     names.sites[0].source = Some(SourceLine { file: "/src/elf/rtld.c".into(), line: 511 });
@@ -73,7 +73,7 @@ fn a_line_of_source_stands_with_the_function() {
     );
 }
 
-/// The same where the first instruction is of `inner`, inlined into `outer`, inlined into its function.
+/// As [`names`]; the first instruction is in `inner`, inlined into `outer`, inlined into its function.
 fn names_with_inlined() -> Names {
     let mut names = names_with_line();
     let inlined = |function: &str, file: &str, line| Inlined {

@@ -1,4 +1,4 @@
-//! All parts of each process, which pages show where a reader opens them.
+//! All parts of each process; pages show them in details that a reader can open.
 
 use crate::number::percent;
 use crate::page::Document;
@@ -57,7 +57,7 @@ fn map(process: &ProcessAccount) -> Table {
     table
 }
 
-/// A cell of a strip, by how much of it is resident.
+/// A cell of a strip, by the percentage that is resident.
 const fn shade(percent: u8) -> char {
     match percent {
         0 => '·',

@@ -1,5 +1,5 @@
-//! What the memory of a program is: its parts by kind, the largest first, with their names; who first touched it; what remedies could give
-//! back; processes. A page lists all parts of each process as well.
+//! The memory of a program: its parts by kind, the largest first, with their names; the sites of first
+//! touches; what remedies could give back; processes. A page also lists all parts of each process.
 //!
 //! Shares are of the proportional set size of all processes.
 
@@ -19,12 +19,12 @@ use pagewise_model::{Bytes, Fact};
 pub(crate) use sites::{others, whole};
 use std::collections::BTreeMap;
 
-/// Names of a kind that are listed under it.
+/// Largest number of names that are listed under a kind.
 const MOST_NAMES: usize = 4;
-/// Kinds below this share are not listed by themselves.
+/// Smallest share of a kind that is listed by itself.
 const LEAST_SHARE: f64 = 0.005;
 
-/// `part` of `whole`.
+/// `part` as a share of `whole`.
 pub(crate) fn share(part: Bytes, whole: Bytes) -> f64 {
     part.0 as f64 / whole.0.max(1) as f64
 }
@@ -137,7 +137,7 @@ fn last(name: &str) -> &str {
     }
 }
 
-/// How much is known, and by what.
+/// How much is known, by kind of evidence.
 fn evidence(account: &MemoryAccount) -> String {
     const WORDS: [(Evidence, &str); 4] = [
         (Evidence::Mark, "by marks in it"),
@@ -234,7 +234,7 @@ fn add_notes(account: &MemoryAccount, page: &mut Document) {
     }
 }
 
-/// What the account lacks.
+/// What the account leaves out.
 pub(crate) fn doubts(account: &MemoryAccount) -> Vec<String> {
     let mut found = Vec::new();
     for process in &account.processes {

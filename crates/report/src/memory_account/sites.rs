@@ -1,6 +1,6 @@
-//! Who first touched the memory of a program: its largest sites as text, all of them and their stacks on a page.
+//! The sites that first touched the memory of a program: the largest as text, all of them with stacks on a page.
 //!
-//! Shares are of all resident pages: a page of a file that several processes map counts in each of them.
+//! Shares are of all resident pages: a file page that several processes map counts in each of them.
 
 use super::share;
 use crate::chart::{Flame, Picture};
@@ -13,13 +13,13 @@ use crate::table::{Align, Cell, Table};
 use pagewise_model::fault::{MemorySite, MemorySites};
 use pagewise_model::{Bytes, Fact};
 
-/// Sites of a text.
+/// Largest number of sites in a text.
 const MOST_SITES: usize = 5;
 
 pub(super) fn sites(sites: Option<&Fact<MemorySites>>) -> Document {
     let mut page = Document::default();
     match sites {
-        // The notes say why.
+        // The notes give the reason.
         None | Some(Fact::Missing(_)) => return page,
         Some(Fact::Known(sites)) => {
             page.heading("who first touched it");
@@ -53,7 +53,7 @@ fn table(sites: &[MemorySite], whole: Bytes) -> Table {
     table
 }
 
-/// What is not in the table.
+/// The sites that are not in the table.
 pub(crate) fn others(sites: &MemorySites, shown: &[MemorySite], more: usize) -> String {
     let listed = shown.iter().fold(0, |sum, one| sum + one.bytes.0);
     let rest = Bytes(sites.seen_bytes.0.saturating_sub(listed));

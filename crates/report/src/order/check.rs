@@ -1,5 +1,5 @@
-//! Two builds by their starts: whether the second follows the order, what both touch, and a map of the
-//! pages of their code by first touch.
+//! Two builds compared by their starts: whether the second follows the order, what both touch, and a map of
+//! their code pages by first touch.
 
 use super::map::{CodeMap, picture, text_maps};
 use crate::chart::Picture;
@@ -28,7 +28,7 @@ pub fn check_section(check: &OrderCheck) -> Document {
     page
 }
 
-/// The same as a page, with the pictures.
+/// The comparison as a page, with the pictures.
 #[must_use]
 pub fn check_page(check: &OrderCheck, run: &Run) -> String {
     let mut page = Document::default();

@@ -1,11 +1,11 @@
-//! What a closure comes to, in a few lines.
+//! The result of a closure, in a few lines.
 
 use crate::number::{count, counted, percent};
 use crate::page::Document;
 use crate::style::Tone;
 use pagewise_model::pieces::{By, LinkOrder};
 
-/// What is reached, the pages that it fills, and what stays in doubt.
+/// What is reached, the pages that it fills, and what remains in doubt.
 #[must_use]
 pub fn close_section(order: &LinkOrder, by: By, undefined: u64) -> Document {
     let mut page = Document::default();

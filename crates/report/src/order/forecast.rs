@@ -1,4 +1,4 @@
-//! What orders come to, predicted: pages and faults by layout, and other page sizes.
+//! The predicted effect of orders: pages and faults by layout, and other page sizes.
 
 use super::map::{CodeMap, picture, text_maps};
 use crate::number::{change, count, three_digits};
@@ -67,7 +67,7 @@ fn faults_from(forecast: &OrderForecast) -> &'static str {
     }
 }
 
-/// Sums by weight.
+/// Weighted sums for each layout.
 fn layouts(forecast: &OrderForecast) -> Table {
     let mut table = Table::new(&[
         ("layout", Align::Name),

@@ -1,12 +1,12 @@
-//! An order in the form of a linker. Linkers name functions by symbol or by section; of a function
-//! `f` the section is `.text.f` or, by what the compiler makes of it, `.text.hot.f`, `.text.startup.f`
-//! or `.text.exit.f`. GCC puts the cold part `f.cold` in `.text.unlikely.f`.
+//! An order in a linker's format. Linkers name functions by symbol or by section. The section of a function
+//! `f` is `.text.f`. The compiler may also choose `.text.hot.f`, `.text.startup.f` or `.text.exit.f`. GCC
+//! puts the cold part `f.cold` in `.text.unlikely.f`.
 
 use pagewise_model::pieces::By;
 use std::collections::HashSet;
 use std::fmt::{self, Write};
 
-/// Who lays out the program.
+/// The linker or tool that lays out the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Linker {
@@ -18,9 +18,9 @@ pub enum Linker {
     Ld,
     /// Any GNU ld, and lld, by a linker script.
     LdScript,
-    /// A linker that takes no order, as mold: the object files are joined in order first.
+    /// A linker without support for orders, such as mold: the object files are joined in order first.
     MoldObjects,
-    /// LLVM's optimiser of linked programs.
+    /// LLVM's post-link optimiser.
     Bolt,
     /// Apple's linker.
     Apple,
@@ -29,7 +29,7 @@ pub enum Linker {
 }
 
 impl Linker {
-    /// Why it cannot order these; `None` where it can.
+    /// Why it cannot order these; `None` if it can.
     #[must_use]
     pub const fn refusal(self, by: By) -> Option<&'static str> {
         match (self, by) {
@@ -44,17 +44,18 @@ impl Linker {
     }
 }
 
-/// A name with the section it is in, where that is known.
+/// A name with its section, if known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Placed {
     /// The symbol, or the object file.
     pub name: String,
-    /// Its section.
+    /// Its section; `None` if unknown.
     pub section: Option<String>,
 }
 
-/// What the linker reads. Each name stands once, at its first place: there a linker puts all that has it, and
-/// some warn of the others. Sections are known for all of `order` or for none. Memory: the text, and 50 bytes a name.
+/// The file for the linker. Each name stands once, at its first position: a linker puts everything with that
+/// name there, and some warn about repetitions. Sections are known for all of `order` or for none. Memory:
+/// the text, and 50 bytes per name.
 #[must_use]
 pub fn order_file(linker: Linker, by: By, order: &[Placed]) -> String {
     let is_by_symbol = matches!(linker, Linker::Lld | Linker::Bolt | Linker::Msvc | Linker::Apple);
@@ -78,8 +79,7 @@ pub fn order_file(linker: Linker, by: By, order: &[Placed]) -> String {
             );
             line(&mut text, all);
         }),
-        // A section each, which `ld -r` writes in this order. Parts of .eh_frame in several sections are more
-        // than mold reads.
+        // One section each, which `ld -r` writes in this order. But mold cannot read .eh_frame in several sections.
         Linker::MoldObjects => {
             line(&mut text, format_args!("SECTIONS {{"));
             once.flat_map(|one| sections(by, one))
@@ -94,7 +94,8 @@ fn line(text: &mut String, line: fmt::Arguments<'_>) {
     let _infallible = writeln!(text, "{line}");
 }
 
-/// Equal for two that a linker puts at the same place: its symbol, or its section and whether that is the cold one.
+/// Equal for two entries that a linker puts at the same place: the symbol, or the section and whether it is
+/// the cold one.
 fn place(one: &Placed, by: By, is_by_symbol: bool) -> (bool, &str) {
     let Placed { name, section } = one;
     match section {
@@ -107,7 +108,7 @@ fn place(one: &Placed, by: By, is_by_symbol: bool) -> (bool, &str) {
     }
 }
 
-/// Output sections with what goes there, as in a linker script.
+/// Output sections with their input patterns, as in a linker script.
 fn outputs<'a>(by: By, order: impl Iterator<Item = &'a Placed>) -> Vec<(&'static str, String)> {
     let mut outputs: Vec<(&'static str, String)> = Vec::new();
     for (output, pattern) in order.flat_map(|one| patterns(by, one)) {
@@ -137,7 +138,7 @@ fn file_pattern(name: &str) -> String {
     }
 }
 
-/// Beginnings of sections of variables, and where they go.
+/// Prefixes of sections of variables, and their output sections.
 const DATA: [(&str, &str); 7] = [
     (".rodata", ".rodata."),
     (".data.rel.ro", ".data.rel.ro."),

@@ -6,7 +6,7 @@ use crate::shell::quote;
 use crate::style::Tone;
 use pagewise_model::pieces::By;
 
-/// The lines to use the order in `file`, and what the linker leaves undone.
+/// The lines that use the order in `file`, and what the linker does not order.
 #[must_use]
 pub fn how_section(linker: Linker, by: By, file: &str) -> Document {
     let mut page = Document::default();
@@ -19,7 +19,7 @@ pub fn how_section(linker: Linker, by: By, file: &str) -> Document {
     page
 }
 
-/// The lines to record with the hooks whose source is in `file`, and what they do not see.
+/// The lines that record with the hooks whose source is in `file`, and what they do not see.
 #[must_use]
 pub fn hooks_section(file: &str) -> Document {
     let file = quote(file);
@@ -39,7 +39,7 @@ pub fn hooks_section(file: &str) -> Document {
     page
 }
 
-/// The options of the compiler that links.
+/// The compiler options for linking.
 fn options(linker: Linker, file: &str) -> Vec<String> {
     let list = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     match linker {
@@ -54,7 +54,7 @@ fn options(linker: Linker, file: &str) -> Vec<String> {
     }
 }
 
-/// What makes each function or variable a section of its own.
+/// The compiler options that put each function or variable into its own section.
 const fn compile_options(linker: Linker, by: By) -> &'static str {
     match (linker, by) {
         (_, By::Object) => "",
@@ -93,7 +93,7 @@ fn how(linker: Linker, by: By, file: &str) -> Vec<(&'static str, Vec<String>)> {
     }
 }
 
-/// The lines of compilers and build systems that pass options to the linker.
+/// How to pass options to the linker with compilers and build systems.
 fn builds(linker: Linker, by: By, options: &[String]) -> Vec<(&'static str, Vec<String>)> {
     let compile = compile_options(linker, by);
     let words: Vec<String> = options.iter().map(|option| quote(option)).collect();

@@ -1,9 +1,9 @@
-//! The pages of a program's code as a map: one cell a page, coloured by when a start touches it first.
+//! A map of a program's code pages: one cell for each, coloured by the time of its first touch at a start.
 //!
-//! A page shows it as a picture; a terminal as characters, from 1 for the first touches to 9 for the last,
-//! so that it needs no colour. Cells stand in groups of 16: 64 KiB where a cell is a page of 4 KiB, which is
-//! as much as a fault maps along. A program may be loaded at any multiple of a page, so the groups show how
-//! large these windows are, and not where they begin. Large programs have several pages to a cell.
+//! A page shows it as a picture. A terminal shows characters, from 1 for the first touches to 9 for the last,
+//! so that it needs no colour. Cells stand in groups of 16: 64 KiB if a cell is a page of 4 KiB, which is as
+//! much as one fault maps. A program may be loaded at any multiple of a page. So the groups show the size of
+//! these windows, not where they begin. In large programs, several pages share a cell.
 
 use crate::chart::{PageMap, PageRow, Pages, Picture, WINDOW};
 use crate::number::{count, counted};
@@ -14,31 +14,30 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// Cells of a row of the picture, and of a terminal by its width.
+/// Cells per row of the picture; below, of a terminal by its width.
 const COLUMNS: u64 = 64;
 const BY_WIDTH: [u64; 3] = [COLUMNS, 32, WINDOW];
-/// Rows of one layout, at most: of the picture, and of a terminal.
+/// Most rows of one layout in the picture; below, in a terminal.
 const MOST_ROWS: u64 = 48;
 const MOST_LINES: u64 = 16;
-/// Columns of a terminal that an address takes.
+/// Terminal columns of an address.
 const LABEL: u64 = 10;
 
-/// Place on the scale (0..1) of what is touched first, with what is shown of it.
+/// Position on the scale (0..1) of the first touch, with hover text.
 type Cell = Option<(f64, String)>;
 
 /// Pages of code in one layout.
 #[derive(Debug, Clone)]
 pub(super) struct CodeMap {
     title: String,
-    /// All pages, by number.
+    /// Numbers of all pages.
     pages: Range<u64>,
-    /// Those that are touched, with their place on the scale (0..1) and what is shown of it.
+    /// Touched pages, with their position on the scale (0..1) and hover text.
     touched: BTreeMap<u64, (f64, String)>,
 }
 
 impl CodeMap {
-    /// The code in `addresses`, where pages at these addresses were touched, each at this time of all up
-    /// to `last`.
+    /// The code in `addresses`. `touched` holds page addresses with the time of first touch, at most `last`.
     pub(super) fn by_time(
         title: &str,
         addresses: Range<u64>,
@@ -49,7 +48,7 @@ impl CodeMap {
         Self::new(title, addresses, touched.map(shown))
     }
 
-    /// The same where pages are touched in the order of `touched`.
+    /// As `by_time`, with pages touched in the order of `touched`.
     pub(super) fn by_rank(title: &str, addresses: Range<u64>, touched: &[u64]) -> Self {
         let last = touched.len().saturating_sub(1).max(1) as f64;
         let shown = |(rank, at): (usize, &u64)| {
@@ -76,13 +75,13 @@ impl CodeMap {
         Self { title: title.to_owned(), pages, touched }
     }
 
-    /// How many pages are touched, of how many.
+    /// The number of touched pages and of all pages.
     fn figures(&self) -> String {
         let all = counted(self.pages.end.saturating_sub(self.pages.start), "page", "pages");
         format!("{} of {all} touched", count(self.touched.len() as u64))
     }
 
-    /// Rows of cells: the address of the first, and in each the first touch.
+    /// Rows of cells: the address of the first cell, and the first touch in each.
     fn rows(&self, columns: u64, most: u64) -> (u64, Vec<(u64, Vec<Cell>)>) {
         let start = self.pages.start / WINDOW * WINDOW;
         let all = self.pages.end.saturating_sub(start);
@@ -135,7 +134,7 @@ fn each(pages_a_cell: u64) -> String {
     format!("each cell is {}", counted(pages_a_cell, "page", "pages"))
 }
 
-/// From 1 for what is touched first to 9; a point for what is never touched.
+/// From 1 for the first touch to 9 for the last; a dot if never touched.
 fn character(cell: Option<&(f64, String)>) -> char {
     cell.map_or('.', |(share, _)| {
         let step = 1 + (share.clamp(0.0, 1.0) * 8.0).round() as u32;
@@ -143,7 +142,7 @@ fn character(cell: Option<&(f64, String)>) -> char {
     })
 }
 
-/// The maps as one picture; `end` says what the end of the colour scale is.
+/// The maps as one picture; `end` labels the end of the colour scale.
 pub(super) fn picture(title: &str, end: &str, maps: &[CodeMap]) -> Picture {
     let note = "No colour: never touched. Lines stand 64 KiB apart, what one fault maps along.";
     PageMap {

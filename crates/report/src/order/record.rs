@@ -1,4 +1,4 @@
-//! What a run called: the list that becomes an order, and a few lines about it.
+//! The functions that a run called: the list for an order, and a summary.
 
 use super::map::{CodeMap, picture, text_maps};
 use crate::number::{count, counted, percent};
@@ -30,7 +30,7 @@ pub fn call_list(record: &CallRecord) -> String {
     text
 }
 
-/// What is listed: one, and many.
+/// The noun for the listed things: singular and plural.
 const fn noun(source: CallSource) -> (&'static str, &'static str) {
     match source {
         CallSource::Variables => ("variable", "variables"),
@@ -96,13 +96,13 @@ pub fn call_map(record: &CallRecord) -> Document {
     text_maps(maps(record))
 }
 
-/// When the last function was called first.
+/// Time of the last first call.
 fn last(record: &CallRecord) -> Nanos {
     let calls = record.objects.iter().flat_map(|object| &object.calls);
     calls.map(|call| call.at_ns).max().unwrap_or(Nanos(1))
 }
 
-/// The files of which something was called; a function counts with all pages that it lies on.
+/// The files with called functions; a function counts with all pages that it spans.
 fn maps(record: &CallRecord) -> Vec<CodeMap> {
     let (page, last) = (PageSize::BASE_4K.bytes(), last(record));
     let pages = |call: &FirstCall| {

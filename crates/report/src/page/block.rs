@@ -22,7 +22,7 @@ pub(super) enum Block {
         text: String,
         tone: Tone,
     },
-    /// One line, cut where it is too long for a terminal.
+    /// One line, cut if it is too long for a terminal.
     Single {
         text: String,
         indent: usize,
@@ -32,18 +32,18 @@ pub(super) enum Block {
     Table(Table),
     /// Lines of terminal text.
     Transcript(String),
-    /// A picture, which only pages show.
+    /// A picture; shown only on pages.
     Figure(Picture),
-    /// What depends on the width of the terminal.
+    /// Content that depends on the width of the terminal.
     Fitted(Fitted),
-    /// Details that only pages show, closed until someone opens them.
+    /// Details, closed until opened; shown only on pages.
     Details {
         title: String,
         inside: Document,
     },
 }
 
-/// Makes a part of a document for a terminal of some width.
+/// Makes a part of a document for a terminal of a given width.
 #[derive(Clone)]
 pub(super) struct Fitted(pub(super) Rc<dyn Fn(&Style) -> Document>);
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Fitted {
 }
 
 impl Block {
-    /// What it takes in memory.
+    /// Its size in memory.
     pub(super) fn bytes(&self) -> usize {
         let text = match self {
             Self::Blank | Self::Fitted(_) => 0,

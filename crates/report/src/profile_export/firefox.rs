@@ -1,7 +1,7 @@
 //! Samples in the processed form of Firefox Profiler, version 55: <https://github.com/firefox-devtools/profiler>.
 //!
-//! The library that writes faults keeps 70 bytes for each node of the tree of stacks, to find it again. Imported
-//! profiles have millions of nodes. Sorted stacks need no search: each shares its beginning with the one before.
+//! The library that writes faults keeps 70 bytes for each node of the stack tree, to find it again. Imported
+//! profiles have millions of nodes. Sorted stacks need no search: each shares its prefix with the one before.
 
 use super::frames;
 use super::tables::{Numbered, number};
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::iter::repeat_n;
 
-/// Processes of a profile. What is beyond shares one, with the name of its process as the outermost frame: in the
-/// viewer each process takes a time line.
+/// Most processes of a profile: the viewer shows a time line for each. Further ones share one, with the
+/// process name as the outermost frame.
 pub(super) const MOST_PROCESSES: usize = 1000;
 pub(super) const OTHERS: &str = "other processes";
 
-/// Categories by their numbers.
+/// Category numbers.
 const PROGRAM: u32 = 1;
 const KERNEL: u32 = 2;
 
@@ -57,7 +57,7 @@ fn meta(run: &Run, period: u64) -> Value {
     })
 }
 
-/// Stacks by process, in the order of their first. Those of processes beyond [`MOST_PROCESSES`] come last, together.
+/// Stacks by process, in order of first appearance. Processes beyond [`MOST_PROCESSES`] come last, together.
 fn by_process(samples: &StackSamples) -> Vec<(&str, Vec<&ProfiledStack>)> {
     let mut places: HashMap<&str, usize> = HashMap::new();
     let mut all: Vec<(&str, Vec<&ProfiledStack>)> = Vec::new();
@@ -73,14 +73,14 @@ fn by_process(samples: &StackSamples) -> Vec<(&str, Vec<&ProfiledStack>)> {
     all
 }
 
-/// A node of the tree of stacks: the numbers of its caller and of its function.
+/// A node of the stack tree: the indices of its caller and of its function.
 #[derive(Debug)]
 struct Node {
     caller: Option<u32>,
     function: u32,
 }
 
-/// The samples of a process: the viewer wants a thread for them.
+/// The samples of a process: the viewer requires a thread for them.
 #[derive(Debug)]
 struct Thread<'a> {
     process: &'a str,
@@ -96,7 +96,7 @@ struct Thread<'a> {
 impl<'a> Thread<'a> {
     fn new(process: &'a str, stacks: &'a [&'a ProfiledStack]) -> Self {
         let mut functions = Numbered::default();
-        // The functions of all stacks, outermost first, and where each stack ends.
+        // The functions of all stacks, outermost first, and the end index of each stack.
         let (mut called, mut ends) = (Vec::new(), Vec::new());
         for stack in stacks {
             let own_name = (process != &*stack.process).then(|| (stack.process.to_string(), false));
@@ -132,7 +132,7 @@ impl<'a> Thread<'a> {
         *json += "}";
     }
 
-    /// All but the tables that hold something.
+    /// Everything except the tables with rows.
     fn head(&self, number: u32) -> Value {
         json!({
             "name": self.process,
@@ -187,7 +187,7 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// The tree of stacks that lie one after the other, each with its end: the nodes, and the node of each stack.
+/// The tree of consecutive stacks, each with its end: the nodes, and the node of each stack.
 fn tree(called: &[u32], ends: &[usize]) -> (Vec<Node>, Vec<Option<u32>>) {
     let stack = |at: usize| {
         let begin = at.checked_sub(1).map_or(0, |before| ends[before]);
@@ -211,7 +211,7 @@ fn tree(called: &[u32], ends: &[usize]) -> (Vec<Node>, Vec<Option<u32>>) {
     (nodes, leaves)
 }
 
-/// The rest of a table after its brace.
+/// The rest of a table after its opening brace.
 fn table<const N: usize>(json: &mut String, rows: usize, columns: [(&str, Values<'_>); N]) {
     *json += &format!("\"length\":{rows}");
     for (name, values) in columns {

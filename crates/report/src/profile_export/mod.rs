@@ -1,8 +1,8 @@
 //! CPU samples for other tools: folded stacks for flame graphs, and profiles for Firefox Profiler, pprof and
-//! OpenTelemetry. The last two are made of the same [`tables`], for faults too.
+//! OpenTelemetry. The last two use the same [`tables`], which faults use as well.
 //!
-//! Samples that were added up have no moments: in the profile each stack stands once, weighted by its samples,
-//! so call tree and flame graph are right and the time line says nothing.
+//! Aggregated samples have no timestamps. In the profile each stack stands once, weighted by its samples. So
+//! call tree and flame graph are right, and the time line has no meaning.
 
 mod firefox;
 mod otlp;
@@ -48,7 +48,7 @@ pub(crate) fn from_tables(mut tables: Tables, run: &Run, is_pprof: bool) -> Vec<
     if is_pprof { pprof::write(tables) } else { otlp::write(tables, program(run)) }
 }
 
-/// What both call `ValueType`: a name and a unit.
+/// The message that both formats call `ValueType`: a name and a unit.
 fn quantity(tables: &mut Tables, quantity: Quantity) -> Message {
     let (name, unit) = (tables.text(quantity.name), tables.text(quantity.unit));
     Message::default().number(1, u64::from(name)).number(2, u64::from(unit))
@@ -83,7 +83,7 @@ fn tables(samples: &StackSamples, run: &Run) -> Tables {
 /// The file of the kernel's functions.
 const KERNEL: &str = "[kernel.kallsyms]";
 
-/// The name of a frame of a program: its function, or where it lies.
+/// The name of a program's frame: its function, or its position.
 fn named(frame: &UserFrame) -> String {
     match &frame.function {
         Some(function) => function.to_string(),
@@ -95,14 +95,14 @@ fn named(frame: &UserFrame) -> String {
     }
 }
 
-/// Names of the frames, outermost first, and whether they are the kernel's.
+/// Names of the frames, outermost first, and whether they are kernel frames.
 fn frames(stack: &ProfiledStack) -> impl Iterator<Item = (String, bool)> + '_ {
     let user = stack.user.iter().rev().map(|frame| (named(frame), false));
     user.chain(stack.kernel.iter().rev().map(|function| (function.to_string(), true)))
 }
 
 fn folded(stack: &ProfiledStack) -> String {
-    // What divides frames and counts must not stand in a name.
+    // The separators of frames and counts must not appear in a name.
     let plain = |text: &str| escape(text).replace(';', ":");
     let mut line = plain(&stack.process);
     for (name, is_kernel) in frames(stack) {

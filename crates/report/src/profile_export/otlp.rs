@@ -1,6 +1,6 @@
-//! Profiles for OpenTelemetry: `ProfilesData` of opentelemetry-proto 1.10.0, profiles/v1development. A receiver
-//! takes the same bytes as `ExportProfilesServiceRequest`, whose fields have the same numbers. There is a
-//! profile for each quantity; entry 0 of every table is the empty one.
+//! Profiles for OpenTelemetry: `ProfilesData` of opentelemetry-proto 1.10.0, profiles/v1development. A
+//! receiver accepts the same bytes as `ExportProfilesServiceRequest`, whose fields have the same numbers.
+//! Each quantity has its own profile; entry 0 of every table is empty.
 
 use super::protobuf::Message;
 use super::quantity;
@@ -11,7 +11,7 @@ const EXECUTABLE: &str = "process.executable.name";
 const FRAME_TYPE: &str = "profile.frame.type";
 const SERVICE: &str = "service.name";
 
-/// Name and value of each attribute, both texts.
+/// Text indices of the name and value of each attribute.
 type Attributes = Numbered<(u32, u32)>;
 
 /// The bytes of the profiles of `program`.
@@ -41,7 +41,7 @@ pub(super) fn write(mut tables: Tables, program: &str) -> Vec<u8> {
     Message::default().message(1, &of_resource).message(2, &dictionary).into_bytes()
 }
 
-/// The samples by one of their quantities.
+/// Adds the samples, weighted by one of their quantities.
 fn samples(profile: Message, all: &[Sample], of_process: &[u32], quantity: usize) -> Message {
     all.iter().zip(of_process).fold(profile, |profile, (sample, process)| {
         let message = Message::default().number(1, u64::from(sample.stack));
@@ -66,7 +66,7 @@ fn dictionary(tables: &Tables, attributes: &Attributes, [native, kernel]: [u32; 
     });
     let message = message
         .messages(3, &tables.functions.all, |name| Message::default().number(1, number(name)));
-    // There are no links but the empty one.
+    // There are no links except the empty one.
     let message = message.message(4, &Message::default()).texts(5, &tables.texts.all);
     let message = message.messages(6, &attributes.all, |(key, value)| {
         let text = &tables.texts.all[*value as usize];

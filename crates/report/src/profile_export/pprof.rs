@@ -1,6 +1,6 @@
 //! Profiles for pprof: `perftools.profiles.Profile` of google/pprof, proto/profile.proto, compressed by gzip
-//! as its documentation asks. Numbers of functions, files and places begin with 1 there: entry 0 of the tables
-//! is not written.
+//! as its documentation requires. Indices of functions, files and locations begin with 1: entry 0 of the
+//! tables is not written.
 
 use super::protobuf::Message;
 use super::quantity;
@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
 
-/// The file.
+/// The compressed file.
 pub(super) fn write(mut tables: Tables) -> Vec<u8> {
     let quantities = tables.quantities.map(|one| quantity(&mut tables, one));
     let of = tables.period_of();
@@ -35,7 +35,7 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default()
 }
 
-/// The numbers of the entries that are written.
+/// The indices of the entries that are written.
 fn numbers<T>(all: &[T]) -> Vec<usize> {
     (1..all.len()).collect()
 }
@@ -44,7 +44,7 @@ fn files(profile: Message, tables: &Tables) -> Message {
     let all = &tables.files.all;
     profile.messages(3, &numbers(all), |number| {
         let message = Message::default().number(1, *number as u64);
-        // Names are known: nobody need look for the file.
+        // Names are known: the viewer need not look for the file.
         message.number(5, u64::from(all[*number])).number(7, 1)
     })
 }

@@ -1,11 +1,11 @@
-//! Messages as bytes (protobuf.dev, "Encoding"): a field is its number, how it is written, and its value.
-//! Numbers and texts that are empty are left out, as the third version of the language has it.
+//! Messages as bytes (protobuf.dev, "Encoding"): a field consists of its number, wire type and value. Zero
+//! numbers and empty texts are left out, as in proto3.
 
 /// A message under construction.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Message(Vec<u8>);
 
-/// How a field is written.
+/// Wire types.
 const VARINT: u32 = 0;
 const FIXED: u32 = 1;
 const BYTES: u32 = 2;
@@ -34,12 +34,12 @@ impl Message {
         if text.is_empty() { self } else { self.bytes(field, text.as_bytes()) }
     }
 
-    /// A message within this one, empty or not.
+    /// A nested message, empty or not.
     pub(super) fn message(self, field: u32, inner: &Self) -> Self {
         self.bytes(field, &inner.0)
     }
 
-    /// A message within this one for each of `all`.
+    /// A nested message for each of `all`.
     pub(super) fn messages<T>(self, field: u32, all: &[T], write: impl Fn(&T) -> Self) -> Self {
         all.iter().fold(self, |message, one| message.message(field, &write(one)))
     }
@@ -49,14 +49,14 @@ impl Message {
         all.iter().fold(self, |message, text| message.bytes(field, text.as_ref().as_bytes()))
     }
 
-    /// Numbers one after the other.
+    /// A packed list of numbers.
     pub(super) fn numbers(self, field: u32, all: impl IntoIterator<Item = u64>) -> Self {
         let mut packed = Self::default();
         all.into_iter().for_each(|value| packed.varint(value));
         if packed.0.is_empty() { self } else { self.bytes(field, &packed.0) }
     }
 
-    /// The bytes of the whole.
+    /// The bytes of the message.
     pub(super) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -72,7 +72,7 @@ impl Message {
         self.varint(u64::from(field << 3 | written));
     }
 
-    /// Seven bits a byte, the lowest first; the highest bit says that more follow.
+    /// Seven bits per byte, the lowest first; the highest bit means that more bytes follow.
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);

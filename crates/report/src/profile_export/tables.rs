@@ -1,12 +1,12 @@
-//! Weighted stacks as tables of numbers, which pprof and OpenTelemetry share: texts, functions, files,
-//! places, samples. Entry 0 of every table is the empty one, as both have it for texts.
+//! Weighted stacks as indexed tables, which pprof and OpenTelemetry share: texts, functions, files,
+//! locations, samples. Entry 0 of every table is empty, as both formats require for texts.
 
 use pagewise_model::run::Run;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What is counted, and in which unit.
+/// A counted quantity and its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Quantity {
     pub(crate) name: &'static str,
@@ -17,14 +17,14 @@ pub(crate) struct Quantity {
 #[derive(Debug, Clone)]
 pub(crate) struct Frame<'a> {
     pub(crate) function: Cow<'a, str>,
-    /// The file of the code; empty where there is none.
+    /// The file of the code; empty if there is none.
     pub(crate) file: &'a str,
-    /// In the file.
+    /// Offset in the file.
     pub(crate) offset: u64,
     pub(crate) is_kernel: bool,
 }
 
-/// Function and file of a place, by their numbers, and the rest.
+/// A code location: indices of its function and file, and the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Location {
     pub(super) function: u32,
@@ -36,30 +36,30 @@ pub(super) struct Location {
 /// A stack with its weights.
 #[derive(Debug)]
 pub(super) struct Sample {
-    /// Text.
+    /// Index in the texts.
     pub(super) process: u32,
-    /// Stack of places, leaf first.
+    /// Index of the stack of locations, leaf first.
     pub(super) stack: u32,
-    /// One for each quantity.
+    /// One value for each quantity.
     pub(super) values: [u64; 2],
 }
 
-/// How often, and how long.
+/// The number of samples, and their CPU time.
 pub(crate) const OF_SAMPLES: [Quantity; 2] =
     [Quantity { name: "samples", unit: "count" }, Quantity { name: "cpu", unit: "nanoseconds" }];
 pub(crate) const OF_FAULTS: [Quantity; 2] =
     [Quantity { name: "faults", unit: "count" }, Quantity { name: "latency", unit: "nanoseconds" }];
 
-/// Everything of a profile.
+/// All tables of a profile.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(super) quantities: [Quantity; 2],
-    /// A sample was taken each time so much of the last quantity had passed; 0 if at every event.
+    /// Sampling period in units of the last quantity; 0 if every event was recorded.
     pub(super) period: u64,
     pub(super) start_unix_ns: u64,
     pub(super) duration_ns: u64,
     pub(super) texts: Numbered<String>,
-    /// Texts.
+    /// Indices in the texts.
     pub(super) functions: Numbered<u32>,
     pub(super) files: Numbered<u32>,
     pub(super) locations: Numbered<Location>,
@@ -69,7 +69,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Without samples yet.
+    /// Tables without samples.
     pub(crate) fn new(quantities: [Quantity; 2]) -> Self {
         let nowhere = Location { function: 0, file: 0, offset: 0, is_kernel: false };
         Self {
@@ -107,19 +107,19 @@ impl Tables {
         }
     }
 
-    /// Says when the samples of `run` were taken, and every how many nanoseconds of CPU time.
+    /// Sets when the samples of `run` were taken, and the sampling period in nanoseconds of CPU time.
     pub(crate) fn date(&mut self, run: &Run, period: u64) {
         (self.start_unix_ns, self.duration_ns) = (run.started_unix_ns, run.took_ns.0);
         self.period = period;
     }
 
-    /// What the period is of: time where samples were taken by it, else the events.
+    /// The quantity of the period: time if samples were taken by it, else the events.
     pub(super) const fn period_of(&self) -> Quantity {
         let [events, time] = self.quantities;
         if self.period > 0 { time } else { events }
     }
 
-    /// The number of a text.
+    /// The index of a text.
     pub(super) fn text(&mut self, text: &str) -> u32 {
         self.texts.number(text.to_owned())
     }
@@ -134,7 +134,7 @@ impl Tables {
     }
 }
 
-/// Values, each once, with a number each.
+/// Distinct values with an index for each.
 #[derive(Debug, Default)]
 pub(super) struct Numbered<T> {
     pub(super) all: Vec<T>,
@@ -142,7 +142,7 @@ pub(super) struct Numbered<T> {
 }
 
 impl<T: Clone + Eq + Hash> Numbered<T> {
-    /// With this entry alone.
+    /// A table with only this entry.
     pub(super) fn beginning_with(first: T) -> Self {
         Self { all: vec![first.clone()], numbers: HashMap::from([(first, 0)]) }
     }
@@ -158,7 +158,7 @@ impl<T: Clone + Eq + Hash> Numbered<T> {
     }
 }
 
-/// The number of a row. Tables have fewer than 2^32 rows: more are not held in memory.
+/// The index of a row. Tables have fewer than 2^32 rows, because more do not fit in memory.
 pub(super) fn number(row: usize) -> u32 {
     u32::try_from(row).unwrap_or(u32::MAX)
 }

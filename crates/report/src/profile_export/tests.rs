@@ -62,7 +62,7 @@ fn a_profile_holds_every_sample() {
     assert!(json.to_string().contains("clear_page_erms"));
 }
 
-/// The names of everything in `json`, and whether it is text, number or list.
+/// The paths of everything in `json`, each with its type: text, number or list.
 fn shape(json: &serde_json::Value, path: &str, into: &mut BTreeSet<String>) {
     match json {
         serde_json::Value::Object(all) => {
@@ -76,7 +76,7 @@ fn shape(json: &serde_json::Value, path: &str, into: &mut BTreeSet<String>) {
     }
 }
 
-/// The same profile from the library that follows the viewer's form.
+/// The profile as made by the library that follows the viewer's format.
 fn by_library() -> serde_json::Value {
     use fxprof_processed_profile as fx;
     let period = fx::SamplingInterval::from_nanos(250_000);
@@ -144,7 +144,7 @@ fn a_profile_is_that_of_the_library() {
     }
 }
 
-/// `message Profile` of google/pprof, as far as it is looked at.
+/// `message Profile` of google/pprof, with the fields that are checked.
 #[derive(Clone, PartialEq, Message)]
 struct Pprof {
     #[prost(message, repeated, tag = "1")]
@@ -253,7 +253,7 @@ fn opentelemetry_finds_its_stacks() {
         (&data.dictionary, &data.resource_profiles)
     );
     let dictionary = data.dictionary.as_ref().unwrap();
-    // The specification asks for an empty first entry of each table.
+    // The specification requires an empty first entry in each table.
     assert_eq!(dictionary.mapping_table[0], Default::default());
     assert_eq!(dictionary.location_table[0], Default::default());
     assert_eq!(dictionary.function_table[0], Default::default());

@@ -1,8 +1,9 @@
 //! Jumps through code for people: one document, CSV, and curves.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`document`], and as terminal text [`section`]: code of growing size in each order on each kind of page, what is not available, the knees
-//!   beside the processor's claims, misses where they were counted, and last the three sentences;
+//! - [`document`], and as terminal text [`section`]: code of growing size in each order on each kind of page,
+//!   unavailable pages, the knees beside the processor's claims, misses if they were counted, and the three
+//!   sentences of advice;
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: the curves, with the reach of TLBs marked.
 //!

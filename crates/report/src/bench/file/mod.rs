@@ -1,8 +1,9 @@
 //! Readings of a file for people: one document, CSV, and a picture.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`document`], and as terminal text [`section`]: every way over the blocks for each residency and order, passes, buffers and threads,
-//!   where the time goes, which findings of the published study hold, and last the three sentences;
+//! - [`document`], and as terminal text [`section`]: every way over the block sizes for each residency and
+//!   order, passes, buffers and threads, the parts of the time, which findings of the published study hold,
+//!   and the three sentences of advice;
 //! - [`csv`]: every process, for other tools;
 //! - [`svg`]: the ways over the blocks as a table of colours.
 //!

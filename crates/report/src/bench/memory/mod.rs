@@ -1,8 +1,8 @@
 //! First touches for people: one document, CSV, and a chart.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`document`], and as terminal text [`section`]: what each way costs for each page used, what the kernel counted, threads, what else was
-//!   found, what is not available, claims, and last the three sentences;
+//! - [`document`], and as terminal text [`section`]: the cost of each way per used page, the kernel's counts,
+//!   threads, other findings, unavailable pages, claims, and the three sentences of advice;
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: every way as a bar.
 //!

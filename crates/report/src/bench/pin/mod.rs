@@ -1,10 +1,10 @@
 //! The cost of pinning, for people: one document, CSV, and curves.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`document`], and as terminal text [`section`]: prices for each page and call by way and kind of page, calls by size, shares of a transfer,
-//!   published figures, what is not available, and last the three sentences;
+//! - [`document`], and as terminal text [`section`]: prices per page and call by way and kind of page, calls
+//!   by size, shares of a transfer, published figures, unavailable pages, and the three sentences of advice;
 //! - [`csv`]: every mapping, for other tools;
-//! - [`svg`]: what a call costs for each page, over its size.
+//! - [`svg`]: the cost of a call per page, over its size.
 
 use crate::bench::Short;
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series};

@@ -1,8 +1,8 @@
 //! A ladder of pipe techniques for people: one document, CSV, and a chart.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`document`], and as terminal text [`section`]: the table (three rows and more for each rung: what is done with the bytes decides
-//!   what a figure means), yardsticks, claims, explanation, advice;
+//! - [`document`], and as terminal text [`section`]: the table (at least three rows for each rung, because
+//!   the use of the bytes decides what a figure means), yardsticks, claims, explanation, advice;
 //! - [`csv`]: every repeat, for other tools;
 //! - [`svg`]: the ladder as bars or points with the range of the repeats, or a sweep as a table of
 //!   colours.

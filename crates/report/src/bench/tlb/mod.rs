@@ -1,8 +1,9 @@
 //! Walks through memory for people: one document, CSV, and curves.
 //!
 //! Entries, all pure functions of the saved form:
-//! - [`document`], and as terminal text [`section`]: the list that shows most at every size, all lists at five sizes, what is not to be
-//!   had, translation with the processor's claims, bandwidth, and last the three sentences;
+//! - [`document`], and as terminal text [`section`]: the most telling list at every size, all lists at five
+//!   sizes, unavailable pages, translation with the processor's claims, bandwidth, and the three sentences of
+//!   advice;
 //! - [`csv`]: every mapping, for other tools;
 //! - [`svg`]: the curves, with caches and the reach of TLBs marked.
 //!
