@@ -1,11 +1,12 @@
-//! `include/pagewise.h` is what cbindgen makes of the sources; `UPDATE_GOLDEN=1` writes it again.
+//! `include/pagewise.h` is the header that cbindgen generates from the sources. `UPDATE_GOLDEN=1` writes it
+//! again.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 use cbindgen::{Config, DocumentationStyle, Language, SortKey, Style};
 use std::path::Path;
 
-/// What stands above the declarations.
+/// The text above the declarations.
 const HEAD: &str = "\
 /* The C interface of pagewise-lanes. Made from crates/capi/src by crates/capi/tests/header.rs: do not edit.
  *
@@ -26,7 +27,7 @@ const HEAD: &str = "\
  *
  * Objects belong to the caller until the function that frees them. */";
 
-/// The names of the types, as C has them.
+/// Type names: in Rust, and in C.
 const NAMES: [(&str, &str); 7] = [
     ("Copier", "pagewise_copier"),
     ("Copied", "pagewise_copied"),

@@ -1,5 +1,5 @@
-//! The library as other languages meet it: C programs compiled against the header, and the Python package.
-//! Each test prints SKIP where its compiler or interpreter is missing.
+//! The library as other languages use it: C programs compiled against the header, and the Python package. Each
+//! test prints SKIP if its compiler or interpreter is missing.
 
 #![allow(
     missing_docs,
@@ -17,19 +17,19 @@ use std::process::{Command, Output, Stdio};
 const SHARED: &str = "libpagewise_capi.so";
 const STATIC: &str = "libpagewise_capi.a";
 
-/// What a program that is linked with the shared library looks for.
+/// The file that a program linked with the shared library looks for.
 fn soname() -> String {
     format!("{SHARED}.{PAGEWISE_ABI_VERSION}")
 }
 
-/// What a program needs that is linked with the static library.
+/// Libraries that a program needs when it is linked with the static library.
 const SYSTEM: [&str; 5] = ["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo has put the libraries: beside this test.
+/// The directory where cargo has put the libraries: beside this test.
 fn libraries() -> PathBuf {
     let directory = std::env::current_exe().unwrap().parent().unwrap().to_owned();
     assert!(directory.join(SHARED).is_file(), "no {SHARED} in {}", directory.display());
@@ -45,7 +45,7 @@ fn is_missing(program: &str, test: &str) -> bool {
     missing
 }
 
-/// Compiles a C file, which no warning may spoil.
+/// Compiles a C file. A warning is an error.
 fn compile(source: &str, to: &Path, libraries: &[&OsStr]) {
     let made = Command::new("cc")
         .args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-I"])
@@ -59,7 +59,7 @@ fn compile(source: &str, to: &Path, libraries: &[&OsStr]) {
     assert!(made.status.success(), "{source}: {}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// Compiles with the shared library, which the program finds beside itself under its SONAME, as if it were
+/// Compiles with the shared library. The program finds it beside itself under its SONAME, as if it were
 /// installed.
 fn compile_shared(source: &str, to: &Path) {
     let directory = libraries();
@@ -76,7 +76,7 @@ fn compile_shared(source: &str, to: &Path) {
 fn run(command: &mut Command, input: &[u8]) -> Output {
     let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = pipes.spawn().unwrap();
-    // Small enough for the pipe, whatever the program does.
+    // The input is small enough to fit the pipe, whatever the program does.
     child.stdin.take().unwrap().write_all(input).unwrap();
     child.wait_with_output().unwrap()
 }

@@ -1,4 +1,4 @@
-//! `apply` on saved runs: what is written where, what it does then, and that all of it comes back.
+//! `apply` on saved runs: which files it writes, what they do, and that `--undo` removes them all.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ fn apply(place: &Place, words: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// Everything below the directory that holds what is applied.
+/// Every file below the directory of applied files.
 fn files(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
@@ -72,7 +72,7 @@ fn a_wrapper_starts_the_program_with_its_remedy_and_its_arguments() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o755);
     let ran = std::process::Command::new(&file).arg("GLIBC_TUNABLES").output().unwrap();
     assert!(said(&ran.stdout).contains("glibc.malloc.mmap_threshold=67108864"), "{ran:?}");
-    // Found first in PATH, it is not taken for the program.
+    // A wrapper found first in PATH is not taken for the program.
     let path = format!("{wrappers}:{}", std::env::var("PATH").unwrap());
     let apply_again = |to: &str| {
         let mut command = place.pagewise(&["apply", run, "--wrapper", to, "--replace", "--yes"]);

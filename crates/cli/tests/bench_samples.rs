@@ -1,4 +1,4 @@
-//! Samples of a ladder on this kernel: both ends of the pipe are in them, and this program is not.
+//! Samples of a ladder on this kernel: they include both ends of the pipe, but not this program.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other live tests use the rest")]

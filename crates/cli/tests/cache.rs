@@ -1,5 +1,5 @@
-//! `pagewise cache` and `pagewise text` on files whose truth is known: written page by page they lie in
-//! small folios, and how they are mapped is read from `smaps` by this test.
+//! `pagewise cache` and `pagewise text` on files with a known state. Written page by page, they lie in small
+//! folios. This test reads from `smaps` how they are mapped.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[path = "cache/aged.rs"]
@@ -38,8 +38,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const SIZE: Bytes = Bytes::mib(8);
 
-/// A file in small folios: written page by page, and brought to disk. `dd` writes it, since it may be a
-/// program (`helper::install` says why).
+/// A file in small folios: written page by page and synced to disk. `dd` writes it because it may be a program
+/// (`helper::install` says why).
 fn small(path: &Path, content: &[u8]) {
     let mut words = [OsString::from("of="), "iflag=fullblock".into(), "conv=fsync".into()];
     words[0].push(path);
@@ -50,7 +50,7 @@ fn small(path: &Path, content: &[u8]) {
     assert!(child.wait().unwrap().success());
 }
 
-/// Waits until a file is as old as it has to be for those who are not told what of it is not on disk.
+/// Waits until a file is old enough for accounts that cannot see which of its pages are not yet on disk.
 fn grown_old(path: &Path) {
     let setting = |name: &str| {
         let text = std::fs::read_to_string(format!("/proc/sys/vm/{name}")).unwrap();
@@ -77,7 +77,7 @@ fn with_file() -> (Place, PathBuf) {
     (place, path)
 }
 
-/// How much of a file a plain mapping of it has on huge pages.
+/// How much of a file a plain mapping has on huge pages.
 fn mapped_huge(path: &Path) -> Bytes {
     let (file, len) = open_regular(path).unwrap();
     let view = FileView::map(&file, len).unwrap();
@@ -85,7 +85,7 @@ fn mapped_huge(path: &Path) -> Bytes {
     view.huge_bytes().unwrap()
 }
 
-/// What `pagewise cache VERB --json` says of one file, and its exit code.
+/// The report of `pagewise cache VERB --json` on one file, and its exit code.
 fn reported(done: &Output) -> (CachedFile, Option<i32>) {
     let run = Run::from_json(&done.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}{}", said(&done.stdout), said(&done.stderr)));
@@ -98,7 +98,7 @@ fn cache(place: &Place, verb: &str, path: &Path) -> (CachedFile, Option<i32>) {
     reported(&place.pagewise(&words).output().unwrap())
 }
 
-/// The words of an outcome that is no success, or nothing.
+/// The reason for an outcome other than success; empty after success.
 fn why(file: &CachedFile) -> String {
     match file.outcome.clone() {
         Some(CacheOutcome::Refused { why, help }) => format!("{why}; {help}"),
@@ -107,7 +107,7 @@ fn why(file: &CachedFile) -> String {
     }
 }
 
-/// True, with a line, where no huge folio is to be had here.
+/// True, after a `SKIP` line, if no huge folio is available here.
 fn is_skipped(test: &str, file: &CachedFile) -> bool {
     let skipped = why(file).contains("gave no huge folio")
         || why(file).contains("base pages")
@@ -138,7 +138,7 @@ fn a_file_in_small_folios_is_all_on_huge_pages_afterwards_and_gone_when_evicted(
     assert_eq!((mapped_huge(&path), after.huge_bytes), (SIZE, Fact::Known(SIZE)));
     assert!(after.slots.0.iter().all(|slot| *slot == Slot::Huge));
     assert_eq!(std::fs::read(&path).unwrap(), content(), "not a byte has changed");
-    // The kernel may take a page of the cache back at any time: then it is brought there again.
+    // The kernel may reclaim a page of the cache at any time. Then the file is brought there again.
     let again = (0..5).map(|_| cache(&place, "huge", &path)).find(|(again, code)| {
         let is_whole = again.before.huge_bytes == Fact::Known(SIZE);
         let outcome = if is_whole { CacheOutcome::Already } else { CacheOutcome::Done };
@@ -159,7 +159,7 @@ fn whoever_may_only_read_a_file_makes_it_huge() {
         return println!("SKIP {TEST}: only root can become another account");
     }
     let (place, path) = with_file();
-    // A copy, since where the original lies may be closed to others.
+    // A copy, because the directory of the original may be closed to other accounts.
     let program = place.path().join("pagewise");
     install(Path::new(PROGRAM), &program);
     let as_nobody = |verb: &str| {
@@ -171,8 +171,8 @@ fn whoever_may_only_read_a_file_makes_it_huge() {
     assert_eq!(code, Some(0));
     assert!(shown.before.cached_bytes.reason().is_some(), "{shown:?}");
     assert!(shown.before.slots.0.iter().all(|slot| *slot == Slot::Asked), "{shown:?}");
-    // Written a moment ago: it may not be on disk, and nobody says so to this account. That it looks old, as
-    // copies and unpacked files do, is no proof.
+    // The file was just written, so it may not be on disk, and this account cannot check. An old time stamp is
+    // no proof: copied and unpacked files have one too.
     let file = File::options().write(true).open(&path).unwrap();
     file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
     let (young, code) = as_nobody("huge");

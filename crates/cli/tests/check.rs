@@ -1,4 +1,4 @@
-//! `check`: budgets of a file set against real programs, and what build servers get of it.
+//! `check`: budgets from a file against real programs, and the output for build servers.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn check(place: &Place, text: &str, words: &[&str]) -> Output {
     command.args(words).current_dir(place.path()).output().unwrap()
 }
 
-/// Faults cannot be recorded for this account: `check` ends with 3 and says so.
+/// True if faults cannot be recorded for this account: `check` ends with 3 and says so.
 fn is_refused(done: &Output) -> bool {
     let refused =
         done.status.code() == Some(3) && said(&done.stderr).contains("cannot be recorded");
@@ -96,7 +96,7 @@ fn what_cannot_be_checked_is_one_line() {
     assert!(refused("[check.a]\nmax-fault = 1\n", &[]).contains("line 2"));
     let empty = refused("[check.a]\ncommand = [\"true\"]\nruns = 2\n", &[]);
     assert!(empty.contains("[check.a] has no budget") && empty.contains("help: "), "{empty}");
-    // A budget of memory is none of faults.
+    // A memory budget does not limit faults.
     std::fs::write(
         place.path().join("pagewise.toml"),
         "[check.a]\ncommand = [\"true\"]\nmax-resident = \"40M\"\n",
@@ -110,8 +110,8 @@ fn what_cannot_be_checked_is_one_line() {
     assert!(said(&done.stderr).contains("/no/such/file"), "{done:?}");
 }
 
-/// Ends the check of `first` with SIGTERM when its file `mark` has `lines` lines. It must end as interrupted and
-/// not start the table behind it.
+/// Sends SIGTERM to the check of `first` when its file `mark` has `lines` lines. The check must end as
+/// interrupted and not start the next table.
 fn interrupt(first: &str, lines: usize) {
     let place = Place::new();
     let second = "[check.second]\ncommand = [\"touch\", \"second\"]\nmax-faults = 900000\n";
@@ -148,7 +148,7 @@ fn an_interrupt_ends_it_where_the_program_ends_well_by_it_too() {
 #[test]
 fn an_interrupt_ends_it_during_a_comparison() {
     let _turn = only_turn();
-    // Alike, so that the race does not settle it soon.
+    // The arms are alike, so that the race does not settle soon.
     let command = "[\"sh\", \"-c\", \"echo >>mark; sleep 0.02\"]";
     for lines in [3, 30] {
         interrupt(

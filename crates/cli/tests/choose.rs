@@ -1,4 +1,4 @@
-//! `choose` by prices of known truth, and by prices that are taken here; interrupted.
+//! `choose` with known prices, with prices measured here, and interrupted.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other live tests use the rest")]
@@ -18,7 +18,7 @@ use std::process::Command;
 
 const SIZE: Bytes = Bytes::mib(4);
 
-/// A file in a place of its own, whose cache directory is there as well.
+/// A file in its own place, with a cache directory beside it.
 struct Ground {
     place: Place,
     file: PathBuf,
@@ -29,7 +29,7 @@ impl Ground {
         let place = Place::new();
         let file = place.path().join("data");
         std::fs::write(&file, vec![7; SIZE.0 as usize]).unwrap();
-        // On the disk, so that it can be dropped and counted.
+        // Synced to disk, so that it can be dropped and counted.
         std::fs::File::open(&file).unwrap().sync_all().unwrap();
         Self { place, file }
     }
@@ -41,7 +41,7 @@ impl Ground {
         command
     }
 
-    /// The choice that is printed.
+    /// The choice that the command prints.
     fn choice(&self, words: &[&str]) -> Choice {
         let done = self.choose(&[words, &["--json"]].concat()).output().unwrap();
         assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
@@ -52,8 +52,8 @@ impl Ground {
         choice
     }
 
-    /// Keeps prices for it: a call takes 1 us, its byte 0.1 ns; a page of a mapping 1 us once and 50 ns
-    /// each time; in place half of that. A page of the device takes 10 us, a read past the cache 20 us.
+    /// Stores prices. A call takes 1 us, plus 0.1 ns a byte. A page of a mapping takes 1 us once and 50 ns each
+    /// time; in place, half of that. A page from the device takes 10 us, a read past the cache 20 us.
     fn keep(&self) {
         let subject = Subject::open(&self.file).unwrap();
         let byte = 50.0 / subject.size().0 as f64 * subject.size().pages(PageSize::BASE_4K) as f64;
@@ -121,7 +121,7 @@ fn kept_prices_need_no_quiet_machine() {
     let _turn = only_turn();
     let ground = Ground::new();
     ground.keep();
-    // Whoever has the lock, this test or another session.
+    // The lock is held now, by this test or by another session.
     let _lock = ExperimentLock::acquire();
     assert!(ground.choice(&["--no-wait"]).best().is_some());
     let refused = ground.choose(&["--no-wait", "--measure"]).output().unwrap();
@@ -139,7 +139,7 @@ fn what_is_not_cached_counts() {
         println!("SKIP what_is_not_cached_counts: the file system keeps what is dropped");
         return;
     }
-    // Past the cache four reads are enough.
+    // Past the cache, four reads are enough.
     assert_eq!(cold.best().unwrap().arm, Arm::Direct);
     assert!(is_near(cold.best().unwrap().total_ns, 80_000.0), "{cold:?}");
     let pread = cold.forecasts.iter().find(|f| f.arm == Arm::Pread).unwrap();

@@ -1,6 +1,6 @@
-//! Code that a running process has generated, put on huge pages from outside: a program whose memory is known
-//! slot by slot, before and afterwards as `smaps` has it, with functions that tell whether they are what
-//! they were.
+//! Code that a running process has generated, put on huge pages from outside. The program's memory is known
+//! slot by slot, and `smaps` is read before and after. The program's functions check that they still do the
+//! same.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other live tests use the rest")]
@@ -19,10 +19,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
-/// Slots that the program has touched, of those that lie whole in its memory.
+/// Slots touched by the program, of those that lie whole in its memory.
 const TOUCHED: u64 = 3;
 
-/// The program, and how to speak with it.
+/// The program and the pipes to talk to it.
 struct Generated {
     child: Child,
     to: ChildStdin,
@@ -30,7 +30,7 @@ struct Generated {
 }
 
 impl Generated {
-    /// Started by `command`; nothing, with a line, where this machine is not made for it.
+    /// Started by `command`. `None`, after a `SKIP` line, if this machine does not support it.
     fn start(mut command: Command, test: &str) -> Option<Self> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -52,7 +52,7 @@ impl Generated {
         line
     }
 
-    /// Its answer to a letter.
+    /// The program's answer to a letter.
     fn ask(&mut self, letter: &str) -> String {
         self.to.write_all(letter.as_bytes()).unwrap();
         self.hear()
@@ -62,7 +62,7 @@ impl Generated {
         self.child.id().to_string()
     }
 
-    /// What `smaps` says that executable memory of no file has on huge pages.
+    /// Huge pages in executable memory that has no file, according to `smaps`.
     fn huge(&self) -> Bytes {
         let entries = smaps::read(self.child.id() as i32).unwrap();
         let is_own = |e: &&smaps::Entry| {
@@ -72,7 +72,7 @@ impl Generated {
         entries.iter().filter(is_own).fold(Bytes(0), |sum, entry| sum + entry.residency.huge())
     }
 
-    /// Its end, with every function run once more.
+    /// Ends the program, which first runs every function once more.
     fn end(mut self) {
         assert_eq!(self.ask("r"), "ok\n");
         drop(self.to);
@@ -80,7 +80,7 @@ impl Generated {
     }
 }
 
-/// The program, built; nothing, with a line, where it cannot be, or huge pages have another size.
+/// Builds the program. `None`, after a `SKIP` line, if that fails or huge pages have another size.
 fn built(dir: &Path, test: &str) -> Option<PathBuf> {
     let program = dir.join("generated");
     if page_size::huge() != PageSize::PMD_2M || !compile("generated_code.c", &[], &program) {
@@ -101,7 +101,8 @@ fn report(done: &Output) -> TextReport {
     report
 }
 
-/// What became of generated code; nothing, with a line, where this account may not or no page was free.
+/// The result for generated code. `None`, after a `SKIP` line, if this account may not collapse or no page was
+/// free.
 fn collapsed(done: &Output, test: &str) -> Option<CollapsedProcess> {
     let error = said(&done.stderr);
     if error.contains("CAP_SYS_NICE") || error.contains("memory is short") {
@@ -128,7 +129,7 @@ fn explained(place: &Place, pid: &str) -> ExplainedProcess {
     }
 }
 
-/// How many pieces of the generated code stand so.
+/// The number of pieces of generated code with this standing.
 fn count(process: &ExplainedProcess, standing: &Standing) -> u64 {
     let pieces = process.generated.iter().flat_map(|area| &area.pieces);
     pieces.filter(|piece| piece.standing == *standing).count() as u64
@@ -161,7 +162,8 @@ fn every_touched_slot_is_huge_afterwards_and_the_code_is_what_it_was() {
     assert_eq!(counts(&after), [0, TOUCHED, 1, 1, 1], "{after:?}");
     assert_eq!(running.ask("r"), "ok\n");
 
-    // Written again, page by page as compilers do, it is on small pages until it is collapsed again.
+    // Code that is written again, page by page as compilers do, stays on small pages until it is collapsed
+    // again.
     assert_eq!(running.ask("w"), "ok\n");
     assert_eq!((running.huge(), running.ask("r").as_str()), (Bytes(0), "ok\n"));
     let again = place.pagewise(&["text", "collapse", "--json", &pid]).output().unwrap();
@@ -225,7 +227,7 @@ fn without_the_right_nothing_is_changed_and_the_next_step_is_named() {
     assert_eq!((done.status.code(), own.huge()), (Some(3), Bytes(0)), "{error}");
     assert!(error.contains("process_madvise") && error.contains("CAP_SYS_NICE"), "{error}");
 
-    // With that right alone it is done.
+    // With that capability alone it works.
     let mut able = Command::new("setpriv");
     able.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
     able.args(["--inh-caps=+sys_nice", "--ambient-caps=+sys_nice", "--"]).arg(&pagewise);

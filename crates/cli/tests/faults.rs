@@ -1,5 +1,5 @@
-//! `pagewise faults` against programs whose faults are known, as this user and, where this one is
-//! root, as one without any rights.
+//! `pagewise faults` against programs whose faults are known. The tests run as this user and, if this one is
+//! root, also as a user without any rights.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 
 const PAGES: u64 = 300;
 
-/// The programs under test, where everybody may execute them; `None` without a C compiler.
+/// The programs under test, in a place where everybody may execute them. `None` without a C compiler.
 struct Programs {
     dir: tempfile::TempDir,
 }
@@ -71,7 +71,7 @@ impl Programs {
         self.pagewise("faults", user, options, words)
     }
 
-    /// The same of another command.
+    /// Another command of pagewise, with these options, on the program with these words.
     fn pagewise(&self, name: &str, user: Option<u32>, options: &[&str], words: &[&str]) -> Command {
         let mut command = Command::new(self.path("pagewise"));
         command.arg(name).args(options).arg("--").arg(self.path("faults")).args(words);
@@ -96,7 +96,7 @@ struct Seen {
     paired: bool,
 }
 
-/// What a program did, and the faults on the ranges that it named.
+/// The result of a run, and the faults on the ranges that the program named.
 struct Run {
     done: Output,
     within: Vec<Seen>,
@@ -136,7 +136,7 @@ fn run(test: &str, user: Option<u32>, words: &[&str]) -> Option<Run> {
     run_with(test, user, &[], words)
 }
 
-/// The same with more options.
+/// [`run`] with more options.
 fn run_with(test: &str, user: Option<u32>, more: &[&str], words: &[&str]) -> Option<Run> {
     let programs = Programs::get()?;
     let place = tempfile::tempdir_in(programs.dir.path()).unwrap();
@@ -151,7 +151,7 @@ fn run_with(test: &str, user: Option<u32>, more: &[&str], words: &[&str]) -> Opt
     Some(read(test, done, &ranges, &saved))
 }
 
-/// What was recorded on `ranges`, from the list on standard output and the saved form.
+/// The faults recorded on `ranges`, from the list on standard output and from the saved form.
 fn read(test: &str, done: Output, ranges: &[(u64, u64)], saved: &Path) -> Run {
     let saved: Value = serde_json::from_slice(&std::fs::read(saved).unwrap()).unwrap();
     let list = said(&done.stdout);
@@ -203,7 +203,7 @@ fn each_of(how: &str, check: impl Fn(&Run)) {
     each(how, &[how, &PAGES.to_string()], check);
 }
 
-/// The machine tells sizes of pages since Linux 5.11.
+/// The kernel reports page sizes since Linux 5.11.
 fn tells_sizes(run: &Run) -> bool {
     run.within.iter().any(|f| f.cause != "unknown")
 }
@@ -264,7 +264,7 @@ fn a_forked_child_copies_each_page_it_writes() {
         assert_eq!(run.number("/processes"), 2);
         if tells_sizes(run) {
             assert_eq!(run.count(|f| f.cause == "absent"), PAGES);
-            // Parent and child share each page; whoever writes to it first copies it.
+            // Parent and child share each page. The first to write to a page copies it.
             assert_eq!(run.count(|f| f.cause == "protection"), PAGES);
         }
         assert_eq!(run.within.len() as u64, 2 * PAGES);
@@ -334,7 +334,7 @@ fn the_account_of_a_small_program_closes() {
             println!("SKIP the_account_of_a_small_program_closes: it could not be traced");
             return;
         }
-        // What the kernel touches for it: a program that only maps, prints and ends.
+        // Faults that the kernel takes for the program itself, which only maps, prints and ends.
         let left = run.number("/account/unexplained_faults/known");
         assert!((0..8).contains(&left), "{}", run.report["account"]);
     });
@@ -427,7 +427,7 @@ fn a_broken_budget_fails_a_program_that_succeeded() {
     let reported = text.lines().filter(|line| line.contains(" allowed")).count();
     assert_eq!(reported, 2, "{text}");
     assert_eq!(code(&["--max-faults", "100000"], &["write", &pages]).0, Some(0));
-    // A program that fails keeps its status.
+    // A program that fails keeps its exit status.
     assert_eq!(code(&["--max-faults", "10"], &["no such way", &pages]).0, Some(2));
 }
 

@@ -1,4 +1,5 @@
-//! A FIFO where a file is expected keeps nobody waiting, whoever put it there; a pipe that the caller opened is read.
+//! A FIFO where a file is expected never blocks the program, whoever created it. A pipe that the caller opened
+//! is read.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
@@ -16,14 +17,14 @@ use std::process::{Command, Output};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// A FIFO that nobody writes to.
+/// A FIFO without a writer.
 fn fifo(directory: &Path, name: &str) -> PathBuf {
     let path = directory.join(name);
     mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
     path
 }
 
-/// A command of the program, ended with status 124 where it waits.
+/// A command of the program under `timeout`. It ends with status 124 if it blocks.
 fn bounded(place: &Place, words: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["20", PROGRAM]).args(words).env("HOME", place.path()).current_dir(place.path());

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What a shell, Kubernetes and Jinja might read in another way.
+/// Characters that a shell, Kubernetes and Jinja might interpret.
 const WORD: &str = "a$$b $(NODE) $NODE $((1 + 1)) 'q' {{ x }} {% y %} {# z";
 
-/// A session that kept a remedy, with needs of every kind.
+/// A session that kept a remedy with every kind of need.
 fn session() -> Value {
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/runs/walk-tune.json");
     let mut run: Value = serde_json::from_slice(&std::fs::read(fixture).unwrap()).unwrap();
@@ -40,7 +40,8 @@ fn script(place: &Place, run: &Value, engine: &[&str]) -> String {
     said(&done.stdout)
 }
 
-/// Runs a script where `pagewise` writes its words to the file `words`, prints a text and ends with status 3.
+/// Runs a script. Its `pagewise` writes its arguments to the file `words`, prints a text and ends with status
+/// 3.
 fn play(place: &Place, shell: &str, script: &str, text: &str, more: &[(&str, &str)]) -> Output {
     const TOOL: &str =
         r#"pagewise() { printf '%s\n' "$@" >"$WORDS"; printf %s "$SAID"; return 3; }"#;
@@ -55,7 +56,7 @@ fn play(place: &Place, shell: &str, script: &str, text: &str, more: &[(&str, &st
         .unwrap()
 }
 
-/// The words that the stand-in was given.
+/// The words that the stand-in received.
 fn words(place: &Place) -> Vec<String> {
     let text = std::fs::read_to_string(place.path().join("words")).unwrap();
     text.lines().map(str::to_owned).collect()
@@ -115,7 +116,7 @@ fn a_script_changes_the_machine_only_where_the_session_might() {
     assert!(!script(&place, &run, &["--slurm"]).contains("--system"));
     run["pool"]["known"]["addable_pages"] = 8.into();
     assert!(script(&place, &run, &["--slurm"]).contains(" --system --seed "));
-    // What the file says that a dose sets is not asked.
+    // The settings of a dose come from the remedy, not from the file.
     run["doses"] = session()["doses"].clone();
     let settings = &mut run["doses"][0][1][0]["settings"];
     settings["pool"] = json!({"page_bytes": 2_097_152, "bytes": 2_097_152});
@@ -163,7 +164,7 @@ fn what_no_host_could_run_is_one_line() {
     assert!(script(&place, &run, &["--slurm"]).contains(" --prepare=--system "));
 }
 
-/// What Kubernetes makes of `args`, where NODE is known: `$$` becomes `$`, `$(NODE)` its value.
+/// Expands `args` as Kubernetes does, with NODE known: `$$` becomes `$`, and `$(NODE)` its value.
 fn expanded(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -205,7 +206,7 @@ fn a_pod_gets_the_command_as_it_was() {
     assert!(script.contains(".tmp.$$\""), "{script}");
 }
 
-/// Hosts and sessions in the answer to what lies in a directory.
+/// Hosts and sessions in the answer about a directory.
 fn pooled(place: &Place) -> (u64, u64) {
     let runs = place.path().join("runs");
     let done = place.pagewise(&["merge", "--json"]).arg(runs).output().unwrap();
@@ -223,7 +224,7 @@ fn every_host_counts_once_and_every_session() {
         (run["id"], run["started_unix_ns"]) = (id.into(), start.into());
         run
     };
-    // Hosts that could not save their run have no identifier.
+    // Hosts that could not save their run have no run identifier.
     write(&place, "runs/a.json", &run("", 1));
     write(&place, "runs/b.json", &run("", 2));
     assert_eq!(pooled(&place), (2, 2));

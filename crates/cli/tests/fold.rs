@@ -1,4 +1,4 @@
-//! `pagewise text fold` on programs and libraries of this machine and on small ones whose layout is known:
+//! `pagewise text fold` on programs and libraries of this machine, and on small ones with a known layout. The
 //! copies run, are loaded and mapped as predicted, and hold the bytes of their originals.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
@@ -32,7 +32,7 @@ fn fold(place: &Place, options: &[&str], file: &Path, copy: &Path) -> Output {
     place.pagewise(&words).arg(file).arg("-o").arg(copy).output().unwrap()
 }
 
-/// What came of one that made a copy.
+/// The report of a fold that made a copy.
 fn folded(place: &Place, options: &[&str], file: &Path, copy: &Path) -> Folded {
     let done = fold(place, options, file, copy);
     assert_eq!(done.status.code(), Some(0), "{}: {}", file.display(), said(&done.stderr));
@@ -42,7 +42,7 @@ fn folded(place: &Place, options: &[&str], file: &Path, copy: &Path) -> Folded {
     }
 }
 
-/// Whether a copy has the bytes of its original but where it is said to differ.
+/// Asserts that a copy has the bytes of its original except for the reported changes.
 fn assert_same_bytes(file: &Path, copy: &Path, changes: &Changes) {
     let (mut original, mut copied) = (std::fs::read(file).unwrap(), std::fs::read(copy).unwrap());
     let len = original.len() as u64;
@@ -62,20 +62,20 @@ fn assert_same_bytes(file: &Path, copy: &Path, changes: &Changes) {
     assert!(original == copied, "{}: other bytes differ", copy.display());
 }
 
-/// What `explain` says of a file that this method reaches.
+/// How much of a file this method reaches, according to `explain`.
 fn reach(folded: &Folded, method: Method) -> Bytes {
     let reach = folded.original.reach.iter().find(|reach| reach.method == method);
     reach.unwrap().huge.sum()
 }
 
-/// Output and status of a program; it reads nothing.
+/// Output and status of a program that reads no input.
 fn ran(program: &Path, words: &[&str]) -> (String, String, Option<i32>) {
     let mut command = Command::new(program);
     let done = command.args(words).stdin(Stdio::null()).env("LC_ALL", "C").output().unwrap();
     (said(&done.stdout), said(&done.stderr), done.status.code())
 }
 
-/// Programs that distributions have, and words with which they do something and end.
+/// Programs of distributions, with words that make them do something and exit.
 const PROGRAMS: [(&str, &[&str]); 7] = [
     ("/usr/bin/true", &[]),
     ("/usr/bin/python3", &["-S", "-c", "import re, sys; print(re.sub('a+', 'b', 'caat'))"]),
@@ -97,7 +97,7 @@ fn folded_programs_do_what_the_originals_do() {
             println!("SKIP {}: not installed", program.display());
             continue;
         }
-        // A copy is started by the name of the original, for those that say it.
+        // A copy is started by the name of the original, because some programs print their name.
         let place = Place::new();
         let copy = place.path().join(program.file_name().unwrap());
         let unfilled = ["--merge", "--force", "--pad-tail", "0"];
@@ -108,7 +108,7 @@ fn folded_programs_do_what_the_originals_do() {
             let is_better = folded.copy.warmed().sum() > folded.original.warmed().sum();
             assert_eq!(is_better, !folded.changes.are_none(), "{:?}", folded.changes);
             let (predicted, made) = (reach(&folded, method), folded.copy.warmed().sum());
-            // Pages between neighbours, which were no part of either, are mapped along.
+            // Pages between neighbours belonged to neither, but are mapped too.
             let slot = if options == unfilled { page_size::huge().bytes() } else { u64::MAX };
             let beyond = made.0.checked_sub(predicted.0).expect("no less than explain says");
             assert!(beyond < slot, "{:?}", folded.changes);
@@ -117,7 +117,7 @@ fn folded_programs_do_what_the_originals_do() {
     }
 }
 
-/// The libraries of these names that the loader's usual directories have.
+/// The libraries of these names in the loader's usual directories.
 fn libraries() -> Vec<PathBuf> {
     const NAMES: [&str; 8] = [
         "libstdc++.so.6",

@@ -1,5 +1,5 @@
-//! The remedy `heap-mthp` against the kernel's own count of folios: they are handed out while the program runs, and the
-//! switches of the machine are afterwards as they were.
+//! The remedy `heap-mthp` against the kernel's own count of folios. They are handed out while the program runs.
+//! Afterwards the machine's switches are as they were.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use helper::{Place, compile, said};
 use pagewise_kernel::{page_size, thp};
 use pagewise_model::machine::SmallFolios;
 
-/// For whom folios are: small ones, the largest.
+/// The setting in use for small folios and for the largest ones.
 fn words() -> Option<[String; 2]> {
     let word = |size| thp::word(thp::root(), size).ok();
     Some([word(SmallFolios::SIZE)?, word(page_size::huge())?])

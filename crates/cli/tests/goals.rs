@@ -1,4 +1,4 @@
-//! Memory as a goal and allocators as a remedy, on programs whose memory and time in malloc are known
+//! Memory as a goal and allocators as a remedy, on programs with known memory and known time in malloc
 //! (`tests/programs/mallocs.c`).
 
 #![allow(
@@ -17,7 +17,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program; none, with a `SKIP` line, without a compiler.
+/// The program. `None`, after a `SKIP` line, without a compiler.
 fn built(place: &Place, test: &str) -> Option<PathBuf> {
     let to = place.path().join("mallocs");
     let is_built = compile("mallocs.c", &["-O1", "-pthread"], &to);
@@ -61,7 +61,7 @@ fn one_arena_gives_back_what_eight_keep() {
     let of = verdict(&run, "arenas=1");
     assert_eq!(of["word"], "keep", "{of:#}");
     let ratio = of["effect"]["ratio"].as_f64().unwrap();
-    // 8 times 10 MiB become 10 MiB, and some of the program itself.
+    // 8 times 10 MiB become 10 MiB, plus a little for the program itself.
     assert!((0.1..0.4).contains(&ratio), "{ratio}");
     assert_eq!(run["experiment"]["design"]["quantity"], "memory");
     let receipt = run["receipt"]["environment"][0].as_str().unwrap();
@@ -69,7 +69,7 @@ fn one_arena_gives_back_what_eight_keep() {
     is_kept(&place);
 }
 
-/// The newest run's gain is applied, measured again, exported, pooled and taken back.
+/// The newest run's gain is applied, measured again, exported, pooled and reverted.
 fn is_kept(place: &Place) {
     let run = |words: &[&str]| place.pagewise(words).output().unwrap();
     let env = place.path().join("kept.env");
@@ -168,7 +168,7 @@ fn the_pools_of_python_race_against_an_allocator() {
         one["why"].as_str().unwrap().to_owned()
     };
     match run["memory"].is_object() {
-        // Its strings live in its own pools until the end.
+        // Its strings stay in its own pools until the end.
         true => assert!(why("trim").contains("it could gain at most"), "{}", why("trim")),
         false => println!("SKIP {TEST}: {}", run["warnings"]),
     }

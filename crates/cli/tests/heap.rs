@@ -1,5 +1,5 @@
-//! What `pagewise text explain PID` says of memory that a process writes, where it is known slot by slot: a program
-//! that maps, advises, touches and waits.
+//! What `pagewise text explain PID` says of memory that a process writes. The program maps, advises, touches
+//! and waits, so the state of each slot is known.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other live tests use the rest")]
@@ -38,7 +38,7 @@ impl Subject {
         Self { areas: areas.collect(), child }
     }
 
-    /// How the slots of an area stand: how many of each kind, in order.
+    /// The states of an area's slots in order, with the number of each.
     fn standings(&self, all: &[HeapArea], name: &str) -> Vec<(u64, Standing)> {
         let first = self.areas[name];
         let area = all.iter().find(|area| area.stretches[0].address == first).unwrap();
@@ -57,7 +57,7 @@ impl Drop for Subject {
     }
 }
 
-/// A command as this user, in a directory that everybody may look into.
+/// A command as this user, in a directory that every account can read.
 fn command(place: &Path, user: Option<u32>, name: &str) -> Command {
     let program = place.join(name);
     if user.is_some() { as_nobody(&program) } else { Command::new(program) }
@@ -69,7 +69,7 @@ fn explain(place: &Path, user: Option<u32>, pid: u32, more: &[&str]) -> Output {
     asked.env("LC_ALL", "C").env("NO_COLOR", "1").output().unwrap()
 }
 
-/// The memory of a process; nothing, with a line, where this kernel does not tell.
+/// The memory of a process. `None`, after a `SKIP` line, if this kernel does not report it.
 fn heap(done: &Output, test: &str) -> Option<Vec<HeapArea>> {
     if done.status.code() == Some(3) {
         println!("SKIP {test}: {}", said(&done.stderr));

@@ -1,4 +1,4 @@
-//! Files that have to grow old first, which takes most of a minute: their tests wait side by side.
+//! Tests of files that must grow old first. That takes most of a minute, so these tests wait side by side.
 
 use super::{mounts, refused};
 

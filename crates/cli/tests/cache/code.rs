@@ -1,4 +1,4 @@
-//! A program with 7 MiB of code, in small folios and warmed, explained as a file and while it runs.
+//! A program with 7 MiB of code, in small folios and then warmed. It is explained as a file and while it runs.
 
 use super::{is_skipped, small, why};
 use crate::helper::{Place, compile, said};
@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// The program at fixed addresses, in small folios; nothing, with a line, where it cannot be built.
+/// The program at fixed addresses, in small folios. `None`, after a `SKIP` line, if it cannot be built.
 pub(super) fn built(place: &Place, test: &str) -> Option<PathBuf> {
     let (made, program) = (place.path().join("made"), place.path().join("wide"));
     if !compile("wide_text.c", &["-no-pie", "-Wl,-z,norelro"], &made) {
@@ -27,12 +27,12 @@ pub(super) fn built(place: &Place, test: &str) -> Option<PathBuf> {
     Some(program)
 }
 
-/// Started, with every page of its code read.
+/// Starts the program and waits until every page of its code is read.
 pub(super) fn started(program: &Path) -> Child {
     started_with(program, &[])
 }
 
-/// Started with words that change what it does, up to where it waits.
+/// Starts the program with words that change what it does, up to the point where it waits.
 fn started_with(program: &Path, words: &[&str]) -> Child {
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -70,7 +70,7 @@ pub(super) fn warmed(place: &Place, program: &Path) -> (CachedFile, Option<i32>)
     }
 }
 
-/// The program's own file in a process of it.
+/// The explanation of the program's own file in one of its processes.
 fn explained_process(place: &Place, child: &Child, program: &Path) -> MappedFile {
     let found = match text(place, "explain", &child.id().to_string()).0 {
         TextReport::ExplainProcess { process, .. } => process,
@@ -80,7 +80,7 @@ fn explained_process(place: &Place, child: &Child, program: &Path) -> MappedFile
     own.unwrap()
 }
 
-/// What `smaps` says that the program has of its text on huge pages.
+/// How much of the program's text is on huge pages, according to `smaps`.
 pub(super) fn text_in_smaps(child: &Child, program: &Path) -> Bytes {
     let entries = smaps::read(child.id() as i32).unwrap();
     let text =
@@ -140,7 +140,7 @@ fn what_is_predicted_of_a_warmed_program_is_what_it_has() {
     assert_eq!(std::fs::read(&program).unwrap(), before, "not a byte has changed");
 }
 
-/// How the whole slots of the text of a program that runs with this word stand.
+/// The states of the whole slots in the text of a program that runs with this word.
 fn standings(place: &Place, program: &Path, word: &str) -> Vec<Standing> {
     let child = started_with(program, &[word]);
     let running = explained_process(place, &child, program);
@@ -169,7 +169,7 @@ fn what_a_program_does_to_its_own_code_is_the_reason_given() {
     let page = Bytes(page_size::base().bytes());
     let copied = Standing::PrivateCopy { copied_bytes: page };
     let written = standings(&place, &program, "written");
-    // The page in the middle may be in a mapping of its own now, which cuts its slot in two.
+    // The page in the middle may now have its own mapping, which cuts its slot in two.
     let small = written.iter().filter(|s| **s != Standing::Huge).count();
     assert!(written.iter().all(|s| *s == Standing::Huge || *s == copied), "{written:?}");
     assert!(small <= 1 && written.len() + 1 >= all.len(), "{written:?}");

@@ -1,4 +1,4 @@
-//! `text keep` and `text undo`: what is held, what is recorded, and what a killed keeper leaves.
+//! `text keep` and `text undo`: what they hold, what they record, and what a killed keeper leaves behind.
 
 use super::code::{built, ended, explained_file, started, text_in_smaps, warmed};
 use super::{is_skipped, small};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// The program, dropped from the cache, where it can be brought on huge pages here.
+/// The program, dropped from the cache, if it can be brought onto huge pages here.
 fn fit(place: &Place, test: &str) -> Option<PathBuf> {
     let program = built(place, test)?;
     let (cache, _) = warmed(place, &program);
@@ -27,7 +27,7 @@ fn undo(place: &Place, words: &[&str]) -> (Option<i32>, String) {
     (done.status.code(), said(&done.stdout))
 }
 
-/// A keeper that has told of its first look.
+/// A keeper that has reported its first look.
 fn keeper(place: &Place, program: &Path) -> (Child, String) {
     let mut command = place.pagewise(&["text", "keep", program.to_str().unwrap()]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -36,7 +36,7 @@ fn keeper(place: &Place, program: &Path) -> (Child, String) {
     (child, line)
 }
 
-/// Another file with the same content, in small folios, that can take the program's name.
+/// Another file with the same content, in small folios, ready to replace the program under its name.
 fn another(place: &Place, program: &Path) -> PathBuf {
     let new = place.path().join("new");
     small(&new, &std::fs::read(program).unwrap());
@@ -53,7 +53,7 @@ fn what_is_kept_is_on_huge_pages_and_a_killed_keeper_leaves_it_to_be_dropped() {
     let running = started(&program);
     assert!(text_in_smaps(&running, &program) > Bytes(0));
     ended(running);
-    // Held: what is mapped cannot be dropped, stays recorded, and its holder is named.
+    // A mapped program cannot be dropped: it stays recorded, and the report names its holder.
     let (code, reported) = undo(&place, &["--all"]);
     assert_eq!(code, Some(3), "{reported}");
     assert!(reported.contains(&child.id().to_string()), "{reported}");
@@ -66,7 +66,7 @@ fn what_is_kept_is_on_huge_pages_and_a_killed_keeper_leaves_it_to_be_dropped() {
     assert!(code == Some(0) && !reported.contains(program.to_str().unwrap()), "{reported}");
 }
 
-/// As a package does it: another file takes the name.
+/// As a package upgrade does it: another file takes the name.
 #[test]
 fn a_file_that_is_replaced_is_brought_there_again() {
     let place = Place::new();
@@ -116,7 +116,7 @@ fn a_keeper_ends_when_its_time_is_over_and_its_unit_names_its_files() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// As `install` and copying by large writes do it: the new file is on huge pages before anybody looks.
+/// As `install` and copies by large writes do it: the new file is on huge pages before the keeper looks.
 #[test]
 fn a_file_that_is_replaced_by_one_on_huge_pages_is_held_no_more() {
     let place = Place::new();

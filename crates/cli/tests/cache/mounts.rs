@@ -1,5 +1,5 @@
-//! Programs on an overlay, as containers have them, and where nothing may be written: mounted in a namespace of
-//! the command alone (root).
+//! Programs on an overlay, as containers have them, and on read-only file systems. The mounts are made in a
+//! namespace of the command alone, which needs root.
 
 use super::code::built;
 use super::{grown_old, is_skipped, mapped_huge, reported, why};
@@ -16,10 +16,10 @@ use std::process::{Command, Output};
 const OVERLAY: &str =
     "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work merged";
 
-/// The status of a mount that is refused.
+/// The exit status if the mount is refused.
 const NO_MOUNT: i32 = 99;
 
-/// Runs the program under test where `mount` was done; nothing, with a line, where that is refused.
+/// Runs the program under test after `mount`. `None`, after a `SKIP` line, if the mount is refused.
 fn within(place: &Place, mount: &str, words: &[&str], test: &str) -> Option<Output> {
     let plain = place.pagewise(words);
     let mut command = Command::new("unshare");
@@ -41,7 +41,7 @@ fn within(place: &Place, mount: &str, words: &[&str], test: &str) -> Option<Outp
     Some(done)
 }
 
-/// A place with a program in `lower`, and the directories that are mounted; nothing, with a line, without root.
+/// A place with a program in `lower`, and the directories to mount. `None`, after a `SKIP` line, without root.
 fn with_program(test: &str) -> Option<(Place, PathBuf)> {
     if !is_root() {
         println!("SKIP {test}: only root can mount");
@@ -72,7 +72,8 @@ fn file(done: &Output) -> TextFile {
     }
 }
 
-/// Warms the program under this name where `mount` was done, and explains it there; how much of its text is huge.
+/// Warms the program under this name after `mount`, explains it there, and returns how much of its text is
+/// huge.
 fn warmed(place: &Place, mount: &str, name: &str, test: &str) -> Option<Bytes> {
     let done = within(place, mount, &["text", "warm", "--json", name], test)?;
     let warm = file(&done);
@@ -89,7 +90,7 @@ fn warmed(place: &Place, mount: &str, name: &str, test: &str) -> Option<Bytes> {
 pub(super) fn a_program_on_an_overlay_is_warmed_for_all_who_see_it() {
     const TEST: &str = "a_program_on_an_overlay_is_warmed_for_all_who_see_it";
     let Some((place, lower)) = with_program(TEST) else { return };
-    // Nobody says what of it is on disk.
+    // There is no way to see which of its pages are on disk, so it must be old.
     grown_old(&lower);
     let Some(text) = warmed(&place, OVERLAY, "merged/wide", TEST) else { return };
     assert!(text > Bytes(0));

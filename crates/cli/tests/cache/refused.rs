@@ -1,5 +1,5 @@
-//! Calls that a container's filter refuses or an older kernel does not have, one at a time: what needs them says
-//! so before it has dropped anything, what can do without them does, and no byte changes.
+//! Calls that a container's filter refuses or an older kernel lacks, one at a time. A command that needs the
+//! call says so before it drops anything. A command that can do without it works. No byte changes.
 
 use super::code::built;
 use super::{SIZE, cache, content, grown_old, is_skipped, mapped_huge, reported, with_file};
@@ -12,8 +12,8 @@ use std::process::{Command, Output, Stdio};
 
 const ERRNOS: [Errno; 3] = [Errno::PERM, Errno::INVAL, Errno::NOSYS];
 
-/// Calls of `tests/programs/refuse.c` that can be done without, and those that cannot, with their names in
-/// the message.
+/// Calls of `tests/programs/refuse.c` that are optional, and those that are required, with their names in the
+/// message.
 const WITHOUT: [&str; 2] = ["cachestat", "pagemap-scan"];
 const NEEDED: [(&str, &str); 3] = [
     ("dontneed", "POSIX_FADV_DONTNEED"),
@@ -21,7 +21,7 @@ const NEEDED: [(&str, &str); 3] = [
     ("populate-read", "MADV_POPULATE_READ"),
 ];
 
-/// What refuses calls; nothing, with a line, where it cannot.
+/// The program that refuses calls. `None`, after a `SKIP` line, if it cannot do so here.
 struct Refuser(PathBuf);
 
 impl Refuser {
@@ -63,7 +63,7 @@ pub(super) fn what_can_be_done_without_a_call_is_done() {
     const TEST: &str = "what_can_be_done_without_a_call_is_done";
     let (place, path) = with_file();
     let Some(refuser) = Refuser::at(&place, TEST) else { return };
-    // Without cachestat nobody says what of it is on disk.
+    // Without cachestat there is no way to see which pages are on disk.
     grown_old(&path);
     for (call, errno) in WITHOUT.iter().flat_map(|call| ERRNOS.map(|errno| (*call, errno))) {
         let run = |verb| refuser.run(call, errno, &place, &["cache", verb, "--json", text(&path)]);
@@ -91,7 +91,7 @@ fn what_cannot_be_done_without_a_call_changes_nothing() {
         assert!(error.contains(name) && error.contains("help: "), "{call}: {error}");
         let (left, _) = cache(&place, "show", &path);
         assert_eq!(left.before.huge_bytes, Fact::Known(Bytes(0)), "{call}");
-        // The machine may take a page of it back meanwhile, but not most of them.
+        // The kernel may reclaim a page meanwhile, but not most of them.
         let cached = left.before.cached_bytes.known().copied();
         assert!(cached.is_some_and(|bytes| bytes.0 > SIZE.0 / 2), "{call}: {cached:?}");
         assert!(std::fs::read(&path).unwrap() == content(), "{call}: a byte has changed");

@@ -1,5 +1,5 @@
-//! `pagewise cache save` and `restore` on files of which exactly some pages are cached, as `mincore` says to
-//! this test.
+//! `pagewise cache save` and `restore` on files with a known set of cached pages. This test checks them with
+//! `mincore`.
 
 use super::with_file;
 use crate::helper::{NOBODY, PROGRAM, Place, as_nobody, first_line, install, is_root, said};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// What is cached at first, in pages.
+/// Ranges cached at first, in pages.
 const CACHED: [Range<u64>; 3] = [16..32, 100..101, 300..364];
 
 fn cached(path: &Path) -> PageRanges {
@@ -31,7 +31,8 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Drops a file from the cache and reads only [`CACHED`] of it; false, with a line, where it cannot be dropped.
+/// Drops a file from the cache and reads only [`CACHED`] of it. False, after a `SKIP` line, if it cannot be
+/// dropped.
 fn prepared(path: &Path, test: &str) -> bool {
     let file = CachedFile::open(path).unwrap();
     file.drop_cached().unwrap();
@@ -65,7 +66,7 @@ fn restored(done: &Output) -> (CacheRestore, Option<i32>) {
     (restore, done.status.code())
 }
 
-/// A place with the file, and the list of what is cached of it; none where nothing can be dropped.
+/// A place with the file, and the list of its cached pages. `None` if nothing can be dropped.
 fn saved(test: &str) -> Option<(Place, PathBuf, PathBuf)> {
     let (place, path) = with_file();
     if !prepared(&path, test) {
@@ -183,7 +184,7 @@ fn directories_and_processes_are_saved_with_all_their_files() {
     tail.args(["-n", "+1", "-f", text(&inner)]).stdout(Stdio::piped()).stderr(Stdio::null());
     std::fs::write(&inner, "open\n").unwrap();
     let mut child = tail.spawn().unwrap();
-    // By then it has the file open.
+    // The child has the file open now.
     assert_eq!(first_line(&mut child), "open\n");
     let pid = child.id().to_string();
     let done = place.pagewise(&["cache", "save", "-o", text(&list), "-p", &pid]).output().unwrap();
@@ -193,7 +194,7 @@ fn directories_and_processes_are_saved_with_all_their_files() {
     let found = list_of(&list);
     let has = |end: &str| found.files.iter().any(|file| file.path.to_string_lossy().ends_with(end));
     assert!(has(text(&inner)) && (has("tail") || has("coreutils")), "{found:?}");
-    // Now that it is gone, it is a process without files.
+    // The child has exited: it is now a process without files.
     let done = place.pagewise(&["cache", "save", "-p", &pid]).output().unwrap();
     assert_eq!(done.status.code(), Some(2), "{}", said(&done.stderr));
     assert_eq!((done.stdout.len(), path.exists()), (0, true));
@@ -215,8 +216,8 @@ fn whoever_may_only_read_a_file_saves_and_restores_it() {
     let program = place.path().join("pagewise");
     install(Path::new(PROGRAM), &program);
     let list = place.path().join("list");
-    // The page by itself is not the first of its group of 16; the other ranges begin with one, or do not
-    // before page 304. A device that answers within the question makes a page look cached: then once more.
+    // The single page is not the first of its group of 16. The other ranges begin with one, or do not begin
+    // before page 304. A fast device may answer during the check and make a page look cached: then try again.
     let is_exact = (0..5).any(|_| {
         assert!(prepared(&path, TEST));
         let mut saving = as_nobody(&program);
@@ -242,7 +243,7 @@ fn whoever_may_only_read_a_file_saves_and_restores_it() {
 fn a_signal_ends_a_restore_with_what_was_done() {
     let Some((place, path, list)) = saved("a_signal_ends_a_restore") else { return };
     drop_all(&path);
-    // Some seconds for a page, so that it is not over before the signal.
+    // Some seconds for each page, so that the command is still running when the signal comes.
     let words = ["cache", "restore", "--json", "--rate", "1K", text(&list)];
     let child = place.pagewise(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let child = child.unwrap();

@@ -1,4 +1,4 @@
-//! Programs started with `text-huge` and `file-huge`: what they have is read from `smaps` by this test.
+//! Programs started with `text-huge` and `file-huge`. This test reads from `smaps` which huge pages they have.
 
 use super::code::{built, ended, explained_file, text_in_smaps, warmed};
 use super::{content, is_skipped, mapped_huge, small, with_file};
@@ -12,12 +12,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-/// What `run` is asked for, and the program behind it.
+/// The words of a `run` with these options and this program.
 fn words<'a>(options: &[&'a str], program: &'a Path) -> Vec<&'a str> {
     [&["run"], options, &["--", program.to_str().unwrap()]].concat()
 }
 
-/// Started through `run` up to where it waits. It is the program itself by then.
+/// Starts the program through `run` up to where it waits. The child is the program itself by then.
 fn started(place: &Place, options: &[&str], program: &Path) -> Child {
     let mut command = place.pagewise(&words(options, program));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -28,7 +28,7 @@ fn started(place: &Place, options: &[&str], program: &Path) -> Child {
     child
 }
 
-/// Ends it; what pagewise had told.
+/// Ends the program and returns what pagewise reported.
 fn reported(mut child: Child) -> String {
     let mut error = child.stderr.take().unwrap();
     ended(child);
@@ -37,14 +37,14 @@ fn reported(mut child: Child) -> String {
     text
 }
 
-/// How much of its text is on huge pages once it is warmed.
+/// How much of the program's text is on huge pages once it is warmed.
 fn reach(place: &Place, program: &Path) -> Bytes {
     let file = explained_file(place, program);
     let warm = file.reach.iter().find(|reach| reach.method == Method::Warm).unwrap();
     warm.huge.text_bytes
 }
 
-/// The program in small folios, where it can be built and brought on huge pages here.
+/// The program in small folios, if it can be built and brought onto huge pages here.
 fn fit(place: &Place, test: &str) -> Option<std::path::PathBuf> {
     let program = built(place, test)?;
     let (cache, _) = warmed(place, &program);
@@ -131,7 +131,7 @@ fn a_start_with_file_huge_finds_its_input_on_huge_pages() {
     assert_eq!((text.as_str(), mapped_huge(&path)), ("", super::SIZE));
 }
 
-/// Each run of the arm finds its files in huge folios, none of the plain ones does.
+/// Each run of the arm finds its files in huge folios. No plain run does.
 #[test]
 fn an_experiment_gives_each_arm_the_cache_that_it_needs() {
     let _turn = only_turn();

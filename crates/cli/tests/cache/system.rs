@@ -1,5 +1,5 @@
-//! `text system` on a kernel without the setting of hugetext: each step acts on what is named, says how, or
-//! refuses; nothing of the machine is changed by these tests.
+//! `text system` on a kernel without the setting of hugetext. Each step acts on what is named, says how to, or
+//! refuses. These tests change no setting of the machine.
 
 use super::code::{built, ended, started, text_in_smaps};
 use super::{is_skipped, mapped_huge};
@@ -13,7 +13,7 @@ use pagewise_model::text_system::{Cleaner, TextSystem};
 use std::path::Path;
 use std::process::Output;
 
-/// Whether a setting of this machine would be changed, with a line that the test is not made then.
+/// Whether the command would change a setting of this machine. If so, prints that the test is skipped.
 fn has_setting(test: &str) -> bool {
     let has = Path::new("/sys/kernel/mm/transparent_hugepage/hugetext_enabled").exists();
     if has {

@@ -1,4 +1,4 @@
-//! `--account`: what no event tells of, counted at the calls.
+//! `--account`: faults that no event reports, counted at the calls.
 
 use super::*;
 
@@ -26,8 +26,8 @@ fn inside(account: &Value, call: &str) -> i64 {
     found.map_or(0, |one| one["faults"].as_i64().unwrap())
 }
 
-/// Nothing is left where the kernel's faults are seen. Elsewhere that is what it takes outside of
-/// calls, which is little and grows with the processes alone.
+/// No fault remains unexplained on kernels that report their own. Elsewhere the kernel takes a few outside of
+/// calls. Their number grows only with the number of processes.
 fn assert_closed(run: &Run, account: &Value) {
     let left = known(account, "unexplained_faults");
     let most = match account["outside_faults"]["known"].is_null() {

@@ -1,10 +1,10 @@
-//! Who is behind faults, in which phase they come and which are churn, of programs that are known.
+//! Known programs: which functions cause their faults, in which phase the faults come, and which are churn.
 
 use super::*;
 
 const PAGES: u64 = 4000;
 
-/// The program, built with these options; `None` without a C compiler, or without such libraries.
+/// The program, built with these options. `None` without a C compiler or without such libraries.
 fn built(place: &Place, options: &[&str]) -> Option<PathBuf> {
     let program = place.path().join("fault_callers");
     let options = [&["-O1"], options].concat();
@@ -16,7 +16,7 @@ fn recorded(place: &Place, program: &Path, options: &[&str], words: &[&str]) -> 
     command.args(options).arg("--").arg(program).args(words).output().unwrap()
 }
 
-/// What was said of the faults of `HOW PAGES [TIMES]`; `None` where that cannot be tested here.
+/// The report on the faults of `HOW PAGES [TIMES]`. `None` if that cannot be tested here.
 fn report(test: &str, build: &[&str], options: &[&str], words: &[&str]) -> Option<Value> {
     let place = Place::new();
     let Some(program) = built(&place, build) else {
@@ -32,7 +32,7 @@ fn report(test: &str, build: &[&str], options: &[&str], words: &[&str]) -> Optio
     Some(run["faults"].clone())
 }
 
-/// Faults by the function that is said to be behind them.
+/// Faults by the function reported as their cause.
 fn behind(functions: &Value) -> Vec<(String, u64)> {
     let one = |f: &Value| {
         let name = f["site"]["function"].as_str().unwrap_or_default().to_owned();
@@ -104,13 +104,13 @@ fn stacks_of_every_fault_reach_from_main_to_the_page() {
             return;
         }
         let text = said(&done.stdout);
-        // The C library keeps no frame pointer: memset is left out of main's chain, not main.
+        // The C library keeps no frame pointer. The chain then lacks memset, but not main.
         let chain = if stacks == "fp" { "main;" } else { "main;fill_buffer;" };
         let weight = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
         let whole =
             text.lines().filter(|line| line.contains(chain) && line.contains("[anonymous]"));
         let whole: u64 = whole.map(weight).sum();
-        // Copied stacks may be lost where the recorder came late; it is said how many were.
+        // Copied stacks may be lost if the recorder was late. The report counts the lost ones.
         assert!(whole >= if stacks == "fp" { 290 } else { 50 }, "{stacks}: {text}");
     }
 }

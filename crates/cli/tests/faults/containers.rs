@@ -1,13 +1,13 @@
-//! Functions of a process in another mount namespace, where another program has its path.
+//! Functions of a process in another mount namespace, where its path names another program.
 
 use super::helper::{is_root, open_place};
 use super::*;
 use std::io::{BufRead, BufReader};
 
-/// Not root, and nobody else's.
+/// Not root, and used by no other process.
 const USER: u32 = 65001;
 
-/// A program whose function of this name faults and works for ever; it says `ready` first.
+/// A program whose function of this name faults and runs for ever. It says `ready` first.
 fn program(name: &str, to: &Path) -> bool {
     let source = format!(
         "#include <stdio.h>\n#include <sys/mman.h>\n\
@@ -23,7 +23,8 @@ fn program(name: &str, to: &Path) -> bool {
     built.is_ok_and(|done| done.status.success())
 }
 
-/// Runs `inside` as `user` in a mount namespace of its own, at the path `at`, where this one has another file.
+/// Runs `inside` as `user` in its own mount namespace at the path `at`. In this namespace the path names
+/// another file.
 fn contained(inside: &Path, at: &Path, user: Option<u32>) -> Option<Child> {
     let script = "mount -t tmpfs none \"$2\" && cp \"$1\" \"$3\" && shift 3 && exec \"$@\"";
     let mut command = Command::new("unshare");

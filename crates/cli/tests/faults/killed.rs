@@ -1,4 +1,4 @@
-//! What becomes of a program and its recorder when pagewise is killed.
+//! A program and its recorder end when pagewise is killed.
 
 use super::helper::{Place, await_gone};
 use pagewise_kernel::proc::tree::children;

@@ -1,4 +1,4 @@
-//! Kinds of memory, of threads and of ends whose faults are known.
+//! Kinds of memory, threads and exits with known faults.
 
 use super::*;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ fn shared_memory_and_a_copy_of_a_file_take_a_fault_for_each_page_written() {
             if tells_sizes(run) {
                 assert_eq!(run.count(|f| f.cause == "absent"), PAGES, "{how}");
             }
-            // What is shared, or was not there before, is no copy on a write.
+            // A shared page, or one that did not exist before, is not copied on a write.
             assert_eq!(run.count(|f| has(f, "copy_on_write")), 0, "{how}");
         });
     }
@@ -101,7 +101,7 @@ fn the_processors_word_is_used_where_it_may_be_read() {
         assert!(!used || run.sees_kernel());
         if is_root && readable && cfg!(target_arch = "x86_64") && run.sees_kernel() {
             assert!(used, "{}", run.report["step"]);
-            // Where the kernel touched a page for the program it is known what it did.
+            // If the kernel touched a page for the program, its access and cause are known.
             assert!(run.within.iter().all(|f| f.access != "unknown" && f.cause != "unknown"));
         } else {
             println!("SKIP error codes: they may not be read");

@@ -1,4 +1,4 @@
-//! The lines of source that touched pages.
+//! The source lines that touched pages.
 
 use super::{PAGES, Place, Programs, compile, ranges, refused, run_with, said, users};
 use serde_json::Value;

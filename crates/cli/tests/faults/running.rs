@@ -4,10 +4,10 @@ use super::*;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout};
 
-/// Threads that the program has before it is attached to.
+/// Threads that the program has before pagewise attaches to it.
 const THREADS: u64 = 8;
 
-/// A program that takes known faults when it is told to.
+/// A program that takes known faults on request.
 struct Served {
     child: Child,
     tell: Option<ChildStdin>,
@@ -37,7 +37,7 @@ impl Served {
         line
     }
 
-    /// Has it take its faults once.
+    /// Makes it take its faults once.
     fn round(&mut self) {
         self.tell.as_ref().unwrap().write_all(b".").unwrap();
         assert_eq!(self.line(), "done\n");
@@ -51,7 +51,7 @@ impl Served {
     }
 }
 
-/// `pagewise faults -p` on a process, once it says that it is recording; `None` where it may not.
+/// `pagewise faults -p` on a process, once it says that it is recording. `None` if it may not.
 struct Recording {
     child: Child,
     reported: BufReader<std::process::ChildStderr>,
@@ -95,7 +95,7 @@ impl Recording {
     }
 }
 
-/// Faults of one round: the threads that were there, a new one, and a child.
+/// Faults of one round: of the threads that existed before, of a new one, and of a child.
 const A_ROUND: u64 = (THREADS + 2) * PAGES;
 
 #[test]

@@ -1,4 +1,5 @@
-//! Fault times by kind of cost: `profile --faults` of the run it shows, `tune` of a run of its own.
+//! Fault times by kind of cost. `profile --faults` takes them from the run it shows, `tune` from a separate
+//! run.
 
 use super::helper::{Place, experiment, give_prices, only_turn};
 use super::{Programs, ranges, said, users};
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 const WRITES: u64 = 5000;
-/// Faults of starting a program, at most.
+/// At most this many faults at the start of a program.
 const START: u64 = 1000;
 
 /// `pagewise NAME` on the program with these words, with prices from a cache that the user may write.
@@ -33,7 +34,7 @@ fn command(
     command
 }
 
-/// The timed faults of a saved run; `None` where they could not be recorded.
+/// The timed faults of a saved run. `None` if they could not be recorded.
 fn timed(test: &str, run: &Value) -> Option<Value> {
     let faults = &run["look"]["faults"];
     if let Some(why) = faults["missing"].as_str() {
@@ -43,7 +44,7 @@ fn timed(test: &str, run: &Value) -> Option<Value> {
     Some(faults["known"].clone())
 }
 
-/// How many there are of a kind, each of them timed.
+/// The number of faults of a kind, all of which must be timed.
 fn of_kind(faults: &Value, kind: &str) -> u64 {
     let all = faults["by_cost"].as_array().unwrap();
     let Some(group) = all.iter().find(|group| group["kind"] == kind) else { return 0 };
@@ -51,7 +52,7 @@ fn of_kind(faults: &Value, kind: &str) -> u64 {
     group["tally"]["faults"].as_u64().unwrap()
 }
 
-/// The diagnosis is made of them, or says why it is not.
+/// The diagnosis uses the timed faults, or says why not.
 fn is_used(run: &Value) -> bool {
     let has = |list: &str, is: &dyn Fn(&Value) -> bool| {
         run["diagnosis"][list].as_array().unwrap().iter().any(is)
@@ -66,7 +67,7 @@ fn profile_times_the_faults_of_its_run() {
     let Some(programs) = Programs::get() else { return };
     let pages = WRITES.to_string();
     for user in users() {
-        // Each page is touched, and then copied by parent or child.
+        // Each page is touched, then copied by parent or child.
         let options = ["--faults", "--json"];
         let done =
             command(programs, "profile", user, &options, &["fork", &pages]).output().unwrap();
@@ -76,7 +77,7 @@ fn profile_times_the_faults_of_its_run() {
         let fresh = of_kind(&faults, "anon_faults");
         let copied = of_kind(&faults, "cow_faults");
         assert!((2 * WRITES..2 * WRITES + START).contains(&(fresh + copied)), "{faults}");
-        // The kernel tells a copy from a first touch since Linux 5.11.
+        // The kernel distinguishes a copy from a first touch since Linux 5.11.
         assert!(copied >= WRITES || fresh >= 2 * WRITES, "{faults}");
         assert_eq!(faults["in_shown_run"], true);
         assert!(faults["probe_ns"].as_u64().is_some_and(|ns| ns > 0), "{faults}");

@@ -1,5 +1,5 @@
-//! `pagewise faults --exact` against programs whose touches are known, and the working set that a
-//! recording saves against files that are proven cold.
+//! `pagewise faults --exact` against programs whose touches are known. The working set that a recording saves
+//! is tested on files proven cold.
 
 use super::*;
 use rustix::fs::{Advice, fadvise};
@@ -12,7 +12,7 @@ fn program() -> Option<PathBuf> {
     Some(Programs::get()?.path("faults"))
 }
 
-/// Records `words` with `options`; `None`, and a line, where that is refused here.
+/// Records `words` with `options`. `None`, after a `SKIP` line, if that is refused here.
 fn record(place: &Place, test: &str, options: &[&str], words: &[&str]) -> Option<Run> {
     let saved = place.path().join("run.json");
     let mut all = vec!["faults", "--format", "json", "--save", saved.to_str().unwrap()];
@@ -38,7 +38,7 @@ fn each_cached_page_of_a_file_is_a_fault_of_its_own() {
     if plain.in_user_mode().count() == PAGES {
         println!("SKIP {test}: this kernel maps no pages around a fault");
     } else {
-        // 16 pages a window.
+        // 16 pages for each window.
         assert!(plain.in_user_mode().count() < PAGES / 8, "{}", plain.in_user_mode().count());
     }
     let descriptor = |run: &Run| {
@@ -96,7 +96,7 @@ fn status_signals_and_what_is_left_behind_are_the_programs_own() {
     let done = place.path().join("done");
     let script =
         format!("(sleep 0.1; echo > {}) & trap : USR1; kill -USR1 $$; exit 9", done.display());
-    // Two threads of ours see the program end, and either may be first.
+    // Two threads of pagewise see the program end, and either may be first.
     for _ in 0..20 {
         let Some(seen) = record(&place, test, &["--exact"], &["sh", "-c", &script]) else { return };
         assert_eq!(seen.done.status.code(), Some(9));
@@ -158,7 +158,7 @@ fn a_working_set_takes_the_major_faults_from_a_cold_start() {
     println!("{test}: {cold} major faults cold, {warmed} after reading ahead");
 }
 
-/// Whether the page cache has a page of a file.
+/// Whether a page of a file is in the page cache.
 fn is_cached(path: &Path, page: usize) -> bool {
     let (file, mut byte) = (File::open(path).unwrap(), [0]);
     let mut into = [std::io::IoSliceMut::new(&mut byte)];
@@ -196,7 +196,7 @@ fn a_working_set_has_what_is_read_and_brings_it_back() {
     if read.iter().any(|page| is_cached(&data, *page)) {
         return println!("SKIP {test}: the pages of this file system cannot be dropped");
     }
-    // To ask may have brought some.
+    // The question itself may have brought some into the cache.
     evict(&data);
     let with = format!("working-set={set_name}");
     let done = place.pagewise(&["run", "--with", &with, "--", "true"]).output().unwrap();
@@ -232,12 +232,12 @@ fn a_working_set_of_files_that_have_changed_is_reported_and_the_program_runs() {
     assert!(status == Some(2) && text.contains("cannot read working set"), "{text}");
 }
 
-/// The flags of personality(2) that a program is started with; `None`, and a line, where faults
-/// cannot be recorded.
+/// The personality(2) flags with which a program is started. `None`, after a `SKIP` line, if faults cannot be
+/// recorded.
 fn flags(place: &Place, test: &str, options: &[&str]) -> Option<(u64, Value)> {
     let seen = record(place, test, options, &["cat", "/proc/self/personality"])?;
     assert_eq!(seen.done.status.code(), Some(0), "{}", said(&seen.done.stderr));
-    // With a list on standard output the program's own goes to standard error.
+    // With the list on standard output, the program's own output goes to standard error.
     let text = said(&seen.done.stderr);
     let line = text.lines().find(|line| line.len() == 8).expect("flags in hexadecimal");
     Some((u64::from_str_radix(line, 16).unwrap(), seen.report["fixed_addresses"].clone()))
@@ -262,7 +262,7 @@ fn budgets_on_faults_and_pages_fix_addresses_and_others_do_not() {
     }
 }
 
-/// What was mapped along with pages of files, in all of a program, and its faults on its own range.
+/// Pages of files mapped around faults in all of a program, and the faults on its own range.
 #[derive(Debug)]
 struct Along {
     faults: u64,
@@ -299,12 +299,12 @@ fn what_is_mapped_along_and_never_touched_is_what_the_program_left_out() {
     let pages = PAGES as u64;
     let windows = pages * rustix::param::page_size() as u64 / (64 << 10);
     assert_eq!((whole.in_range, sparse.in_range), (pages, windows));
-    // Of its own code the program may touch some pages more or less.
+    // The program may touch a few pages of its own code more or less.
     let same = |a: u64, b: u64| a.abs_diff(b) <= 4;
     let left_out = sparse.untouched_pages - whole.untouched_pages;
     assert!(same(left_out, pages - windows), "{whole:?} {sparse:?}");
     assert!(same(sparse.mapped_pages, whole.mapped_pages), "{whole:?} {sparse:?}");
-    // An ordinary run maps the windows that were worked out, and bounds what is not touched.
+    // An ordinary run maps the predicted windows, and bounds the number of untouched pages.
     let plain = run(&[], "cached-windows").unwrap();
     if plain.in_range == windows {
         assert!(same(plain.faults, sparse.faults), "{plain:?} {sparse:?}");
@@ -340,7 +340,7 @@ fn budgets_of_a_file_are_judged_and_its_command_is_run() {
     assert!(status == Some(2) && text.contains("--budget NAME: strict, wide"), "{text}");
     let (status, text) = run(&["--exact", "--budget", "wide"]);
     assert!(status == Some(2) && text.contains("max-fault-time"), "{text}");
-    // Nothing is read where nobody asks for it.
+    // The configuration is not read unless something asks for it.
     std::fs::write(&file, "no toml").unwrap();
     assert_eq!(run(&["--", "true"]).0, Some(0));
     let (status, text) = run(&["--budget", "wide"]);

@@ -1,4 +1,4 @@
-//! What a copy has beside its bytes: mode and attributes, or a refusal.
+//! Mode and attributes of a copy, or a refusal.
 
 use super::{fold, folded};
 use crate::helper::{Place, as_nobody, is_root, open_place, said};
@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program of this test's own, with this mode.
+/// A program of this test with this mode.
 fn program(directory: &Path, mode: u32) -> PathBuf {
     let path = directory.join("program");
     std::fs::copy("/proc/self/exe", &path).unwrap();
@@ -90,7 +90,7 @@ fn what_gains_rights_or_is_signed_is_refused() {
         );
     }
     let file = program(place.path(), 0o755);
-    // The first byte of the value is its kind; a digest that nobody checks here.
+    // The first byte of the value is its kind. The digest after it is not checked here.
     if let Err(error) = attribute("security.ima", &[1; 21]).set(&File::open(&file).unwrap()) {
         return println!("SKIP signatures: {error}");
     }

@@ -1,5 +1,5 @@
-//! What a killed run leaves: never half a copy under its name, and nothing that the next one keeps. What an
-//! interrupted one leaves: nothing.
+//! A killed run never leaves half a copy under its name. The next run removes what it did leave. An interrupted
+//! run leaves nothing.
 
 use super::{fold, folded};
 use crate::helper::{PROGRAM, Place};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Moments of the kill, spread over what a copy takes here.
+/// Number of kills, spread over the time that a copy takes here.
 const MOMENTS: u64 = 12;
 
 #[test]

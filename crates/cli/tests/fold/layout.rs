@@ -1,5 +1,5 @@
-//! A program with 7 MiB of code, linked in several ways: what is predicted of its copy is what `smaps` shows
-//! of it when it runs.
+//! A program with 7 MiB of code, linked in several ways. The prediction for its copy must match `smaps` of the
+//! running copy.
 
 use super::{assert_same_bytes, folded, ran};
 use crate::helper::{Place, compile, said};
@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The program, linked with these options; nothing, with a line, where it cannot be built.
+/// The program, linked with these options. `None`, after a `SKIP` line, if it cannot be built.
 fn built(place: &Place, test: &str, options: &[&str]) -> Option<PathBuf> {
     let program = place.path().join("wide");
     if compile("wide_text.c", options, &program) {
@@ -25,7 +25,7 @@ fn built(place: &Place, test: &str, options: &[&str]) -> Option<PathBuf> {
     None
 }
 
-/// What `text VERB --json` says of a file.
+/// The report of `text VERB --json` on a file.
 fn text(place: &Place, verb: &str, file: &Path) -> TextReport {
     let done = place.pagewise(&["text", verb, "--json"]).arg(file).output().unwrap();
     let run = Run::from_json(&done.stdout);
@@ -34,7 +34,8 @@ fn text(place: &Place, verb: &str, file: &Path) -> TextReport {
     report
 }
 
-/// What a program that has read all of its code has of its own file on huge pages; ends it.
+/// Starts a program that reads all of its code, and ends it. Returns how much of its own file it had on huge
+/// pages.
 fn mapped_huge(program: &Path) -> Bytes {
     let mut command = Command::new(program);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -49,7 +50,7 @@ fn mapped_huge(program: &Path) -> Bytes {
     huge
 }
 
-/// Warms a copy; false, with a line, where no huge folio is to be had.
+/// Warms a copy. False, after a `SKIP` line, if no huge folio is available.
 fn is_warm(place: &Place, test: &str, copy: &Path) -> bool {
     let TextReport::Warm { files, .. } = text(place, "warm", copy) else { panic!("no warmed") };
     let is_huge = files[0].huge() == files[0].warmed();
@@ -87,7 +88,7 @@ fn a_folded_and_warmed_program_has_what_was_predicted() {
             assert_eq!(mapped_huge(copy), folded.copy.warmed().sum(), "{}", copy.display());
         }
     }
-    // Once more from the copy: there is nothing left to change.
+    // A fold of the copy finds nothing left to change.
     let again = folded(&place, &["--merge"], &merged, &place.path().join("again"));
     assert!(again.changes.are_none(), "{:?}", again.changes);
 }

@@ -1,4 +1,4 @@
-//! Files and names that are refused, each with one line, the next step, and nothing left behind.
+//! Files and names that are refused. Each refusal is one line with the next step and leaves nothing behind.
 
 use super::{fold, folded};
 use crate::helper::{PROGRAM, Place, as_nobody, is_root, open_place, said};
@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Whether it was refused in one line with a step, with these words.
+/// Asserts a refusal in one line that has a next step and these words.
 fn assert_refused(done: &Output, words: &str) {
     let text = said(&done.stderr);
     assert_eq!(done.status.code(), Some(2), "{text}");
@@ -121,7 +121,7 @@ fn a_directory_without_permission_or_room_is_reported() {
     let mut command = as_nobody(&program);
     command.args(["text", "fold", "--json"]).arg(&program).arg("-o").arg(closed.join("copy"));
     assert_refused(&command.output().unwrap(), "Permission denied");
-    // A file system of half the size, in a name space of its own.
+    // A file system of half the size, in its own namespace.
     let size = std::fs::metadata(&program).unwrap().len() / 2;
     let script = format!(
         "mount -t tmpfs -o size={size} none \"$1\" || exit 77; \"$0\" text fold \"$0\" -o \"$1/copy\"; code=$?; ls -A \"$1\"; exit $code"

@@ -1,5 +1,5 @@
-//! `run --fold`: programs that start from a folded copy mounted over their file, as root and as a user without
-//! rights. What they have is read from outside, in `/proc`.
+//! `run --fold`: programs started from a folded copy that is mounted over their file, as root and as a user
+//! without rights. Their state is read from outside, in `/proc`.
 
 use crate::helper::{as_nobody, compile, open_place, said, users};
 use pagewise_kernel::page_size;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A place with pagewise and a program of 7 MiB of code that is placed at random; nothing, with a line, where
+/// A place with pagewise and a position-independent program of 7 MiB of code. `None`, after a `SKIP` line, if
 /// it cannot be built.
 fn with_program(test: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let place = open_place("pagewise-cover-");
@@ -35,7 +35,7 @@ fn fold(place: &Path, user: Option<u32>, list: &str) -> Command {
     command
 }
 
-/// Started up to where it waits; nothing, with a line, where this account gets no namespaces.
+/// Starts it up to where it waits. `None`, after a `SKIP` line, if this account gets no namespaces.
 fn waiting(mut command: Command, test: &str) -> Option<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -57,7 +57,7 @@ fn is_refused(reported: &str) -> bool {
         .any(|call| reported.contains(&format!("--fold: `{call}` on")))
 }
 
-/// What pagewise had told, and whether the program found its code as it was built.
+/// What pagewise reported, and whether the program found its code as it was built.
 fn ended(mut child: Child) -> (String, bool) {
     drop(child.stdin.take());
     let mut reported = String::new();
@@ -65,7 +65,7 @@ fn ended(mut child: Child) -> (String, bool) {
     (reported, child.wait().unwrap().success())
 }
 
-/// How much of its text it has on huge pages of files in memory.
+/// How much of the program's text is on huge pages of files in memory.
 fn huge(pid: u32, program: &Path) -> Bytes {
     let entries = smaps::read(pid as i32).unwrap();
     let text =
@@ -194,7 +194,7 @@ fn a_program_that_gains_rights_is_refused() {
     }
 }
 
-/// In a user namespace whose limit of mount namespaces is none.
+/// Tested in a user namespace whose limit of mount namespaces is 0.
 #[test]
 fn a_refused_namespace_is_an_error_with_the_next_step() {
     const TEST: &str = "a_refused_namespace_is_an_error";
