@@ -1,5 +1,5 @@
-//! Standard input of a program that is run many times: what can be opened again each run has from the same
-//! place on; of what can be read only once nothing is ever taken.
+//! Standard input of a program that runs many times. Input that can be opened again is read from the same place
+//! in each run. Input that can be read only once is never consumed.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,8 @@ use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Command, Output, Stdio};
 
-/// `tune --advise` of a shell script with this standard input, which outlives it: one look and some runs.
+/// `tune --advise` of a shell script with this standard input, which outlives the session: one look and some
+/// runs.
 fn advise(place: &Place, input: impl AsFd, words: &[&str], script: &str) -> Option<Output> {
     experiment(|| {
         let mut command = place.pagewise(&["tune", "--advise"]);
@@ -28,7 +29,7 @@ fn advise(place: &Place, input: impl AsFd, words: &[&str], script: &str) -> Opti
     })
 }
 
-/// Another program that starts ours, with the same environment and place.
+/// Another program that starts pagewise, with the same environment and place.
 fn around(place: &Place, words: &[&str]) -> Command {
     let mut command = Command::new(words[0]);
     let given = place.pagewise(&[]);
@@ -41,7 +42,8 @@ fn assert_success(done: &Output) {
     assert!(done.status.success(), "{}{}", said(&done.stdout), said(&done.stderr));
 }
 
-/// What can be read only once, with these bytes in it and no writer: what it is, and the end to read from.
+/// Inputs that can be read only once, with these bytes in them and no writer: the kind, and the end to read
+/// from.
 fn read_once(bytes: &[u8]) -> Vec<(&'static str, OwnedFd)> {
     let (pipe, end) = rustix::pipe::pipe().unwrap();
     rustix::io::write(end, bytes).unwrap();
@@ -69,7 +71,7 @@ fn a_file_is_opened_again_at_its_place_for_each_run() {
     let script = format!("cat >> {0}; echo . >> {0}", log.display());
     for deleted in [false, true] {
         std::fs::write(&path, "skip\nrest\n").unwrap();
-        // Readable and writable, and at its end for whoever writes.
+        // Readable and writable. Writes go to its end.
         let file = File::options().read(true).append(true).open(&path).unwrap();
         rustix::fs::seek(&file, SeekFrom::Start(5)).unwrap();
         if deleted {
@@ -82,7 +84,7 @@ fn a_file_is_opened_again_at_its_place_for_each_run() {
         assert!(runs >= 3, "{text}");
         assert_eq!(text, "rest\n.\n".repeat(runs));
         std::fs::remove_file(&log).unwrap();
-        // The caller's descriptor stands where it stood.
+        // The caller's descriptor has not moved.
         assert_eq!(rustix::fs::seek(&file, SeekFrom::Current(0)), Ok(5));
         let mut rest = String::new();
         (&file).read_to_string(&mut rest).unwrap();
@@ -96,7 +98,7 @@ fn nothing_is_taken_of_what_can_be_read_only_once() {
     let place = Place::new();
     let bytes = b"of the caller\n";
     for (what, input) in read_once(bytes) {
-        // A run without input would empty the file; the word of the user does not change that.
+        // A run without input would empty the file. The user's consent does not change that.
         let kept = place.path().join("kept");
         std::fs::write(&kept, "kept").unwrap();
         let script = "cat > all && cat all > kept";
@@ -159,7 +161,7 @@ fn nothing_and_terminals_are_dev_null() {
     let closed = format!("exec <&-; exec {quoted}");
     let Some(done) = experiment(|| around(&place, &["sh", "-c", &closed])) else { return };
     assert_success(&done);
-    // It gives its child a terminal.
+    // `script` gives its child a terminal.
     if Command::new("script").arg("--version").output().is_err() {
         println!("SKIP {TEST}: no script(1)");
         return;
@@ -213,7 +215,7 @@ fn the_input_that_is_named_is_no_pipe() {
     let place = Place::new();
     let fifo = place.path().join("fifo").display().to_string();
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    // Opened, it would wait for a writer.
+    // Opening it would wait for a writer.
     let tune = ["tune", "--input", &fifo, "--", "true"];
     let ab = ["ab", "--input", &fifo, "--", "true", "---", "true"];
     for words in [&tune[..], &ab] {
@@ -224,7 +226,7 @@ fn the_input_that_is_named_is_no_pipe() {
     }
 }
 
-/// The second run of `profile --traced` has a file from where the first one found it.
+/// The second run of `profile --traced` reads the file from where the first run began.
 #[test]
 fn a_second_run_has_what_the_first_one_had() {
     let _turn = only_turn();
@@ -247,7 +249,7 @@ fn what_the_last_run_left_is_named_where_it_makes_the_next_one_fail() {
     let input = File::open("/dev/null").unwrap();
     let script = "exec 3>>left; test ! -s left && echo 1 >&3";
     let remove = format!("rm -f {}/left", place.path().display());
-    // The first session fails in its second run, the next one in its first.
+    // The first session fails in its second run, the second session in its first.
     for session in ["first", "second"] {
         let Some(done) = advise(&place, &input, &[], script) else { return };
         let said = said(&done.stderr);

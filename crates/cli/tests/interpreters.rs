@@ -1,5 +1,5 @@
-//! Faults and samples in an interpreter are those of the functions of its script: scripts that touch a known number
-//! of pages in a function of a known name.
+//! Faults and samples in an interpreter are attributed to the functions of its script. The scripts touch a
+//! known number of pages in a function of a known name.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other live tests use the rest")]
@@ -13,7 +13,7 @@ use pagewise_model::run::Run;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Memory that `fill` touches.
+/// Memory touched by `fill`.
 const MEBIBYTES: u64 = 64;
 
 const PYTHON: &str = "\
@@ -39,7 +39,7 @@ function fill(n) {
 console.log(fill(Number(process.argv[2])));
 ";
 
-/// The first of these that says yes.
+/// The first candidate that answers yes.
 fn first(candidates: impl IntoIterator<Item = PathBuf>, ask: &[&str]) -> Option<PathBuf> {
     candidates.into_iter().find(|program| {
         let asked = Command::new(program).args(ask).output();
@@ -47,7 +47,7 @@ fn first(candidates: impl IntoIterator<Item = PathBuf>, ask: &[&str]) -> Option<
     })
 }
 
-/// A Python that names its functions: in PATH, or among those that pyenv keeps.
+/// A Python that names its functions: in PATH, or among the versions of pyenv.
 fn naming_python() -> Option<PathBuf> {
     let named = ["python3", "python3.14", "python3.13", "python3.12"].map(PathBuf::from);
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
@@ -74,7 +74,7 @@ fn written(place: &Place, name: &str, text: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Faults behind the function of this name, with the line it begins in.
+/// Faults caused by the function of this name, with the line where it begins.
 fn behind(report: &FaultReport, function: &str) -> Vec<(u64, Option<(String, u32)>)> {
     let functions = &report.callers.known().unwrap().functions;
     let named = functions.iter().filter(|one| one.site.function.as_deref() == Some(function));
@@ -84,7 +84,7 @@ fn behind(report: &FaultReport, function: &str) -> Vec<(u64, Option<(String, u32
     named.map(|one| (one.tally.faults, line(one))).collect()
 }
 
-/// Base pages in what `fill` touches; huge ones are fewer.
+/// The fewest faults that `fill` can take: about one for each base page, or 1 with huge pages.
 fn least_faults() -> u64 {
     let huge = pagewise_kernel::thp::enabled().is_ok_and(|word| word == "always");
     if huge { 1 } else { (MEBIBYTES << 20) / pagewise_kernel::page_size::base().bytes() * 9 / 10 }
@@ -100,7 +100,7 @@ fn assert_named(run: &Run, function: &str, file: &str, line: u32) {
     assert!(named > 0, "{:?}", report.interpreters);
 }
 
-/// Whether a map or a log of an interpreter is left in `directory`.
+/// Whether `directory` still has a map or a log of an interpreter.
 fn is_anything_left(directory: &Path, since: std::time::SystemTime) -> bool {
     let entries = std::fs::read_dir(directory).unwrap().flatten();
     entries.into_iter().any(|entry| {
@@ -124,7 +124,7 @@ fn faults_of_python_are_those_of_its_functions() {
     let run = report(&place, &["faults", "--interpreter-frames"], &python, &script);
     assert_named(&run, "Store.fill", &script, 4);
     assert!(!is_anything_left(Path::new("/tmp"), since));
-    // Without being asked it names none, and the report says what would.
+    // By default it names none, and the report says which option would.
     let run = report(&place, &["faults"], &python, &script);
     let Some(Body::Faults(plain)) = &run.body else { panic!("no faults") };
     assert_eq!(behind(plain, "Store.fill"), []);

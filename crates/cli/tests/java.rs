@@ -11,7 +11,8 @@ use std::process::{Command, Output};
 /// Most of the 64 MiB that the program fills, in kB.
 const MOST: u64 = 48 << 10;
 
-/// The program, which the launcher compiles itself; none (and a `SKIP` line) where it cannot show anything.
+/// The program, which the launcher compiles itself. `None`, after a `SKIP` line, if it cannot show anything
+/// here.
 fn program() -> Option<String> {
     let has_java = Command::new("java").arg("-version").output().is_ok_and(|o| o.status.success());
     if !has_java || thp::enabled().ok().as_deref() != Some("madvise") {
@@ -40,7 +41,7 @@ fn the_heap_of_a_java_program_lies_on_huge_pages_and_nothing_is_reported() {
     assert!(huge_kilobytes(&plain) < MOST / 4, "{}", said(&plain.stdout));
     assert!(huge_kilobytes(&huge) >= MOST, "{}", said(&huge.stdout));
     assert_eq!(said(&huge.stderr), said(&plain.stderr));
-    // The user's own option comes later, and wins.
+    // The user's own option comes later, so it wins.
     let off = ["java", "-Xms128m", "-XX:-UseTransparentHugePages", &program];
     assert!(huge_kilobytes(&start("heap-huge=java", &off)) < MOST / 4);
 }

@@ -1,7 +1,7 @@
-//! The program against the kernel: what it passes on, what it leaves behind, whom it lets wait.
+//! The program against the kernel: what it passes on, what it leaves behind, and who has to wait.
 //!
-//! Experiments take the machine's one lock, so these tests take turns, and an experiment that
-//! finds the lock taken by somebody else waits for it and skips when that takes too long.
+//! Experiments take the machine's one lock, so these tests take turns. An experiment waits while another
+//! process holds the lock, and skips if that takes too long.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Ways to start a program through `run`: exec'ed away, with tools of ours in it, and supervised.
+/// Ways to start a program through `run`: by exec alone, with the tools of pagewise in it, and supervised.
 const WAYS: [&str; 3] = ["", "pipe-tools", "pipe-grow"];
 
 fn through(with: &str, words: &[&str]) -> Command {
@@ -125,7 +125,7 @@ fn run_says_which_remedy_a_static_program_cannot_use() {
         return println!("SKIP a static program: no C compiler, or no static C library");
     }
     let file = program.display().to_string();
-    // Any library serves: what is preloaded is not read.
+    // Any library will do: what is preloaded is not read.
     let with = |list: &str, words: &[&str]| {
         let done = through(list, words).output().unwrap();
         (said(&done.stderr), done.status.code())
@@ -291,7 +291,7 @@ fn advice_names_the_pipe() {
     let place = Place::new();
     let file = place.path().join("zeroes");
     std::fs::write(&file, vec![0; 200 << 20]).unwrap();
-    // With -E: newer tools hand plain bytes on by reference, which no counter of the kernel shows.
+    // With -E: newer tools pass plain bytes on by reference, and no kernel counter shows that.
     let script = format!("cat -E {} | wc -c", file.display());
     let made = || place.pagewise(&["tune", "--advise", "--json", "--", "sh", "-c", &script]);
     let Some(done) = experiment(made) else { return };

@@ -1,5 +1,5 @@
-//! `profile --memory` of a program whose parts are known, started by it and running already; of a fork; and of what
-//! cannot be looked at.
+//! `profile --memory` of a program with known parts, started by it and already running. Also of a fork, and of
+//! processes that cannot be looked at.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other live tests use the rest")]
@@ -15,7 +15,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A command as this user, in a directory that everybody may look into.
+/// A command as this user, in a directory that every account can read.
 fn command(place: &Path, user: Option<u32>, name: &str) -> Command {
     let program = place.join(name);
     let mut command = if user.is_some() { as_nobody(&program) } else { Command::new(program) };
@@ -64,7 +64,7 @@ fn near(what: &str, found: Bytes, expected: u64) {
     assert!((low..=high).contains(&found.0), "{what}: {found}, not {}", Bytes(expected));
 }
 
-/// The account closes, and its parts are those that the program has made.
+/// The account closes, and its parts are those that the program made.
 fn check(account: &MemoryAccount, known: &HashMap<String, u64>, file: &str) {
     assert_eq!(account.pss_of(|_| true), account.pss(), "the account does not close");
     let of = |wanted: &dyn Fn(&Part) -> bool| account.pss_of(wanted);
@@ -120,7 +120,7 @@ fn the_parts_of_a_running_process_are_those_that_it_made() {
             return println!("SKIP the_parts_of_a_running_process: {why}");
         }
         check(&account, &subject.known, "/mapped");
-        // What a program maps for itself has no mark.
+        // Mappings that the program makes itself have no mark.
         let not_named = account.pss_of(|part| part.kind == Kind::NotNamed);
         assert!(not_named.0 <= subject.known["huge"] + Bytes::kib(512).0, "{account:#?}");
     }
@@ -147,13 +147,13 @@ fn the_parts_of_a_program_are_named_and_the_code_that_mapped_them() {
     }
 }
 
-/// Bytes of the sites of a function of the program.
+/// Bytes touched at the sites of a function of the program.
 fn touched(sites: &MemorySites, function: &str) -> Bytes {
     let of = |one: &&MemorySite| one.site.function.as_deref() == Some(function);
     sites.sites.iter().filter(of).fold(Bytes(0), |sum, one| sum + one.bytes)
 }
 
-/// The sites of a program and what it said, of a run in which no record was lost; or why they cannot be had.
+/// The sites of a program and its output, from a run that lost no record; or why they are not available.
 fn sites_of(
     place: &Path,
     user: Option<u32>,
@@ -166,7 +166,8 @@ fn sites_of(
             asked.args(["profile", "--memory", "--json", "--"]).arg(program).output().unwrap();
         assert!(done.status.success(), "{}", said(&done.stderr));
         match account(&done.stdout).sites.unwrap() {
-            // The kernel tells of lost records with the next one that has room, which may be none.
+            // The kernel reports lost records with the next record that has room, and there may be no such
+            // record.
             Fact::Known(sites) if sites.lost_records + sites.lost_stacks > 0 => {}
             Fact::Known(sites) if sites.unseen_bytes < Bytes::mib(1) || attempt == TRIES => {
                 return Ok((sites, said(&done.stderr)));
@@ -199,14 +200,15 @@ fn each_page_of_the_peak_belongs_to_who_touched_it_first() {
                 println!("SKIP {TEST}: huge pages: {found} only");
                 continue;
             }
-            // Stacks tell of some faults of the C library; pages that the kernel filled unseen go to neighbours.
+            // Some faults of the C library have its stacks. Pages that the kernel filled unseen are assigned to
+            // neighbours.
             let margin = Bytes::kib(256).0;
             assert!(found.0.abs_diff(*bytes) <= margin, "{function}: {found} of {sites:#?}");
         }
         let first = &sites.sites[0].site;
         let line = line_of("first_touches.c", "TOUCHES keeps") + 2;
         assert_eq!(first.source.as_ref().map(|source| source.line), Some(line), "{first:?}");
-        // The rest is of the loader and of the kernel.
+        // The rest belongs to the loader and the kernel.
         assert!(sites.seen_bytes.0 >= known.values().sum(), "{sites:#?}");
         assert!(sites.unseen_bytes < Bytes::mib(1), "{sites:#?}");
         let stack = &sites.stacks[0];
@@ -214,7 +216,7 @@ fn each_page_of_the_peak_belongs_to_who_touched_it_first() {
     }
 }
 
-/// The line, from 1, of a test program that holds `text`.
+/// The line number, from 1, of `text` in a test program.
 fn line_of(program: &str, text: &str) -> u32 {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(program);
     let source = std::fs::read_to_string(path).unwrap();

@@ -22,7 +22,7 @@ use helper::{Place, compile, said};
 use std::path::PathBuf;
 use std::process::Output;
 
-/// The object files of the small program; `None`, with a word about it, without a C compiler.
+/// The object files of the small program. `None`, after a message, without a C compiler.
 fn objects(place: &Place, options: &[&str]) -> Option<[PathBuf; 2]> {
     let files = ["main.o", "part.o"].map(|name| place.path().join(name));
     let options = [&["-O1", "-c"], options].concat();
@@ -39,7 +39,7 @@ fn order(place: &Place, words: &[&str]) -> Output {
     place.pagewise(&[&["order"], words].concat()).output().unwrap()
 }
 
-/// Lines of standard output of a command that succeeds.
+/// Standard output of a successful command, in lines.
 fn lines(done: &Output) -> Vec<String> {
     assert!(done.status.success(), "{}", said(&done.stderr));
     said(&done.stdout).lines().map(str::to_owned).collect()

@@ -1,6 +1,6 @@
-//! A hostile neighbour and a second owner: what pagewise does as root on a machine where another account, or
-//! another pagewise in another namespace, is in its way. Each start by root gives back what a kill has left, so
-//! these tests take turns.
+//! A hostile neighbour and a second owner: pagewise runs as root while another account, or another pagewise in
+//! another namespace, is in its way. Each start by root gives back what a killed run left, so these tests take
+//! turns.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[path = "owners/directories.rs"]
@@ -24,7 +24,8 @@ fn can(words: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Root's right to make namespaces and to become another user; without it a line that the test is skipped.
+/// Whether this account may make namespaces and switch to another user, as root can. If not, prints that the
+/// test is skipped.
 fn can_be_hostile(test: &str) -> bool {
     let can =
         helper::is_root() && can(&["unshare", "-n", "-m", "true"]) && can(&["setpriv", "true"]);
@@ -34,7 +35,7 @@ fn can_be_hostile(test: &str) -> bool {
     can
 }
 
-/// `command` with `before` in front of it.
+/// `command` as the argument of the command `before`.
 fn behind(before: &[&str], command: &Command) -> Command {
     let mut all = Command::new(before[0]);
     all.args(&before[1..]).arg(command.get_program()).args(command.get_args());
@@ -48,7 +49,7 @@ fn behind(before: &[&str], command: &Command) -> Command {
     all
 }
 
-/// A network namespace with a process that keeps it.
+/// A network namespace and the process that keeps it alive.
 struct Network(Child);
 
 impl Network {
@@ -60,7 +61,7 @@ impl Network {
         Self(child)
     }
 
-    /// `command` in it.
+    /// `command` in this namespace.
     fn holds(&self, command: &Command) -> Command {
         behind(&["nsenter", "-n", "-t", &self.0.id().to_string(), "--"], command)
     }
@@ -73,13 +74,13 @@ impl Drop for Network {
     }
 }
 
-/// `command` where root's home is an empty one, so that the machine's own stays as it is.
+/// `command` with an empty home for root, so that the machine's own stays unchanged.
 fn with_home_of_root(command: &Command) -> Command {
     let script = "mount -t tmpfs none /root && exec \"$@\"";
     behind(&["unshare", "-m", "sh", "-c", script, "sh"], command)
 }
 
-/// Makes a directory the other user's.
+/// Gives a directory to the other user.
 fn give(path: &Path) {
     std::os::unix::fs::chown(path, Some(helper::NOBODY), Some(helper::NOBODY)).unwrap();
 }

@@ -1,4 +1,4 @@
-//! `pagewise page` on memory whose truth is known: a program of a few lines that maps, touches and waits.
+//! `pagewise page` on memory in a known state: a program of a few lines that maps, touches and waits.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// The program under test and the one it looks at, where everybody may execute them.
+/// The program under test and the one it looks at, in a place where every account may execute them.
 struct Programs(tempfile::TempDir);
 
 impl Programs {
@@ -108,7 +108,7 @@ impl Drop for Subject {
     }
 }
 
-/// What the address itself is among the pages around it.
+/// The letter of the addressed page among the pages around it.
 fn own_cell(view: &View) -> char {
     let around = view.memory.as_ref().unwrap().around.known().unwrap();
     let nth = (view.address.0 - around.start_address.0) / base().bytes();

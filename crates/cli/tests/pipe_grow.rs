@@ -1,8 +1,8 @@
-//! The remedy `pipe-grow` against programs that a larger pipe would harm, and those that it serves.
+//! The remedy `pipe-grow` against programs that a larger pipe would harm, and programs that it helps.
 //!
-//! The writers of `tests/programs/page_lender.*` lend their pages to a pipe and use them again by
-//! its capacity. Alone they write the words 0, 1, 2, ...; with a pipe enlarged behind their back nine
-//! of ten words are wrong.
+//! The writers of `tests/programs/page_lender.*` lend their pages to a pipe and reuse them after as many bytes
+//! as it holds. Alone they write the words 0, 1, 2, ... If a pipe is enlarged behind their back, nine of ten
+//! words are wrong.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,13 +27,13 @@ const WAYS: [(&str, &[&str]); 6] = [
     ("assumed", &["-O2", "-DASSUMED"]),
 ];
 
-/// The checker; none without a compiler.
+/// The checker. `None` without a compiler.
 fn checker(place: &Place) -> Option<PathBuf> {
     let to = place.path().join("check");
     compile("word_check.c", &["-O2"], &to).then_some(to)
 }
 
-/// The writer in Go; none where that cannot be built.
+/// The writer in Go. `None` if it cannot be built.
 fn go_writer(place: &Place) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/page_lender.go");
     let to = place.path().join("go-writer");
@@ -43,7 +43,7 @@ fn go_writer(place: &Place) -> Option<PathBuf> {
     done.is_ok_and(|status| status.success()).then_some(to)
 }
 
-/// What a script prints under the remedies of this list, and what pagewise says of it.
+/// What a script prints with the remedies of this list, and what pagewise reports.
 fn through(place: &Place, with: &str, script: &str) -> (String, String) {
     let done =
         place.pagewise(&["run", "-v", "--with", with, "--", "sh", "-c", script]).output().unwrap();
@@ -51,7 +51,7 @@ fn through(place: &Place, with: &str, script: &str) -> (String, String) {
     (said(&done.stdout), said(&done.stderr))
 }
 
-/// All words arrive as they were written, whoever stands between writer and checker.
+/// All words arrive as written, whatever stands between writer and checker.
 fn is_exact(place: &Place, name: &str, writer: &Path, check: &Path) {
     for between in ["", "| cat "] {
         for with in ["pipe-grow", "pipe-grow=256K"] {
@@ -159,7 +159,7 @@ fn advice_says_why_such_a_program_does_not_fit() {
         let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
         let all = document["candidates"].as_array().unwrap();
         let Some(one) = all.iter().find(|c| c["remedy"] == "pipe-grow") else {
-            // Where page costs are too small to matter nothing is considered.
+            // If page costs are too small to matter, pagewise considers no remedy.
             println!("SKIP advice_says_why: nothing was considered for {script}");
             continue;
         };

@@ -1,7 +1,7 @@
-//! The remedy `pool` and the reservation of pages, against the kernel's own count: what is asked for is there
-//! while the program runs, it is used, and it is gone afterwards, however that comes.
+//! The remedy `pool` and the reservation of pages, against the kernel's own count. The requested pages exist
+//! while the program runs, they are used, and they are gone afterwards, however the program ends.
 //!
-//! A few pages of the machine's pool are reserved for a moment; only root can.
+//! A few pages of the machine's pool are reserved for a moment. Only root can do that.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Pages in the pool now, beside those that leave with their users.
+/// Pages in the pool now, without those that leave with their users.
 fn pages() -> u64 {
     hugetlb::pool(hugetlb::usual().unwrap()).unwrap().pages
 }
 
-/// A small C program; none without a compiler.
+/// A small C program. `None` without a compiler.
 fn built(place: &Place, source: &str) -> Option<PathBuf> {
     let to = place.path().join(source.trim_end_matches(".c"));
     compile(source, &["-O2", "-pthread"], &to).then_some(to)
@@ -37,12 +37,12 @@ fn run(place: &Place, with: &[&str], program: &Path, words: &[&str]) -> Command 
     command
 }
 
-/// Why pages cannot be reserved here, if the program said so.
+/// Why pages cannot be reserved here, if the program reported a reason.
 fn refusal(reported: &str) -> Option<&str> {
     reported.lines().find(|line| line.ends_with("; started without it"))
 }
 
-/// A run that reserves pages, with its output; none where that cannot be, which is told.
+/// The output of a run that reserves pages. `None`, after a `SKIP` line, if it cannot reserve them.
 fn reserved(test: &str, mut command: Command) -> Option<Output> {
     let done = command.output().unwrap();
     let reported = said(&done.stderr);
@@ -73,7 +73,7 @@ fn a_heap_lies_on_reserved_pages_for_the_time_of_the_run() {
     let Some(done) = reserved(TEST, command) else { return };
     let reported = said(&done.stderr);
     assert_eq!((done.status.code(), &done.stdout), (Some(0), &plain.stdout), "{reported}");
-    // The table and what lies before it: 5 pages of 2 MiB; the rest of the heap takes one.
+    // The table and what lies before it take 5 pages of 2 MiB. The rest of the heap takes one.
     assert!(
         reported.contains("pool: at least 1") && reported.contains("MiB on pages of the pool"),
         "{reported}"
@@ -108,13 +108,13 @@ fn a_program_starts_plainly_where_the_pool_is_too_small() {
     assert!(said(&refused.stderr).contains("none of these remedies changes the machine"));
 }
 
-/// A program that runs until it is stopped, on reserved pages; none where these cannot be had.
+/// A program that runs on reserved pages until it is stopped. `None` if these are not available.
 fn endless(test: &str, place: &Place, program: &Path, before: u64) -> Option<Child> {
     let words = ["random", "2", "1000000000000"];
     let mut command = run(place, &["--system", "--with", "pool=8M"], program, &words);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
-    // The program has taken pages: it runs.
+    // The program runs once it has taken pages.
     let is_used = || {
         let pool = hugetlb::pool(hugetlb::usual().unwrap()).unwrap();
         pool.pages > before && pool.available_pages() < pool.pages

@@ -1,4 +1,4 @@
-//! What a preloaded allocator reaches and what it leaves, on programs of which that is known
+//! What a preloaded allocator reaches and what it misses, on programs with a known answer
 //! (`tests/programs/deep_binding.c`).
 
 #![allow(
@@ -18,7 +18,7 @@ use std::process::Command;
 
 const SOURCE: &str = "deep_binding.c";
 
-/// The first allocator that the linker knows; none, with a `SKIP` line, where there is none.
+/// The first allocator that the linker knows. `None`, after a `SKIP` line, if it knows none.
 fn library(test: &str) -> Option<String> {
     let found = linker_cache::allocators().into_iter().next();
     if found.is_none() {
@@ -27,7 +27,7 @@ fn library(test: &str) -> Option<String> {
     found.map(|library| library.path)
 }
 
-/// `name`, built with these options; none, with a `SKIP` line, where that cannot be.
+/// `name`, built with these options. `None`, after a `SKIP` line, if it cannot be built.
 fn built(place: &Place, test: &str, name: &str, options: &[&str]) -> Option<PathBuf> {
     let to = place.path().join(name);
     let is_built = compile(SOURCE, options, &to);
@@ -53,7 +53,7 @@ fn a_program_that_binds_deep_is_refused_before_it_dies() {
     let start = |preload: &str| {
         Command::new(command[0]).arg(command[1]).env("LD_PRELOAD", preload).status().unwrap()
     };
-    // What it is refused for is true.
+    // The reason for the refusal is true.
     assert!(start("").success());
     assert_eq!(start(&preload).code(), None, "it lives under {preload}");
 
@@ -134,7 +134,7 @@ fn static_and_set_uid_children_load_nothing_and_print_nothing() {
     }
 }
 
-/// A copy of a program that is set-uid of nobody, where this account can make one.
+/// A set-uid copy of a program that belongs to `nobody`, if this account can make one.
 fn set_uid(program: &Path) -> Option<(PathBuf, bool)> {
     if !rustix::process::geteuid().is_root() {
         println!("SKIP set-uid: only root can make a program set-uid of another");
@@ -172,14 +172,14 @@ fn the_objects_of_python_come_from_the_allocator() {
     const TEST: &str = "the_objects_of_python_come_from_the_allocator";
     let place = Place::new();
     let Some(preload) = library(TEST) else { return };
-    // A `python3` that is a script starts another file.
+    // A `python3` that is a script starts a different file.
     let own = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
     let Some(own) = own.ok().filter(|own| own.status.success()) else {
         println!("SKIP {TEST}: no python3");
         return;
     };
     let python = said(&own.stdout).trim().to_owned();
-    // Where its own pools are on, it reports their arenas to standard error.
+    // If Python's own pools are on, it reports their arenas to standard error.
     let report = "import os, sys; sys._debugmallocstats(); print(os.environ.get('LD_PRELOAD', ''))";
     let pools = |with: &str| {
         let mut run = place.pagewise(&["run", "--with", with, "--", &python, "-c", report]);

@@ -1,5 +1,5 @@
-//! Profiles of programs whose work is known, and of processes that run already. Orders with large
-//! margins are asserted, never times.
+//! Profiles of programs whose work is known, and of processes that are already running. The tests assert orders
+//! with large margins, never times.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "other live tests use the rest")]
@@ -22,7 +22,7 @@ fn profile(place: &Place, words: &[&str]) -> (Profile, Run) {
     (profile.clone(), run)
 }
 
-/// The buckets of `command`, or `None` (and a SKIP line) where samples are refused.
+/// The buckets of `command`. `None`, after a `SKIP` line, if samples are refused.
 fn sorted(test: &str, command: &[&str]) -> Option<Sorted> {
     let words: Vec<&str> = ["--"].iter().chain(command).copied().collect();
     match profile(&Place::new(), &words).0.sorted {
@@ -43,7 +43,7 @@ fn by_why(sorted: &Sorted, why: &Why) -> u64 {
     of(sorted, |_, own| own == why)
 }
 
-/// All is explained, and adds up.
+/// Every sample is explained, and the sums agree.
 fn assert_whole(sorted: &Sorted) {
     assert_eq!(of(sorted, |_, _| true), sorted.samples);
     assert!(sorted.unclassified_share() <= 0.05, "{:#?}", sorted.unclassified);
@@ -114,13 +114,13 @@ fn a_process_that_forks_a_large_heap_is_for_fork() {
     }
     let Some(sorted) = sorted(TEST, &["perl", "-e", script]) else { return };
     assert_whole(&sorted);
-    // What each of them does in its first period is not seen by a clock of its own, and that is told.
+    // A process's own clock does not see its first period, and the report says so.
     assert_eq!(sorted.begun_tasks, 20);
     assert!(by_why(&sorted, &Why::Fork) * 20 > sorted.kernel_samples, "{sorted:#?}");
     assert!(by_why(&sorted, &Why::Pipe) * 10 < sorted.kernel_samples, "{sorted:#?}");
 }
 
-/// Whether whole CPUs were sampled; a line where they were not.
+/// Whether whole CPUs were sampled. If not, prints a line.
 fn is_of_cpus(test: &str, sorted: &Sorted) -> bool {
     if let Clock::Tasks { why } = &sorted.clock {
         println!("SKIP {test}: {why}");
@@ -167,7 +167,7 @@ fn the_work_of_others_is_left_out_where_whole_cpus_are_sampled() {
     let _busy = Runs::start("while :; do :; done");
     let Some(sorted) = sorted(TEST, &["sleep", "0.5"]) else { return };
     if is_of_cpus(TEST, &sorted) {
-        // Half a second of another program would be a thousand.
+        // Half a second of another program would be a thousand samples.
         assert!(sorted.samples < 100, "{sorted:#?}");
         let names = sorted.buckets.iter().flat_map(|bucket| &bucket.graph);
         let roots: Vec<&str> = names.filter(|l| l.depth == 0).map(|l| l.name.as_str()).collect();
@@ -217,7 +217,7 @@ fn children_of_a_running_process_are_followed_and_its_end_is_the_end() {
     let _turn = only_turn();
     let script = "(while :; do :; done) & inner=$!; sleep 1.5; kill $inner; wait";
     let busy = Runs::start(script);
-    // The shell has made its child when that is listed below it.
+    // The shell has started its child once that is listed below it.
     let children = format!("/proc/{0}/task/{0}/children", busy.0.id());
     while std::fs::read_to_string(&children).is_ok_and(|listed| listed.trim().is_empty()) {
         std::thread::yield_now();
@@ -333,7 +333,7 @@ fn what_perf_recorded_is_sorted_and_goes_out_to_pprof() {
     assert_eq!(numbers.sum::<u64>(), 58, "{text}");
 }
 
-/// Imports what is written to standard input, slowly.
+/// Imports the bytes, which are written to standard input slowly.
 fn imported_from_pipe(place: &Place, bytes: &[u8]) -> std::process::Output {
     let mut command = place.pagewise(&["profile", "--import", "-", "--format", "folded"]);
     let mut child = command
@@ -344,7 +344,7 @@ fn imported_from_pipe(place: &Place, bytes: &[u8]) -> std::process::Output {
         .unwrap();
     let mut to = child.stdin.take().unwrap();
     for piece in [&bytes[..5], &bytes[5..]] {
-        // A refusal may come before the end.
+        // The command may refuse the input before its end.
         let _closed = to.write_all(piece);
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
@@ -360,7 +360,7 @@ fn what_perf_recorded_may_come_from_a_pipe() {
     let out = imported_from_pipe(&place, RECORDED);
     let count = |line: &str| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap();
     assert_eq!(said(&out.stdout).lines().map(count).sum::<u64>(), 58, "{}", said(&out.stderr));
-    // The file has no name.
+    // The temporary copy of the input has no name.
     assert_eq!(
         std::fs::read_dir(place.path())
             .unwrap()

@@ -50,7 +50,7 @@ fn a_receipt_that_cannot_be_measured_again_does_not_stop_the_others() {
         ("gone", "arm", "no saved run and no file `gone`"),
     ];
     assert_eq!(found, expected);
-    // Where a run is named, that is an error before anything is measured.
+    // A named run without a proven gain is an error before anything is measured.
     let named = place.pagewise(&["recheck", "20261126-1"]).output().unwrap();
     assert!(said(&named.stderr).contains("has no proven gain"), "{named:?}");
     assert!(named.stdout.is_empty(), "{named:?}");
@@ -69,7 +69,7 @@ fn a_wrapper_in_the_path_is_not_measured_against_itself() {
     let [real, wrappers] = ["real", "wrappers"].map(|name| place.path().join(name));
     let log = place.path().join("log");
     std::fs::create_dir(&real).unwrap();
-    // It fails, so that the session ends with its first run.
+    // The program fails, so the session ends with its first run.
     let text = format!("#!/bin/sh\necho \"with $GLIBC_TUNABLES\" >>{}\nexit 1\n", log.display());
     std::fs::write(real.join("pagewise-app"), text).unwrap();
     let permissions = std::fs::Permissions::from_mode(0o755);

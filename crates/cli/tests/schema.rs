@@ -1,4 +1,4 @@
-//! What the commands print as JSON is of the published schema, by a public validator.
+//! The JSON that the commands print matches the published schema, according to a public validator.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 #[allow(dead_code, reason = "tests of single commands use the rest")]

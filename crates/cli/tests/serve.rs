@@ -1,4 +1,4 @@
-//! `tune --serve` against a small service of known cost: pairs, guards, and every way it can go wrong.
+//! `tune --serve` against a small service of known cost: pairs, guards, and every failure.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,10 +22,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// What reads the output of `shoot`.
+/// The metric that reads the output of `shoot`.
 const METRIC: &str = r"regex:requests (?<requests>\d+) errors (?<errors>\d+)";
 
-/// A place with the service and its load; `None` (and a `SKIP` line) without a C compiler.
+/// A place with the service and its load. `None`, after a `SKIP` line, without a C compiler.
 fn place() -> Option<Place> {
     let place = Place::new();
     let at = |name: &str| place.path().join(name);
@@ -44,7 +44,7 @@ fn session(place: &Place, server: &str, load: &str, more: &[&str]) -> Command {
     session_of(place, &place.path().join("served"), server, load, more)
 }
 
-/// The same with another program for a server.
+/// A session with another program as its server.
 fn session_of(place: &Place, program: &Path, server: &str, load: &str, more: &[&str]) -> Command {
     let serve = format!("{} {server}", program.display());
     let load = format!("{} {load}", place.path().join("shoot").display());
@@ -80,13 +80,13 @@ fn a_cheaper_server_is_proven_by_pairs() {
         assert!(pair.plain.windows.iter().all(|window| window.load.requests == 800.0));
     }
     let [verdict] = &run.experiment.as_ref().unwrap().verdicts[..] else { panic!() };
-    // A busy machine may leave it open, but never the other way round.
+    // A busy machine may leave it open, but never reverse it.
     assert!(matches!(verdict.word, Word::Keep | Word::Likely | Word::CannotTell), "{verdict:?}");
     assert!(verdict.effect.as_ref().unwrap().ratio < 0.95, "{verdict:?}");
     nothing_left(&place);
 }
 
-/// A session that runs to its end.
+/// The result of a session that runs to its end.
 fn ran(make: impl Fn() -> Command) -> Option<Run> {
     let done = experiment(make)?;
     Some(Run::from_json(&done.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&done.stderr))))
@@ -105,7 +105,7 @@ fn less_memory_is_found_and_a_session_goes_on_is_shown_and_compared() {
     let service = first.service.as_ref().unwrap();
     assert!(!service.pairs.is_empty());
     let [verdict] = &first.experiment.as_ref().unwrap().verdicts[..] else { panic!() };
-    // Half of its heap, beside what every program holds.
+    // Half of its heap, in addition to what every program needs.
     assert!(matches!(verdict.word, Word::Keep | Word::Likely | Word::CannotTell), "{verdict:?}");
     let ratio = verdict.effect.as_ref().unwrap().ratio;
     assert!((0.45..0.6).contains(&ratio), "{verdict:?}");
@@ -138,7 +138,7 @@ fn without_a_port_servers_take_turns() {
     let _turn = only_turn();
     let Some(place) = place() else { return };
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    // An arm that fails ends the race with its first pair.
+    // An arm that fails ends the race at its first pair.
     let served = place.path().join("served").display().to_string();
     let arm = format!("arm={served} {free} --heap 4 --fail-every 100");
     let tcp = format!("tcp:{free}");
@@ -177,7 +177,8 @@ fn failed_requests_reject_an_arm_and_stop_a_session() {
     nothing_left(&place);
 }
 
-/// The session ends with status 2 and one line that contains these; false (and a `SKIP` line) where another runs.
+/// The session ends with status 2 and one line that contains these words. False, after a `SKIP` line, if
+/// another session runs.
 fn refused(mut command: Command, expected: &[&str]) -> bool {
     let done = command.output().unwrap();
     let text = said(&done.stderr);
@@ -215,7 +216,8 @@ fn servers_that_misbehave_are_one_line_and_leave_nothing() {
     nothing_left(&place);
 }
 
-/// Answers every connection in a thread of this process, until the test ends; how many brought a request.
+/// Answers every connection in a thread of this process until the test ends. Returns the number of connections
+/// that sent a request.
 fn stranger(port: u16) -> Option<(u16, Arc<AtomicU32>)> {
     let listener = std::net::TcpListener::bind(("127.0.0.1", port)).ok()?;
     let port = listener.local_addr().unwrap().port();
@@ -242,7 +244,7 @@ fn a_port_that_is_in_use_is_refused_before_the_start() {
     for ready in [format!("tcp:{port}"), format!("http://127.0.0.1:{port}/")] {
         refused(session(&place, &server, &load, &["--ready", &ready]), &expected);
     }
-    // Readiness names no port, the load does.
+    // The readiness check names no port, the load does.
     let load = format!("{port} 500; true -p {port}");
     refused(session(&place, &server, &load, &["--ready", "exec:true"]), &expected);
     assert_eq!(met.load(Ordering::Relaxed), 0, "nothing was sent to the stranger");
@@ -371,7 +373,7 @@ fn a_prepare_that_fails_ends_the_session_and_rejects_no_arm() {
     let _turn = only_turn();
     let Some(place) = place() else { return };
     let same = format!("same={} {{port}} --heap 4", place.path().join("served").display());
-    // After the look, the two starts of a pair: one of them is the arm's.
+    // The look comes first, then the two starts of a pair: one of them is the arm's.
     for failing in [2, 3] {
         let starts = place.path().join(format!("starts-{failing}")).display().to_string();
         let prepare = format!("echo >> {starts}; test $(wc -l < {starts}) -ne {failing}");
@@ -391,7 +393,7 @@ fn readiness_counts_from_each_servers_own_start() {
     let script = format!("#!/bin/sh\nsleep 0.3\nexec {served} \"$@\"\n");
     std::fs::write(&late, script).unwrap();
     std::fs::set_permissions(&late, std::fs::Permissions::from_mode(0o755)).unwrap();
-    // An arm that fails ends the race with its first pair.
+    // An arm that fails ends the race at its first pair.
     let arm = format!("arm={} {{port}} --heap 4 --fail-every 100", late.display());
     let more = ["--arm", &arm, "--only", "", "--budget", "30s"];
     let make = || session_of(&place, &late, "{port} --heap 4", "{port} 500", &more);
@@ -459,7 +461,7 @@ fn a_user_without_rights_tunes_a_server() {
     assert_eq!(run.outcome, Some(Outcome::AdviceOnly));
     assert!(run.diagnosis.is_some() && run.service.unwrap().first.is_some());
     assert!(run.warnings.iter().all(|w| !w.contains("was not checked")), "{:?}", run.warnings);
-    // What may not be read may be executed, and then shows its descriptors to root only.
+    // A program that may be executed but not read shows its descriptors to root only.
     let closed = std::fs::Permissions::from_mode(0o711);
     std::fs::set_permissions(open.path().join("served"), closed).unwrap();
     let Some(done) = experiment(make) else { return };

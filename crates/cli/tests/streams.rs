@@ -1,4 +1,4 @@
-//! What becomes of standard streams and signals: readers that go away, a full disk, a second run.
+//! Standard streams and signals: readers that go away, a full disk, a second run.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// Commands that print more than a pipe's reader may want, without measuring anything.
+/// Commands that print more than a pipe's reader may want, and measure nothing.
 const PRINTERS: [&[&str]; 6] = [
     &["--help"],
     &["tune", "--help"],

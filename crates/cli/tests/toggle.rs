@@ -1,5 +1,5 @@
-//! `tune -p PID --live` on a small service that runs already: what is switched, and that all of it is undone on
-//! every way out.
+//! `tune -p PID --live` on a small service that is already running: what it switches, and that every way out
+//! undoes all of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,13 +23,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What reads the output of `shoot`.
+/// The metric that reads the output of `shoot`.
 const METRIC: &str = r"regex:requests (?<requests>\d+) errors (?<errors>\d+)";
 
 /// Anonymous memory on huge pages in KiB, and the CPUs of each thread.
 type Settings = (u64, BTreeMap<String, String>);
 
-/// The service, run by hand.
+/// The service, as started by hand.
 struct Service {
     child: Child,
     port: u16,
@@ -68,7 +68,7 @@ impl Service {
         (huge.trim_end_matches(" kB").parse().unwrap_or(0), cpus)
     }
 
-    /// Something of the settings is not as in `before`.
+    /// True if some setting differs from `before`.
     fn is_changed(&self, before: &Settings) -> bool {
         let (huge, cpus) = self.settings();
         let usual = before.1.values().next().unwrap();
@@ -82,7 +82,7 @@ impl Drop for Service {
     }
 }
 
-/// Waits for `what`, for at most a minute.
+/// Waits for at most a minute until `what` is true.
 fn comes(what: impl Fn() -> bool) -> bool {
     (0..12_000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
@@ -90,7 +90,7 @@ fn comes(what: impl Fn() -> bool) -> bool {
     })
 }
 
-/// A place with the service and its load; `None` (and a `SKIP` line) without a C compiler.
+/// A place with the service and its load. `None`, after a `SKIP` line, without a C compiler.
 fn place() -> Option<Place> {
     let place = Place::new();
     let at = |name: &str| place.path().join(name);
@@ -108,7 +108,7 @@ fn service(place: &Place, options: &str) -> Service {
     Service::start(Command::new(place.path().join("served")), options)
 }
 
-/// The load of a session, as its user types it: at a rate that one CPU is enough for.
+/// The load of a session as its user types it, at a rate that one CPU can serve.
 fn load(dir: &Path, port: u16, requests: u32) -> String {
     format!("{} {port} {requests} --rate 8000", dir.join("shoot").display())
 }
@@ -121,14 +121,14 @@ fn session(place: &Place, service: &Service, requests: u32, more: &[&str]) -> Co
     command
 }
 
-/// All requests of one more run of the load are answered.
+/// One more run of the load: all its requests are answered.
 fn still_serves(place: &Place, service: &Service) {
     let load = load(place.path(), service.port, 500);
     let done = Command::new("sh").args(["-c", &load]).output().unwrap();
     assert!(said(&done.stdout).contains("requests 500 errors 0"), "{done:?}");
 }
 
-/// Helpers of sessions in this place that still run.
+/// Helpers of sessions in this place that are still running.
 fn helpers(place: &Place) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok());
@@ -202,8 +202,8 @@ fn remedies_are_switched_block_by_block_and_off_at_the_end() {
     }
 }
 
-/// A session that has `arm` on by now. `None` (and a `SKIP` line) where another experiment runs for too long, or
-/// where the session's own diagnosis says why the arm is not worth a try on this machine now.
+/// A session whose `arm` is on by now. `None`, after a `SKIP` line, if another experiment runs for too long, or
+/// if the session's own diagnosis says why the arm is not worth a try on this machine now.
 fn begun(place: &Place, service: &Service, before: &Settings, arm: &str) -> Option<Child> {
     let child = once_free(|| {
         let mut command = session(place, service, 500, &["--live", "--only", arm]);
@@ -227,7 +227,7 @@ fn begun(place: &Place, service: &Service, before: &Settings, arm: &str) -> Opti
     None
 }
 
-/// The remedies that can be switched here.
+/// The remedies that this account can switch.
 fn switchable() -> Vec<&'static str> {
     let mut found = Vec::new();
     found.extend(may_switch_pages().then_some("heap-huge"));
@@ -383,7 +383,7 @@ fn a_user_without_rights_switches_what_it_may() {
         helper::install(&own.path().join(name), &open.path().join(name));
     }
     helper::give_prices(&open.path().join(".cache"));
-    // What it refuses while it may use one CPU only ends the race with its first pair.
+    // Requests refused while it may use only one CPU end the race at its first pair.
     let options = "--heap 64 --cost 300 --picky";
     let service = Service::start(helper::as_nobody(&open.path().join("served")), options);
     let before = service.settings();

@@ -1,5 +1,5 @@
-//! Transcripts of the program, which are also the examples of its manual: what is typed, what
-//! comes back, with which exit code. Saved runs come from `fixtures/runs`.
+//! Transcripts of the program, which are also the examples of its manual: the command, its output and its exit
+//! code. Saved runs come from `fixtures/runs`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 /// The root of the repository.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
-/// The state directory of a user who has the runs of a directory of fixtures.
+/// The state directory of a user with the runs of a directory of fixtures.
 fn state_with(fixtures: &str) -> tempfile::TempDir {
     let state = tempfile::tempdir().unwrap();
     let runs = state.path().join("pagewise/runs");
@@ -23,7 +23,7 @@ fn state_with(fixtures: &str) -> tempfile::TempDir {
     state
 }
 
-/// Where all commands run, with the files that the manual's examples use.
+/// The directory where all commands run, with the files that the manual's examples use.
 static PLACE: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("data.bin"), vec![7; 8 << 20]).unwrap();
@@ -58,7 +58,7 @@ fn the_manual_shows_what_comes_back() {
     let pages = std::fs::read_dir(Path::new(ROOT).join("docs/commands")).unwrap();
     let commands = pages.map(|page| format!("commands/{}", page.unwrap().file_name().display()));
     for page in commands.chain(["apply.md".to_owned()]) {
-        // Examples of several pages run at once, and some save a run, which `history` would show.
+        // Examples from several pages run at the same time. Some save a run, and `history` would show it.
         let state = state_with("fixtures/runs");
         replay(state.path(), &format!("docs/{page}"));
     }

@@ -1,4 +1,4 @@
-//! `tune --continue`: a saved session goes on, and is refused once its files have changed.
+//! `tune --continue`: a saved session continues. It is refused once its files have changed.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +35,7 @@ fn a_session_goes_on_until_its_input_changes() {
     let blocks = saved.experiment.unwrap().blocks;
     assert!(!blocks.is_empty());
 
-    // Relative paths are those of the session's directory, not of this process'.
+    // Relative paths start at the session's directory, not at this process's.
     fs::create_dir(place.path().join("kept")).unwrap();
     let again = ["tune", "--json", "--continue", &saved.id, "--budget", "1s", "--seed", "7"];
     let again = [&again[..], &["--save", "kept/more.json"]].concat();

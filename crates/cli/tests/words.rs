@@ -1,6 +1,7 @@
-//! Whatever a saved run holds as names, parameters, words and paths: what is written for others adds no line and no
-//! word to it. Each form is read back: scripts by sh and bash with a stand-in that keeps its words, YAML by python3,
-//! units and environment files by small readers. What a form cannot hold is refused.
+//! Names, parameters, words and paths of a saved run can hold any text. It must add no line and no word to what
+//! is written for other programs. Each form is read back: scripts by sh and bash with a stand-in that keeps its
+//! words, YAML by python3, units and environment files by small readers. A value that a form cannot hold is
+//! refused.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
@@ -27,7 +28,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What one of the readers takes for more than text.
+/// Text that at least one of the readers treats specially.
 const SIGNS: [&str; 46] = [
     "\n", "\r\n", "\n\n", ": ", " #", "#", "'", "\"", "`id`", "$(id)", "$x", "${x}", "$$",
     "$(NODE)", "%h", "%%", "\\", "\\n", "\t", " ", "{{ x }}", "{% x %}", "{#", "[", "]", ";", "|",
@@ -56,7 +57,7 @@ fn file_name() -> impl Strategy<Value = String> {
     })
 }
 
-/// What a saved run and its user put into lines.
+/// Words and paths that a saved run and its user put into lines.
 #[derive(Debug, Clone, Default)]
 struct Words {
     program: String,
@@ -79,7 +80,7 @@ fn words() -> impl Strategy<Value = Words> {
     )
 }
 
-/// A directory with a stand-in for pagewise, which prints its words, and files of hostile names.
+/// A directory with files of hostile names, and a stand-in for pagewise that prints its words.
 struct Scene {
     dir: tempfile::TempDir,
 }
@@ -99,7 +100,7 @@ impl Scene {
         self.dir.path()
     }
 
-    /// The directory of the program, with the program, its input and pagewise in it.
+    /// Creates the directory of the program, with the program, its input and pagewise in it.
     fn made(&self, words: &Words) -> PathBuf {
         let place = self.path().join("at").join(&words.directory);
         std::fs::create_dir_all(&place).unwrap();
@@ -110,7 +111,7 @@ impl Scene {
         place
     }
 
-    /// The words that the stand-in was given by a script. No program is found but by its path.
+    /// The words that a script gave to the stand-in. Programs are found only by their path.
     fn given(&self, script: &str, arguments: &[&str]) -> Vec<String> {
         let file = self.path().join("script");
         std::fs::write(&file, script).unwrap();
@@ -154,7 +155,7 @@ fn planned(run: &Run, place: &Place, pagewise: &Path) -> Option<String> {
     apply::plan(run, place, pagewise, quote_bytes, false).ok().map(|change| change.content)
 }
 
-/// The doses of the only arm as they are applied.
+/// The doses of the only arm, ready to apply.
 fn doses_of(run: &Run) -> Vec<Dose> {
     derived(&run.doses[0].1, &machine()).unwrap()
 }
@@ -199,7 +200,7 @@ fn check_drop_in(here: &Scene, run: &Run, pagewise: &Path, words: &Words) {
     assert!(starts == 0 || starts == 2, "{text}");
 }
 
-/// The environment of Java in a file, in Compose's and Kubernetes' forms.
+/// Java's environment as a file, and in the forms of Compose and Kubernetes.
 fn check_containers(here: &Scene, run: &Run, pagewise: &Path, words: &Words, name: &str) {
     let own = Some(words.value.as_str()).filter(|own| !own.is_empty());
     let value: Vec<&str> = Some("-XX:+UseTransparentHugePages").into_iter().chain(own).collect();
@@ -223,7 +224,7 @@ fn check_containers(here: &Scene, run: &Run, pagewise: &Path, words: &Words, nam
     let pod = planned(run, &pod, pagewise).map(|text| (text, of_pod(&value)));
     let (texts, expected): (Vec<_>, Vec<_>) = service.into_iter().chain(pod).unzip();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    // Both engines read `$$` as `$`; nothing else of a value may be theirs.
+    // Both engines read `$$` as `$`. They must treat nothing else in a value specially.
     for (read, expected) in yaml(&texts).into_iter().flatten().zip(expected) {
         assert_eq!(doubled(&read.to_string(), '$'), expected.to_string(), "{texts:#?}");
     }
@@ -263,7 +264,7 @@ fn check_receipt(here: &Scene, run: &Run, words: &Words, place: &Path) {
     }
 }
 
-/// The scripts for engines, each as the shell of a host gets it.
+/// The scripts for engines, each as a host's shell gets it.
 fn check_fleet(home: &Home, run: &Run, results: &str) {
     let place = home.path();
     let file = place.join("session.json");
@@ -285,7 +286,7 @@ fn check_fleet(home: &Home, run: &Run, results: &str) {
         assert_eq!((read[0].as_array().unwrap().len(), tasks.len()), (1, 3));
         let task = tasks[0]["ansible.builtin.shell"].as_object().unwrap();
         assert!(task.keys().all(|key| ["cmd", "chdir"].contains(&&**key)), "{}", texts[0]);
-        // What Jinja makes of it.
+        // The number that Jinja puts here.
         let number = "{{ ansible_play_hosts.index(inventory_hostname) + 1 }}";
         let cmd = task["cmd"].as_str().unwrap().replace(number, "1");
         let parts: Vec<&str> = cmd.split("{{ '{' }}").collect();
@@ -322,7 +323,7 @@ fn check_fleet(home: &Home, run: &Run, results: &str) {
     }
 }
 
-/// A hostile name or parameter in a saved run, and where it stands there.
+/// A hostile name or parameter in a saved run, and its place there.
 const NAMED: [&str; 6] = [
     "/id",
     "/doses/0/0",

@@ -1,5 +1,4 @@
-//! What the live tests share: a place of their own, turns, users, small C programs, and a search for what
-//! was left behind.
+//! Shared by the live tests: a private place, turns, users, small C programs, and a search for leftovers.
 
 use pagewise_model::constructed::machine;
 use pagewise_model::run::{Outcome, Run, RunKind};
@@ -21,8 +20,9 @@ pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_pagewise");
 /// One test at a time measures.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Signals end this test program and what it starts as they do in a terminal. A script that starts the tests in the
-/// background has some of them ignored, and children inherit that. A handler ends with exec: the child has the default.
+/// Restores the default effect of signals, for this test program and for what it starts. A script that starts
+/// the tests in the background has some of them ignored, and children inherit that. A handler ends with exec:
+/// the child has the default.
 fn heed_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -39,15 +39,15 @@ pub(crate) fn only_turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A user that has no rights beyond everybody's.
+/// A user without special rights.
 pub(crate) const NOBODY: u32 = 65534;
 
-/// Whether other users can be become.
+/// Whether this account can switch to another user.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// This user, and one without rights where that can be become.
+/// This user, and one without rights if this account can switch to it.
 pub(crate) fn users() -> Vec<Option<u32>> {
     if is_root() {
         return vec![None, Some(NOBODY)];
@@ -64,8 +64,9 @@ pub(crate) fn as_nobody(program: &Path) -> Command {
     command
 }
 
-/// A directory that is open to everybody as `/tmp` is, with a copy of the program: where the original lies
-/// may be closed to others. Without the sticky bit it would be refused as a home, and root's own used.
+/// A directory open to every account, as `/tmp` is, with a copy of the program, because the directory of the
+/// original may be closed to others. Without the sticky bit pagewise would refuse it as a home and use root's
+/// own.
 pub(crate) fn open_place(prefix: &str) -> tempfile::TempDir {
     heed_signals();
     let dir = tempfile::Builder::new().prefix(prefix).tempdir().unwrap();
@@ -74,8 +75,8 @@ pub(crate) fn open_place(prefix: &str) -> tempfile::TempDir {
     dir
 }
 
-/// What earlier tests measured for this machine, in the cache directory of the user without rights: the chase
-/// takes seconds, and each cache is new. Nothing where no test has measured yet.
+/// Copies what earlier tests measured for this machine to the cache directory of the user without rights. The
+/// chase takes seconds, and each cache is new. Does nothing if no test has measured yet.
 pub(crate) fn give_prices(cache: &Path) {
     let dir = cache.join("pagewise");
     std::fs::create_dir_all(&dir).unwrap();
@@ -87,28 +88,27 @@ pub(crate) fn give_prices(cache: &Path) {
     }
 }
 
-/// Where the tests of this machine keep what takes seconds to measure.
+/// Where the tests keep measurements of this machine that take seconds.
 pub(crate) fn kept_prices() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("pagewise/prices.json")
 }
 
-/// A program copied to where it will be executed, by a process of its own: while this one writes a
-/// file, another of its threads may start a child, which holds the file open for a moment longer,
-/// and execve refuses what somebody may write (ETXTBSY).
+/// Copies a program to the place where it will be executed. A separate process copies it: while this one writes
+/// a file, another of its threads may start a child. That child holds the file open for a moment, and execve
+/// refuses a file that is open for writing (ETXTBSY).
 pub(crate) fn install(from: &Path, to: &Path) {
     let done = Command::new("cp").arg(from).arg(to).output().unwrap();
     assert!(done.status.success(), "{}", said(&done.stderr));
 }
 
-/// Builds one of the small C programs; false without a C compiler, or without libraries that the
-/// options ask for.
+/// Builds one of the small C programs. False without a C compiler or without libraries that the options need.
 pub(crate) fn compile(source: &str, options: &[&str], to: &Path) -> bool {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
     let built = Command::new("cc").args(options).arg("-o").args([to, &source]).output();
     built.is_ok_and(|done| done.status.success())
 }
 
-/// The command `go` with the cache of all tests: with an empty one it builds its library first.
+/// The command `go` with one cache for all tests: with an empty cache it builds its library first.
 pub(crate) fn go() -> Command {
     let mut go = Command::new("go");
     go.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"));
@@ -149,7 +149,7 @@ impl Place {
         self.dir.path()
     }
 
-    /// What marks the processes of this test in their command lines.
+    /// The mark of this test's processes in their command lines.
     pub(crate) fn mark(&self) -> String {
         self.dir.path().file_name().unwrap().to_string_lossy().into_owned()
     }
@@ -162,14 +162,14 @@ impl Place {
             .env("HOME", self.path())
             .env("TMPDIR", self.path())
             .env_remove("XDG_STATE_HOME")
-            // Shared: what is measured once for this machine need not be measured by each test.
+            // Shared by all tests: what is measured once for this machine is not measured again.
             .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
             .env("LC_ALL", "C")
             .stdin(Stdio::null());
         command
     }
 
-    /// Living processes that carry the mark and are not the program under test itself.
+    /// Living processes that carry the mark, except the program under test.
     pub(crate) fn alive(&self) -> Vec<u32> {
         let mark = self.mark();
         let marked = |pid: &u32| {
@@ -180,7 +180,7 @@ impl Place {
         pids.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter(marked).collect()
     }
 
-    /// Scratch directories that are there.
+    /// Scratch directories that still exist.
     pub(crate) fn scratches(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.path()).unwrap().flatten().map(|e| e.path());
         entries.filter(|p| p.to_string_lossy().contains("pagewise-scratch-")).collect()
@@ -195,11 +195,11 @@ pub(crate) fn await_gone(place: &Place) -> bool {
     })
 }
 
-/// Somebody else's experiment was waited for once in vain; the other tests wait no more.
+/// Set after one wait in vain for another process's experiment. The other tests then do not wait.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Calls `attempt` until it gives something, while somebody else's experiment holds the lock;
-/// `None` (and a `SKIP` line) when that lasts for ten seconds.
+/// Calls `attempt` until it returns a value, while an experiment of another process holds the lock. `None`,
+/// after a `SKIP` line, if that lasts for ten seconds.
 pub(crate) fn once_free<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
     for _second in 0..10 {
         let got = attempt();
@@ -217,7 +217,7 @@ fn skip<T>() -> Option<T> {
     None
 }
 
-/// Runs an experiment, again while somebody else's holds the lock.
+/// Runs an experiment, and repeats it while another process holds the lock.
 pub(crate) fn experiment(make: impl Fn() -> Command) -> Option<Output> {
     once_free(|| {
         let done = make().output().unwrap();
@@ -225,12 +225,12 @@ pub(crate) fn experiment(make: impl Fn() -> Command) -> Option<Output> {
     })
 }
 
-/// Interrupts an experiment when it has announced `plan` and measures nothing yet. `None` (and a `SKIP`
-/// line) while somebody else measures.
+/// Interrupts an experiment after it has announced `plan` and before it measures. `None`, after a `SKIP` line,
+/// while another process measures.
 pub(crate) fn interrupt(make: impl Fn() -> Command, plan: &str) -> Option<Output> {
     once_free(|| {
         let mut front = make().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // The announcement comes when signals are taken.
+        // The announcement comes once signals are handled.
         let mut said_first = String::new();
         BufReader::new(front.stderr.as_mut().unwrap()).read_line(&mut said_first).unwrap();
         if said_first.contains("another experiment runs") {
@@ -243,7 +243,7 @@ pub(crate) fn interrupt(make: impl Fn() -> Command, plan: &str) -> Option<Output
     })
 }
 
-/// The same of a bench: it must end as interrupted, with what is known by then.
+/// Interrupts a bench as [`interrupt`] does. It must end as interrupted and report its results so far.
 pub(crate) fn interrupted(make: impl Fn() -> Command, plan: &str) -> Option<Output> {
     let done = interrupt(make, plan)?;
     assert_eq!(done.status.code(), Some(130));
@@ -251,7 +251,7 @@ pub(crate) fn interrupted(make: impl Fn() -> Command, plan: &str) -> Option<Outp
     Some(done)
 }
 
-/// The first line of what a child writes, whose standard output is a pipe.
+/// The first line that a child writes to its standard output, a pipe.
 pub(crate) fn first_line(child: &mut std::process::Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();

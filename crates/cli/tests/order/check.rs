@@ -1,4 +1,4 @@
-//! `order check`: a linker that followed the order, and each way in which it did not.
+//! `order check`: a linker that followed the order, and each reason why it did not.
 
 use super::helper::{Place, only_turn, said};
 use super::{lines, objects, order};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 const ORDER: &str = "helper\nthird\nfirst\nmain\nsecond\nconstruct\n";
 
-/// Links with and without the order; what `order check` says then. `None` without the linker.
+/// Links with and without the order, and returns what `order check` says. `None` without the linker.
 fn check(place: &Place, compile: &[&str], link: &[&str], words: &[&str]) -> Option<Output> {
     let [main, part] = objects(place, compile)?;
     let at = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
@@ -50,7 +50,8 @@ fn a_linker_that_follows_passes() {
 #[test]
 fn an_order_that_is_ignored_is_reported() {
     let (_turn, place) = (only_turn(), Place::new());
-    // Without function sections; without the option; by a linker that has none; after link-time optimisation.
+    // Without function sections; without the option; by a linker that lacks the option; after link-time
+    // optimisation.
     for (compile, link) in [
         (&[][..], LLD),
         (&["-ffunction-sections"], &["-fuse-ld=lld"]),

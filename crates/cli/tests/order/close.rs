@@ -1,4 +1,4 @@
-//! `order close`: what is reached, and what cannot be.
+//! `order close`: the functions that are reached, and those that cannot be.
 
 use super::helper::{Place, said};
 use super::{lines, objects, order};

@@ -1,4 +1,4 @@
-//! `order emit`: each linker that is installed takes its form and follows it.
+//! `order emit`: each installed linker accepts its form of the order and follows it.
 
 use super::helper::{Place, compile, said};
 use super::{lines, objects, order};
@@ -6,11 +6,12 @@ use pagewise_observe::order::read_functions;
 use std::path::Path;
 use std::process::Command;
 
-/// Neither the order of the files, nor that of calls, nor the reverse of either.
+/// Differs from the order of the files, from the order of calls, and from the reverse of either.
 const ORDER: [&str; 6] = ["helper", "third", "first", "main", "second", "construct"];
 const SECTIONS: &[&str] = &["-ffunction-sections", "-fdata-sections"];
 
-/// The order in the form of `linker`, by its path; the words that `order emit` gets besides.
+/// The order in the form of `linker`, written to the path returned. `words` are further arguments of `order
+/// emit`.
 fn emit(place: &Place, linker: &str, names: &[&str], words: &[&str]) -> String {
     let list = place.path().join("names");
     std::fs::write(&list, format!("# an order\n{}\n", names.join("\n"))).unwrap();
@@ -22,7 +23,7 @@ fn emit(place: &Place, linker: &str, names: &[&str], words: &[&str]) -> String {
     file.to_owned()
 }
 
-/// Links the object files with these options; false where that linker is not here.
+/// Links the object files with these options. False if that linker is not installed.
 fn link(place: &Place, what: &str, inputs: &[&Path], options: &[&str]) -> bool {
     let program = place.path().join("app");
     let done = Command::new("cc").args(inputs).args(options).arg("-o").arg(&program).output();
@@ -41,7 +42,7 @@ fn link(place: &Place, what: &str, inputs: &[&Path], options: &[&str]) -> bool {
     true
 }
 
-/// The functions of our order as they lie in the linked program.
+/// The functions of [`ORDER`] in the sequence that the linked program has.
 fn laid_out(place: &Place) -> Vec<String> {
     let functions = read_functions(&place.path().join("app")).unwrap();
     let names = functions.into_iter().map(|function| function.name);
@@ -59,7 +60,7 @@ fn installed_linkers_follow_their_form() {
         ("ld-script", vec!["-fuse-ld=bfd", "-Wl,-T,"]),
         ("ld-script", vec!["-fuse-ld=lld", "-Wl,-T,"]),
     ] {
-        // Two recordings that were joined: lld warns of a name that stands twice.
+        // Two joined recordings: lld warns of a duplicate name.
         let file = emit(&place, linker, &[ORDER, ORDER].concat(), &[]);
         let (last, rest) = options.split_last().unwrap();
         let last = format!("{last}{file}");

@@ -1,5 +1,5 @@
-//! `order hooks`: what programs write that are compiled with the hooks, against what breakpoints see and
-//! against the truth.
+//! `order hooks`: lists written by programs compiled with the hooks, against what breakpoints see and against
+//! the truth.
 
 use super::helper::{Place, compile, said};
 use super::order;
@@ -16,7 +16,7 @@ fn source(place: &Place) -> PathBuf {
     place.path().join("pagewise_hooks.c")
 }
 
-/// A program of `tests/programs` with the hooks; `None`, with a word about it, without a C compiler.
+/// A program of `tests/programs` with the hooks. `None`, after a message, without a C compiler.
 fn built(place: &Place, program: &str, options: &[&str]) -> Option<PathBuf> {
     let (hooks, made) = (source(place), place.path().join("app"));
     let object = place.path().join("hooks.o");
@@ -81,7 +81,7 @@ fn threads_forks_and_executed_programs_have_their_calls() {
     };
     assert_eq!(marks("threads"), ["mark_one", "mark_two", "mark_three"]);
     assert_eq!(marks("forks"), ["mark_one", "mark_two", "mark_three"]);
-    // What a child executes writes to a file of its own, because its parent lives.
+    // A program executed by the child writes its own file, because its parent lives.
     assert_eq!(marks("vforks"), ["mark_two"]);
     let files = std::fs::read_dir(place.path()).unwrap().flatten().map(|entry| entry.path());
     let own: Vec<_> = files.filter(|p| p.to_string_lossy().contains("/calls.")).collect();
@@ -132,7 +132,7 @@ fn what_is_not_to_be_recorded_is_left_as_it_is() {
     std::fs::remove_file(&calls).unwrap();
     assert!(Command::new(&program).arg("exit").status().unwrap().success());
     assert!(!calls.exists());
-    // Built again since: the addresses are those of another file.
+    // The program is built again, so the addresses belong to another file.
     run(&place, &program, &["exit"]);
     assert!(compile("order.c", &["-O1", "-DPART", "-shared", "-fPIC"], &program));
     let changed = order(&place, &["record", "--hooks", calls.to_str().unwrap()]);

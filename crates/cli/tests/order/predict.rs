@@ -1,4 +1,4 @@
-//! `order predict`: what a relink then shows, by the same reckoning.
+//! `order predict`: after a relink, the same calculation shows the predicted pages.
 
 use super::helper::{Place, said};
 use super::{lines, objects, order};
@@ -33,7 +33,7 @@ fn a_relink_has_what_was_predicted() {
         let found = forecast.layouts.iter().find(|one| one.layout == layout).unwrap();
         found.touched[0].pages
     };
-    // The predicted layout begins with the first function of today, the relink with its own section.
+    // The predicted layout begins with the first function of the current one, the relink with its own section.
     assert!(pages("relinked").abs_diff(pages("ordered")) <= 1, "{text}");
     let (page, drawn) = (at("page.html"), &["--map", "--html"]);
     let shown = order(&place, &[&words[..4], drawn, &[&page]].concat());
@@ -56,7 +56,7 @@ fn pages_that_were_touched_count_as_they_were_seen() {
     let (program, list, set) = (at("program"), at("list"), at("set"));
     let linked = Command::new("cc").args([&main, &part]).args(["-o", &program]).status();
     assert!(linked.unwrap().success());
-    // `never` is not called: it is on a page of its own, which no run touches.
+    // `never` is not called: it lies on its own page, which no run touches.
     std::fs::write(&list, "main\nfirst\nsecond\nthird\nhelper\nconstruct\nnever\n").unwrap();
     let words = ["faults", "--exact", "--save-working-set", &set, "--", &program];
     let ran = place.pagewise(&words).output().unwrap();

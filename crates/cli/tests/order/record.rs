@@ -1,5 +1,5 @@
-//! `order record` on programs that breakpoints could disturb: what they print and how they end is what it is
-//! without, and the list has the functions by their first calls.
+//! `order record` on programs that breakpoints could disturb. They print and end as they do without it, and the
+//! list has the functions by first call.
 
 use super::helper::{NOBODY, Place, await_gone, compile, install, is_root, said};
 use super::{lines, objects, order};
@@ -8,8 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// The program `calls` built with these options and its library; `None`, with a word about it, where it
-/// cannot be built.
+/// The program `calls` built with these options, and its library. `None`, after a message, if it cannot be
+/// built.
 fn built(place: &Place, options: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let (program, library) = (place.path().join("calls"), place.path().join("libcalls.so"));
     let shared = ["-O1", "-shared", "-fPIC", "-DLIBRARY"];
@@ -21,8 +21,8 @@ fn built(place: &Place, options: &[&str]) -> Option<(PathBuf, PathBuf)> {
     Some((program, library))
 }
 
-/// Runs the program `how` without us and recorded; the functions of it and of its library that begin
-/// with `mark_`, by first call.
+/// Runs the program `how` alone and recorded. Returns its functions and its library's that begin with `mark_`,
+/// by first call.
 fn marks(place: &Place, (program, library): &(PathBuf, PathBuf), how: &str) -> Vec<String> {
     let list = place.path().join("list");
     let words: [&str; 3] = [program.to_str().unwrap(), how, library.to_str().unwrap()];
@@ -139,7 +139,7 @@ fn a_recording_becomes_a_link_order() {
     assert_eq!(seen, own);
     let emitted = lines(&order(&place, &["emit", &list, "--linker", "lld", "--for", &program]));
     assert!(emitted.iter().any(|line| line == "helper"), "{emitted:?}");
-    // Without -o the list is what standard output has, and nothing else.
+    // Without -o, standard output has the list and nothing else.
     let shown = order(&place, &["record", "--", &program]);
     assert_eq!(said(&shown.stdout), text);
     assert!(said(&shown.stderr).starts_with("244\n"));

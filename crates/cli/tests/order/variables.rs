@@ -1,4 +1,4 @@
-//! `order record --variables`: what a program touches of its data comes together once it is linked so.
+//! `order record --variables`: after a link in that order, the data that a program touches lies together.
 
 use super::helper::{Place, compile, said};
 use super::order;

@@ -1,5 +1,5 @@
-//! Directories of pagewise where another account may write: as root with a user's home (`sudo -E`), in shared
-//! directories, in a user namespace.
+//! Directories of pagewise in places where another account may write: as root with a user's home (`sudo -E`),
+//! in shared directories, in a user namespace.
 
 use super::{behind, can, can_be_hostile, give, with_home_of_root};
 use crate::helper::{NOBODY, as_nobody, kept_prices, only_turn, open_place, said};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What starts `script` with our `cat` in front of PATH, where `home` is the home.
+/// A command that starts `script` with the `cat` of pagewise first in PATH, and `home` as the home.
 fn with_tools(place: &Path, home: &Path, script: &str) -> Command {
     let mut command = Command::new(place.join("pagewise"));
     command.args(["run", "--with", "pipe-tools", "--", "sh", "-c", script]);
@@ -33,7 +33,7 @@ fn a_user_plants_no_tool_that_runs_as_root() {
     }
     let place = open_place("pagewise-owners-");
     let home = home_of_nobody(place.path());
-    // In the middle of the run the user renames every directory of the way that is the user's to rename.
+    // During the run the user renames every directory on the path that the user may rename.
     let hostile = format!(
         "there=$(command -v cat); tools=${{there%/*}}\n\
          plant='d={home}; mv $d/.cache $d/old; mkdir -p \"$1\"; \
@@ -58,8 +58,8 @@ fn a_user_plants_no_tool_that_runs_as_root() {
     }
 }
 
-/// `command` with what was measured for this machine in root's own cache, where there is such a thing: it takes
-/// seconds to measure.
+/// `command` with the measurements of this machine in root's own cache, if there are any: measuring takes
+/// seconds.
 fn with_prices(command: &Command) -> Command {
     let script = "(cd /root && mkdir -pm 700 .cache/pagewise && cp \"$0\" .cache/pagewise) 2>&-; exec \"$@\"";
     let kept = kept_prices();
@@ -93,7 +93,7 @@ fn root_makes_nothing_in_the_home_of_a_user() {
         assert_eq!(home.read_dir().unwrap().count(), 0, "{command:?}");
         assert!(!said(&done.stderr).contains("directory"), "{}", said(&done.stderr));
     }
-    // Nor where there is no home at all.
+    // The same if the home does not exist.
     let missing = place.path().join("missing");
     let done = with_home_of_root(&with_tools(place.path(), &missing, "command -v cat")).output();
     let done = done.unwrap();
@@ -109,7 +109,7 @@ fn tools_lie_where_no_other_account_can_rename() {
     }
     let place = open_place("pagewise-owners-");
     let home = home_of_nobody(place.path());
-    // Without the sticky bit, whoever is there can rename the home.
+    // Without the sticky bit, any account that may write there can rename the home.
     std::fs::set_permissions(place.path(), Permissions::from_mode(0o777)).unwrap();
     let found = |command: &Command| {
         let done = behind(&["env"], command).output().unwrap();
@@ -132,11 +132,11 @@ fn tools_lie_where_no_other_account_can_rename() {
     let (text, reported) = found(&nobodys(&home));
     assert!(!text.starts_with(home.to_str().unwrap()), "{text}{reported}");
     let _gone = std::fs::remove_dir_all(format!("/tmp/pagewise-{NOBODY}"));
-    // With the sticky bit, as /tmp has it, nobody else can.
+    // With the sticky bit, as in /tmp, no other account can.
     std::fs::set_permissions(place.path(), Permissions::from_mode(0o1777)).unwrap();
     let (text, reported) = found(&nobodys(&home));
     assert!(text.starts_with(home.to_str().unwrap()), "{text}{reported}");
-    // In a user namespace the owner of what lies above is not mapped.
+    // In a user namespace the owner of the parent directories is not mapped.
     if !can(&["unshare", "-U", "-r", "true"]) {
         return println!("SKIP {TEST}: no user namespaces");
     }

@@ -1,4 +1,4 @@
-//! Files of other accounts: results that root saves over them, receipts beside them, saved runs that they made.
+//! Files of other accounts: results that root saves over them, receipts beside them, and runs that they saved.
 
 use super::give;
 use crate::helper::{NOBODY, is_root, only_turn, open_place, said};
@@ -70,7 +70,7 @@ fn a_result_over_a_file_of_another_gives_that_account_nothing() {
             assert!(now.len() > 20, "{done:?}");
             assert_eq!((now.uid(), now.gid(), now.mode() & 0o7777), (NOBODY, NOBODY, 0o666));
         }
-        // In a directory for everybody, what they made is not written to; their link is not followed.
+        // In a directory for all accounts, their files are not written to and their links are not followed.
         let (planted, link) = (place.path().join("planted"), place.path().join("link"));
         plant(&planted);
         let victim = place.path().join("root/victim");
@@ -158,7 +158,7 @@ fn a_saved_run_names_no_other_file_and_writes_no_line_of_its_own() {
     }
     let refused = refusal(&load("\"heap-huge=tunable\"", "\"heap-huge=tunable\\nA=b\""));
     assert!(refused.contains("the name of an arm holds a control character"), "{refused}");
-    // What a dose does is known here, whatever the file says.
+    // Pagewise knows what a dose does. It ignores what the file says.
     let mut run: serde_json::Value = serde_json::from_str(&text).unwrap();
     for dose in run["doses"].as_array_mut().unwrap() {
         dose[1][0]["settings"]["env"] = serde_json::json!([{"name": "LD_PRELOAD", "separator": ":", "entries": ["/tmp/evil.so"]}]);

@@ -12,13 +12,13 @@ fn pages() -> u64 {
     hugetlb::pool(hugetlb::usual().unwrap()).unwrap().pages
 }
 
-/// Pages before a test, without what another that failed may have left.
+/// Pages before a test, without those that a failed test may have left.
 fn at_first(place: &Place) -> u64 {
     let _ignored = place.pagewise(&["history"]).output().unwrap();
     pages()
 }
 
-/// A run that holds pages until it is ended; nothing, with a line, where they cannot be had.
+/// A run that holds pages until it is ended. `None`, after a `SKIP` line, if the pages are not available.
 fn owner(test: &str, place: &Place, network: &Network) -> Option<Child> {
     let before = pages();
     let program: PathBuf = place.path().join("table_walk");
@@ -46,7 +46,7 @@ fn owner(test: &str, place: &Place, network: &Network) -> Option<Child> {
     Some(child)
 }
 
-/// A process without rights that holds the name of the lock of experiments and answers nobody.
+/// A process without rights that holds the name of the lock of experiments and never answers.
 fn neighbour(network: &Network) -> Child {
     let script = "import socket,time\n\
                   s = socket.socket(socket.AF_UNIX)\n\
@@ -54,7 +54,7 @@ fn neighbour(network: &Network) -> Child {
                   print('held', flush=True)\n\
                   time.sleep(600)";
     let mut python = Command::new("python3");
-    // Where another account finds it too.
+    // A PATH that the other account can read too.
     python.args(["-c", script]).env("PATH", "/usr/bin:/bin");
     let id = [format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")];
     let nobody = behind(&["setpriv", &id[0], &id[1], "--clear-groups", "--"], &python);
@@ -127,7 +127,7 @@ fn pages_are_given_back_whoever_holds_the_name_of_the_lock() {
     }
     assert_eq!(left, before, "{reported}");
     assert!(reported.contains("reserved by a killed run"), "{reported}");
-    // Root's settings do not wait for a name that anybody can take; experiments do, and say whose it is.
+    // Root's settings do not wait for a name that any account can take. Experiments wait, and name its owner.
     let reported = said(&again.stderr);
     assert!(!reported.contains("started without it"), "{reported}");
     assert_eq!((refused.status.code(), pages()), (Some(3), before));

@@ -1,4 +1,4 @@
-//! Results where they cannot be kept, saves that are killed, and what was saved by somebody else.
+//! Results that cannot be kept, saves that are killed, and runs saved by another account.
 
 use super::{behind, can_be_hostile};
 use crate::helper::{Place, only_turn, said};
@@ -10,7 +10,7 @@ fn names(place: &Path) -> Vec<String> {
     entries.map(|entry| said(entry.file_name().as_encoded_bytes())).collect()
 }
 
-/// Whether calls can be replaced by a kill here.
+/// Whether this kernel and account can replace a call by a kill.
 fn can_kill_at(call: &str) -> bool {
     let mut strace = Command::new("strace");
     let inject = format!("inject={call}:signal=SIGKILL");
@@ -39,7 +39,7 @@ fn a_save_that_is_killed_leaves_nothing() {
         behind(&kill, command().env("XDG_STATE_HOME", "/dev/null/none")).output().unwrap();
     let _killed = behind(&kill, command().env("XDG_STATE_HOME", &state)).output().unwrap();
     assert!(!file.exists(), "the save was not killed");
-    // What was killed between two names is there, and goes with the next save.
+    // A save killed between two names leaves a file, and the next save removes it.
     std::fs::write(place.path().join("kept/.pagewise-part-1-1"), "half").unwrap();
     let done = command().env("XDG_STATE_HOME", &state).output().unwrap();
     assert_eq!(done.status.code(), Some(0), "{}", said(&done.stderr));
@@ -75,7 +75,7 @@ fn a_result_is_reported_where_it_cannot_be_kept() {
         }
         let done = command.output().unwrap();
         let reported = said(&done.stderr);
-        // The status is the program's; what could not be kept, by itself or as asked for, is told.
+        // The status is the program's. The report names what could not be kept, by default or by request.
         assert_eq!(done.status.code(), Some(7), "{reported}");
         assert!(reported.contains(" of CPU time"), "{reported}");
         assert!(reported.contains("pagewise: cannot save `/proc/x`"), "{reported}");
@@ -95,7 +95,7 @@ fn a_choice_is_reported_where_prices_cannot_be_kept() {
     let made = || {
         let mut command = place.pagewise(&["choose", "--json"]);
         command.arg(&file).env("XDG_CACHE_HOME", "/proc/x");
-        // No other experiment is in the way there.
+        // No other experiment is in the way in that namespace.
         if super::can(&["unshare", "-n", "true"]) {
             behind(&["unshare", "-n"], &command)
         } else {
@@ -125,7 +125,7 @@ fn a_working_set_without_end_is_refused() {
         let with = format!("working-set={}", file.display());
         let mut command = place.pagewise(&["run", "--with", &with, "--", "true"]);
         command.env("XDG_STATE_HOME", place.path());
-        // Memory and time that only reading without a limit would take.
+        // Only a read without a limit would need more memory or time than this.
         let bounded = ["prlimit", "--as=2147483648", "timeout", "20"];
         let done = behind(&bounded, &command).output().unwrap();
         let reported = said(&done.stderr);

@@ -1,15 +1,15 @@
-//! A file system that refuses to store what was written and says so at the close
-//! (`tests/programs/refuse_flush.c`): the tools tell it as GNU's do.
+//! A file system that refuses to store data and says so only at the close (`tests/programs/refuse_flush.c`).
+//! The tools report it as GNU's do.
 
 use super::{PAGEWISE, Path, program, run};
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Codes that file systems answer at a close: EIO, ENOSPC, EDQUOT.
+/// Error codes that file systems return at a close: EIO, ENOSPC, EDQUOT.
 const REFUSALS: [&str; 3] = ["5", "28", "122"];
 
-/// The file system's program and where it mounts; none where nothing can be mounted.
+/// The file system's program and its mount point. `None` if nothing can be mounted.
 fn refusing(place: &Path) -> Option<PathBuf> {
     let made = program("refuse_flush", place)?;
     fs::create_dir(place.join("mnt")).unwrap();
@@ -24,7 +24,7 @@ fn refusing(place: &Path) -> Option<PathBuf> {
     Some(made)
 }
 
-/// How a line ends with `tool` in the place of TOOL; each file is new.
+/// How a line ends with `tool` in place of TOOL. Each file is new.
 fn ended(refusing: &Path, code: &str, line: &str, tool: &str, place: &Path) -> Output {
     let mut command = Command::new(refusing);
     let line = format!("{}; exit ${{status:-$?}}", line.replace("TOOL", tool));

@@ -1,5 +1,5 @@
-//! Descriptors that fail in a way of their own: connections that are reset, sockets with a timeout, files that take
-//! nothing, files opened with O_DIRECT, outputs of meter that cannot be emptied or are an input.
+//! Descriptors that each fail in a special way: connections that are reset, sockets with a timeout, files that
+//! take nothing, files opened with O_DIRECT, and outputs of meter that cannot be emptied or are an input.
 
 use super::limits::{FILTERS, filter};
 use super::{PAGEWISE, end, ours, shell};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How a tool ends and its messages.
+/// The exit status of a tool, and its messages.
 fn ended(
     words: &[&str],
     stdin: impl Into<Stdio>,
@@ -35,14 +35,14 @@ fn failure(tool: &str) -> Option<i32> {
     Some(if tool == "meter" { 16 } else { 1 })
 }
 
-/// A pipe that holds some bytes and their end.
+/// A pipe that holds a few bytes, then its end.
 fn fed() -> std::io::PipeReader {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(b"some text\n").unwrap();
     reader
 }
 
-/// A connection that its other end has reset.
+/// A connection that the peer has reset.
 fn reset() -> OwnedFd {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -76,7 +76,7 @@ fn a_socket_with_a_timeout_is_not_waited_for() {
 #[test]
 fn a_file_that_takes_nothing_is_an_error() {
     for words in FILTERS {
-        // The kernel answers 0 to a write into the memory of a process that has ended.
+        // A write into the memory of a process that has ended returns 0.
         let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
         let memory = File::options().write(true).open(format!("/proc/{}/mem", sleeper.id()));
         sleeper.kill().unwrap();
@@ -98,7 +98,7 @@ fn a_file_that_takes_nothing_is_an_error() {
 fn a_file_opened_with_o_direct_is_read() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("f");
-    // Several buffers and a part of a sector.
+    // Several buffers and part of a sector.
     let content = b"12345678\n".repeat(300_000);
     fs::write(&path, &content).unwrap();
     let open = || File::options().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(&path);
@@ -152,7 +152,7 @@ fn an_input_that_is_the_output_stays_as_it_is() {
 fn a_file_is_copied_into_itself_only_where_that_ends() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("f");
-    // Where it is read, where it is written, whether it is appended to; whether GNU's cat copies.
+    // Offset to read from, offset to write to, whether it appends, and whether GNU's cat copies.
     for (read_at, write_at, appends, copies) in
         [(0, 0, false, true), (4, 2, false, true), (2, 4, false, false), (0, 0, true, false)]
     {
@@ -191,7 +191,7 @@ fn tee_with_a_file_outlives_its_readers() {
     let line =
         "(sleep 0.3; echo more) | (TOOL -p f; echo $? >s) | :; grep -qx 0 s && grep -qx more f";
     assert_eq!(status(line), Some(0));
-    // A pipe that is named counts as a reader, and its end as one that left.
+    // A named pipe counts as a reader, and its end as a reader that left.
     let line =
         "mkfifo a; exec 3<>a; (timeout 20 TOOL -p >(exit) <&3; echo $? >s) | :; grep -qx 0 s";
     assert_eq!(status(line), Some(0));
@@ -201,7 +201,7 @@ fn tee_with_a_file_outlives_its_readers() {
 fn descriptors_of_our_own_are_no_inputs() {
     for number in 3..10 {
         let name = format!("/proc/self/fd/{number}");
-        // One that we inherit, and so does cat.
+        // A descriptor that the test inherits, and so does cat.
         if Command::new("test").args(["-e", &name]).status().unwrap().success() {
             continue;
         }
@@ -217,7 +217,7 @@ fn descriptors_of_our_own_are_no_inputs() {
             assert_eq!(status, Some(expected), "{words:?}: {text}");
             assert!(text.contains("No such file"), "{words:?}: {text}");
         }
-        // What stands for an output that was closed is none either.
+        // The placeholder for a closed output is not an input either.
         let line = format!("TOOL {name} </dev/null >&-");
         let said = shell(&line, &format!("{PAGEWISE} tee"), Path::new("/"));
         let text = String::from_utf8_lossy(&said.stderr).into_owned();

@@ -1,5 +1,5 @@
-//! `cat` and `tee` beside those of the machine: same output, same messages, same exit status, on
-//! inputs and options drawn from a fixed seed. Without the peer the tests say SKIP.
+//! `cat` and `tee` beside those of the machine: same output, same messages, same exit status. Inputs and
+//! options are drawn from a fixed seed. Without the machine's tool the tests print SKIP.
 
 use super::{Draw, PAGEWISE, ours, run, shell};
 use std::fs;

@@ -1,6 +1,6 @@
-//! A writer that lends its pages to a pipe and writes them over once they have left it
-//! (`tests/programs/lender.c`), in front of the tools: what they pass on is what was written, and
-//! so it is with `pipe-tools`. With `--live`, and in `meter` as in pv, it need not be.
+//! A writer lends its pages to a pipe and overwrites them once they have left it (`tests/programs/lender.c`).
+//! It stands in front of the tools. They pass on what was written, and so does a pipeline under `pipe-tools`.
+//! With `--live`, and in `meter` as in pv, that is not guaranteed.
 
 use super::{PAGEWISE, Path, Stdio, ours, program};
 use std::io::pipe;
@@ -10,7 +10,7 @@ use std::process::Command;
 /// Bytes that each writer writes.
 const BYTES: &str = "33554432";
 
-/// What a shell says of a line in which TOOL is ours, WRITE and CHECK are the two programs.
+/// The output of a shell line in which TOOL is the tool under test, and WRITE and CHECK are the two programs.
 fn said(line: &str, way: &str, tool: &str, place: &Path) -> String {
     let writer = format!("./lender write {BYTES} {way}");
     let line = line.replace("TOOL", &format!("{PAGEWISE} {tool}"));

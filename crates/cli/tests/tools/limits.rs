@@ -1,5 +1,5 @@
-//! The tools where room ends: small pipes, descriptors that do not block, closed ones, full disks,
-//! inputs without a byte. What arrives is exact or the error is told, and nothing hangs.
+//! The tools at the limits: small pipes, descriptors that do not block, closed ones, full disks, empty inputs.
+//! What arrives is exact or the error is reported, and nothing hangs.
 
 use super::{Draw, PAGEWISE, end, ours, run, shell};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Each tool as a filter, by each of its ways to move bytes.
+/// Each tool as a filter, in each of its ways to move bytes.
 pub(super) const FILTERS: [&[&str]; 6] = [
     &["cat"],
     &["cat", "-v"],
@@ -30,7 +30,7 @@ fn is_non_blocking(fd: impl AsFd) -> bool {
     fcntl_getfl(fd).unwrap().contains(OFlags::NONBLOCK)
 }
 
-/// Writes in small pieces what the other end reads with pauses.
+/// Writes in small pieces. The other end reads with pauses.
 fn feed(mut to: PipeWriter, bytes: &[u8]) {
     for piece in bytes.chunks(70_000) {
         to.write_all(piece).unwrap();
@@ -90,15 +90,15 @@ fn pipes_of_one_slot_are_enough() {
     }
 }
 
-/// A user's soft limit of pipe memory, in pages.
+/// A user's soft limit on pipe memory, in pages. `None` without a limit.
 fn soft_limit() -> Option<u64> {
     fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").ok()?.trim().parse().ok()
 }
 
 #[test]
 fn a_pipeline_beyond_the_users_pipe_memory_is_exact() {
-    // 16384 pages are 64 pipes of 1 MiB: each stage has one between it and the next, grown as far
-    // as it goes, and a meter or tee up to two of its own. Beyond the limit pipes have two slots.
+    // 16384 pages are 64 pipes of 1 MiB. Each stage has one pipe to the next, grown as far as possible, and a
+    // meter or tee has up to two more. Beyond the limit pipes have two slots.
     const STAGES: usize = 90;
     if !soft_limit().is_some_and(|pages| (1..=16_384).contains(&pages)) {
         eprintln!(
@@ -108,7 +108,7 @@ fn a_pipeline_beyond_the_users_pipe_memory_is_exact() {
     }
     let place = tempfile::tempdir().unwrap();
     let program = place.path().join("pagewise");
-    // Not by this process: a child that another thread starts would hold it open for writing.
+    // A separate process copies it: a child that another thread starts would hold it open for writing.
     assert!(Command::new("cp").arg(PAGEWISE).arg(&program).status().unwrap().success());
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
     let tools = ["cat", "meter -q", "tee"];
@@ -117,7 +117,7 @@ fn a_pipeline_beyond_the_users_pipe_memory_is_exact() {
     let line = format!("seq 3000000 | {} | cksum; seq 3000000 | cksum", stages.join(" | "));
     let mut command = Command::new("bash");
     if rustix::process::geteuid().is_root() {
-        // Root has no such limit.
+        // The limit does not apply to root.
         command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", "bash"]);
     }
@@ -145,7 +145,7 @@ fn an_input_without_a_byte_ends_at_once() {
     }
 }
 
-/// How the shell line ends with each tool in the place of TOOL.
+/// How the shell line ends with each tool in place of TOOL.
 fn by_tool(line: &str, place: &Path) -> [Output; 3] {
     ["cat", "tee", "meter -q"].map(|tool| shell(line, &format!("{PAGEWISE} {tool}"), place))
 }
@@ -190,7 +190,7 @@ fn a_disk_that_fills_up_holds_what_went_before() {
         eprintln!("SKIP a_disk_that_fills_up: no private mounts here (needs root)");
         return;
     }
-    // From a pipe and from a file; the part that was written is the input's beginning.
+    // From a pipe and from a file. The part that was written is the input's beginning.
     for source in ["cat big | TOOL > disk/out", "TOOL < big > disk/out"] {
         let line = format!("{small} || exit 99; {source}; end=$?; cmp big disk/out; exit $end");
         for (tool, status) in [("cat", 1), ("tee", 1), ("meter -q", 16)] {
@@ -221,7 +221,7 @@ fn a_slow_reader_of_tee_loses_nothing_and_sets_the_pace() {
         scope.spawn(|| feed(feeder, &content));
         let mut slow = File::open(&fifo).unwrap();
         let quick = scope.spawn(|| drain(drainer));
-        // Nobody reads the slow side: the quick one cannot get all, whatever the time.
+        // The slow side has no reader yet, so the quick one cannot get everything, however long it waits.
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(!quick.is_finished());
         let mut got = Vec::new();
@@ -232,7 +232,7 @@ fn a_slow_reader_of_tee_loses_nothing_and_sets_the_pace() {
     assert!(quick == content && slow == content);
 }
 
-/// valgrind hides the kernel's vDSO from a program, which must not look for it by itself.
+/// valgrind hides the kernel's vDSO from a program. The program must not search for it by other means.
 #[test]
 fn tools_run_under_valgrind() {
     if Command::new("valgrind").arg("--version").output().is_err() {

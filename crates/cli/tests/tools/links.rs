@@ -1,4 +1,4 @@
-//! `links`: the tools by their usual names, and all of it undone.
+//! `links`: the tools under their usual names, and the removal of the links.
 
 use super::{PAGEWISE, run, said};
 use std::fs;

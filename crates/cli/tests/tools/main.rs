@@ -1,4 +1,4 @@
-//! The tools for pipelines as their users meet them.
+//! The tools for pipelines as users run them.
 
 #![allow(clippy::unwrap_used, reason = "a failing test panics")]
 #![allow(clippy::print_stderr, reason = "a skipped test says why")]
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const PAGEWISE: &str = env!("CARGO_BIN_EXE_pagewise");
 
-/// Draws from a fixed sequence.
+/// Random numbers from a fixed seed.
 struct Draw(u64);
 
 impl Draw {
@@ -42,14 +42,14 @@ fn ours(tool: &str) -> Command {
     command
 }
 
-/// Runs a command in `place` with `input`; its messages name the tool as GNU's do.
+/// Runs a command in `place` with `input`. Its messages name the tool as GNU's do.
 fn run(mut command: Command, place: &Path, input: &[u8]) -> Output {
     command.current_dir(place).env("LC_ALL", "C");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut to_child = child.stdin.take().unwrap();
     let mut output = std::thread::scope(|scope| {
-        // A tool that ends early does not read all.
+        // A tool that ends early does not read all of its input.
         scope.spawn(move || drop(to_child.write_all(input)));
         child.wait_with_output().unwrap()
     });
@@ -58,19 +58,19 @@ fn run(mut command: Command, place: &Path, input: &[u8]) -> Output {
     output
 }
 
-/// All that a command has said, on either stream.
+/// Everything that a command wrote, on either stream.
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
 }
 
-/// What a shell says and how it ends, with `TOOL` standing for the program.
+/// The output and status of a shell line, with `TOOL` replaced by the program.
 fn shell(line: &str, program: &str, place: &Path) -> Output {
     let mut command = Command::new("bash");
     command.args(["-c", &line.replace("TOOL", program)]);
     run(command, place, b"")
 }
 
-/// One of the small C programs, built in `place`; none without a C compiler.
+/// One of the small C programs, built in `place`. `None` without a C compiler.
 fn program(name: &str, place: &Path) -> Option<PathBuf> {
     let source = format!("{}/../../tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let made = place.join(name);
@@ -82,7 +82,7 @@ fn program(name: &str, place: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Waits for something that must come, and gives up when it does not come for a minute.
+/// Waits for a value that must come. Fails after a minute.
 fn await_some<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(60) {
@@ -94,7 +94,7 @@ fn await_some<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     None
 }
 
-/// The end of a child that must end; one that does not is killed.
+/// The exit status of a child that must end. A child that does not is killed.
 fn end(mut child: Child) -> ExitStatus {
     let ended = await_some(|| child.try_wait().unwrap());
     ended.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! `meter`: what it counts and tells, what other processes it watches and obeys.
+//! `meter`: its counts and its display, and how it watches and controls other processes.
 
 use super::{Draw, PAGEWISE, await_some, end, ours, run, shell};
 use std::fs;
@@ -69,7 +69,7 @@ fn meter_ends_with_the_bits_of_pv() {
     assert_eq!(status("timeout -s INT 0.3 TOOL -q < /dev/zero > /dev/null"), Some(124));
 }
 
-/// A meter that would take hours, and its output.
+/// A meter that would run for hours, and its output.
 fn slow_meter(place: &Path, words: &[&str]) -> Child {
     let out = fs::File::create(place.join("out")).unwrap();
     let mut command = ours("meter");
@@ -77,7 +77,7 @@ fn slow_meter(place: &Path, words: &[&str]) -> Child {
     command.stdout(out).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Sends options to a meter that may not listen yet.
+/// Sends options to a meter that may not be listening yet.
 fn send(to: &Child, words: &[&str]) -> std::process::Output {
     await_some(|| {
         let mut command = ours("meter");
@@ -148,7 +148,7 @@ fn the_progress_of_another_process_is_watched() {
 #[test]
 fn what_cannot_be_read_becomes_zeroes_when_asked() {
     let place = tempfile::tempdir().unwrap();
-    // Nothing is mapped at address 0, and reading it there is EIO.
+    // Nothing is mapped at address 0: reading there gives EIO.
     let source = "/proc/self/mem";
     let skipped = |option: &str| {
         let mut command = ours("meter");
@@ -215,13 +215,13 @@ fn the_users_pipes_are_not_polled() {
     assert_eq!(output.stdout.len(), 8 << 20);
     let calls = fs::read_to_string(place.path().join("calls")).unwrap();
     let polls = calls.lines().filter(|line| line.contains("poll(") || line.contains("select"));
-    // One, of the standard descriptors, is the Rust runtime's before `main`.
+    // The Rust runtime makes one call, on the standard descriptors, before `main`.
     assert!(polls.count() <= 1, "{calls}");
     assert!(!calls.contains("FIONREAD"), "{calls}");
 }
 
-/// What a terminal shows after it got these bytes: line feeds, carriage returns, cursor up and
-/// down, and the rest of a line cleared.
+/// The contents of a terminal after it got these bytes: line feeds, carriage returns, cursor up and down, and
+/// the rest of a line cleared.
 fn screen(bytes: &str) -> Vec<String> {
     let (mut lines, mut row, mut column) = (vec![Vec::new()], 0_usize, 0);
     let mut rest = bytes.chars();

@@ -1,4 +1,4 @@
-//! `--no-cache`: what the tools read and write leaves the page cache, and their data is the same.
+//! `--no-cache`: what the tools read and write leaves the page cache, and their output is the same.
 
 use super::{await_some, ours, run};
 use pagewise_kernel::cachestat;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const SIZE: usize = 12 << 20;
-/// What may stay: the last page of a file is not a whole one, and there is an input and an output.
+/// Bytes that may stay: the last page of a file is partial, and there is an input and an output.
 const FEW: u64 = 1 << 17;
 
 /// Bytes of a file in the page cache.
@@ -23,7 +23,7 @@ fn evict(path: &Path) {
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
 }
 
-/// A file of lines on a disk, of which nothing is cached; none, with a `SKIP` line, on other file systems.
+/// A file of lines on a disk, with none of it cached. `None`, after a `SKIP` line, on other file systems.
 fn input(place: &Path) -> Option<Vec<u8>> {
     let path = place.join("in");
     let lines = (0..SIZE / 20).map(|line| format!("{line:018}x\n"));
@@ -39,7 +39,7 @@ fn input(place: &Path) -> Option<Vec<u8>> {
     }
 }
 
-/// The tool's output for `in`, which it takes as an argument or as standard input.
+/// The tool's output for `in`, given as an argument or as standard input.
 fn pass(place: &Path, words: &[&str], by_name: bool) -> Vec<u8> {
     let (input, output) = (place.join("in"), place.join("out"));
     let mut command = ours(words[0]);

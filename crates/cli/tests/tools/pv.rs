@@ -1,6 +1,5 @@
-//! `meter` beside the machine's pv: for each option that both have, the same bytes, the same exit
-//! status and, where it does not depend on time, the same text. Where they differ by intention is
-//! in docs/tools.md.
+//! `meter` beside the machine's pv: each option that both have gives the same bytes, the same exit status and,
+//! unless it depends on time, the same text. docs/tools.md lists the intended differences.
 
 use super::{Draw, PAGEWISE, run};
 use std::fs;
@@ -60,7 +59,7 @@ const SAME_TEXT: &[&str] = &[
     "-q -p -t -e -I -r -a -b -T f",
 ];
 
-/// Options whose text does.
+/// Options whose text depends on time.
 const SAME_BYTES: &[&str] = &[
     "-f f",
     "-f -b missing",
@@ -109,8 +108,8 @@ fn ended(tool: &str, words: &str, place: &Path) -> Output {
     run(command, place, b"")
 }
 
-/// The last state of a line that is drawn over itself, without what fills it up: since 1.7 pv also fills up amounts
-/// without a prefix.
+/// The last state of a line that is redrawn, without its padding. Since 1.7 pv also pads amounts that have no
+/// prefix.
 fn text(output: &Output) -> String {
     let said =
         String::from_utf8_lossy(&output.stderr).replace("pv: ", "meter: ").replace("  B", " B");

@@ -1,4 +1,4 @@
-//! `run --with pipe-tools`: a pipeline's tools are ours, and nothing else about it changes.
+//! `run --with pipe-tools`: the tools of a pipeline are pagewise's, and nothing else about it changes.
 
 use super::{Draw, PAGEWISE, run, said};
 use pagewise_model::plan::Tool;
@@ -23,7 +23,7 @@ fn plain(script: &str) -> Command {
     command
 }
 
-/// Says of the process that writes to it whether it is ours, by its mappings.
+/// A shell filter that reads a process's mappings and says whether it runs pagewise.
 fn whose() -> String {
     let program = fs::canonicalize(PAGEWISE).unwrap();
     format!("grep -qF '{}' && echo ours || echo theirs", program.display())
@@ -130,8 +130,8 @@ fn a_directory_that_others_may_write_is_not_used() {
 #[test]
 fn the_kernel_tells_whether_a_tool_was_started() {
     let place = tempfile::tempdir().unwrap();
-    // A file that no other test starts; copied by a process of its own, since a file that is open
-    // for writing anywhere, as in a child between fork and exec, cannot be run.
+    // A file that no other test starts. A separate process copies it: a file that is open for writing anywhere,
+    // such as in a child between fork and exec, cannot be run.
     let program = place.path().join("pagewise");
     let copied = Command::new("cp").arg(PAGEWISE).arg(&program).status();
     assert!(copied.unwrap().success());

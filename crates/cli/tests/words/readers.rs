@@ -1,18 +1,18 @@
-//! Small readers of what is written for others.
+//! Small readers of the forms that are written for other programs.
 
 use crate::helper::said;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Words that end with a NUL each.
+/// Splits words that each end with a NUL.
 pub(crate) fn split(bytes: &[u8]) -> Vec<String> {
     let mut words: Vec<String> = said(bytes).split('\0').map(str::to_owned).collect();
     assert_eq!(words.pop().as_deref(), Some(""));
     words
 }
 
-/// Documents read by python3; none where it has no reader.
+/// Documents read by python3. `None` if it has no YAML reader.
 pub(crate) fn yaml(documents: &[&str]) -> Option<Vec<Value>> {
     const SCRIPT: &str = "import sys, json\ntry:\n    import yaml\nexcept ImportError:\n    sys.exit(77)\n\
         print(json.dumps([yaml.safe_load(one) for one in json.load(sys.stdin)]))";
@@ -33,7 +33,8 @@ pub(crate) fn yaml(documents: &[&str]) -> Option<Vec<Value>> {
     Some(serde_json::from_slice(&done.stdout).unwrap())
 }
 
-/// Keys and values of a unit's file (systemd.syntax(7)): comments, sections, assignments. No line goes on in the next.
+/// Keys and values of a unit file (systemd.syntax(7)): comments, sections, assignments. Continuation lines do
+/// not occur.
 pub(crate) fn assignments(text: &str) -> Vec<(&str, &str)> {
     let mut all = Vec::new();
     for line in text.lines() {
@@ -49,7 +50,7 @@ pub(crate) fn assignments(text: &str) -> Vec<(&str, &str)> {
     all
 }
 
-/// The words of a value as systemd reads them: quotes and backslashes, then `%`, and `$` of command lines.
+/// The words of a value as systemd reads them: quotes and backslashes, then `%`, and `$` in command lines.
 pub(crate) fn unquoted(value: &str, is_command: bool) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut rest = value.chars();
@@ -78,14 +79,14 @@ pub(crate) fn unquoted(value: &str, is_command: bool) -> Vec<String> {
     words.into_iter().map(plain).collect()
 }
 
-/// Text with each pair of `sign` as one; a single one would stand for something.
+/// Replaces each pair of `sign` with one. A single `sign` would be special.
 pub(crate) fn doubled(text: &str, sign: char) -> String {
     let parts: Vec<&str> = text.split(&format!("{sign}{sign}")).collect();
     assert!(parts.iter().all(|part| !part.contains(sign)), "{text}");
     parts.join(&sign.to_string())
 }
 
-/// What Kubernetes makes of `args`: `$$` becomes `$`, and `$(NODE)` the value of that variable.
+/// Expands `args` as Kubernetes does: `$$` becomes `$`, and `$(NODE)` the value of that variable.
 pub(crate) fn expanded(text: &str) -> String {
     text.split("$$").map(|part| part.replace("$(NODE)", "a node")).collect::<Vec<_>>().join("$")
 }
