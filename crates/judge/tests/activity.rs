@@ -1,4 +1,4 @@
-//! Stacks labelled by hand, and the rules against the symbols of seven kernel generations.
+//! Stacks labelled by hand, and the rules checked against the symbols of seven kernel generations.
 
 use pagewise_judge::activity::{Release, classify, dead_rules, judge, rules};
 use pagewise_model::profile::{What, Why};
@@ -43,7 +43,7 @@ fn labelled_stacks_get_their_label() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What and why as they are asked for; calls as in the table of rules.
+/// The label of what and why in the form of the examples; calls as in the table of rules.
 fn cell(what: What, why: &Why) -> String {
     let call = if matches!(why, Why::Call(_)) { "call:" } else { "" };
     format!("{}/{call}{}", what.into_str(), why.name())
@@ -94,7 +94,7 @@ fn no_symbol_of_a_rule_is_unheard_of() {
         })
         .count();
     let symbols: usize = rules().iter().map(|rule| rule.symbols.len()).sum();
-    // Those of aarch64, of other file systems, and of functions that compilers inline by their choice.
+    // The missing ones are those of aarch64, of other file systems, and of functions that compilers may inline.
     assert!(unheard * 8 < symbols, "{unheard} of {symbols}");
 }
 
@@ -106,7 +106,7 @@ fn a_kernel_without_a_rules_symbols_makes_it_dead() {
     let meant = rules().iter().filter(|rule| rule.kernels.contains(release)).count();
     assert_eq!(dead.len(), meant - 2);
     assert!(dead.iter().any(|rule| rule.name == "copies to and from user memory"));
-    // What a rule was for is not missed where it is not expected.
+    // A rule for older kernels is not missed on a kernel that never had its symbols.
     let former = "user copies of former generations";
     assert!(dead.iter().all(|rule| rule.name != former));
     assert!(dead_rules(&without_copies, Release(5, 4)).iter().any(|rule| rule.name == former));

@@ -1,4 +1,4 @@
-//! A recorded ladder, judged again: the account closes, and the claims are those of the recording.
+//! A recorded ladder, judged again: the account closes, and the claims match the recording.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use pagewise_judge::bench::pipe::{Known, claims, judge};
@@ -15,7 +15,7 @@ fn a_recording_judged_again_closes_its_accounts() {
     let now = claims(&ladder);
     let texts = |claims: &[Claim]| claims.iter().map(|c| c.claim.clone()).collect::<Vec<_>>();
     assert_eq!(texts(&now), texts(&ladder.claims));
-    // It has neither two of the published rungs nor several sizes.
+    // This ladder has neither two of the published rungs nor several sizes.
     assert!(now.iter().all(|claim| claim.answer == Answer::CannotTell), "{now:#?}");
     let before = ladder.judgement.as_ref().unwrap();
     let known = Known {

@@ -1,10 +1,10 @@
-//! Recorded samples of programs whose work is known, in buckets.
+//! Recorded samples of programs whose work is known, sorted into buckets.
 
 use pagewise_judge::profile::sort;
 use pagewise_model::Nanos;
 use pagewise_model::profile::{ProfiledStack, Sorted, StackSamples, What, Why};
 
-/// A recording: a line for each kernel stack, `count: leaf < caller < ...`; user mode has no names.
+/// A recording: one line for each kernel stack, `count: leaf < caller < ...`. User mode has no names.
 fn recorded(text: &str) -> Sorted {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let stack = |line: &str| {
@@ -33,7 +33,7 @@ fn by_why(sorted: &Sorted, why: &Why) -> u64 {
 fn assert_explained(sorted: &Sorted) {
     assert!(sorted.kernel_samples > 300, "{}", sorted.kernel_samples);
     assert!(sorted.unclassified_share() <= 0.03, "{:#?}", sorted.unclassified);
-    // Nor is more than a little for nobody.
+    // No more than a small part is left without a known reason.
     assert!(by_why(sorted, &Why::Unknown) * 10 <= sorted.kernel_samples, "{sorted:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! Every recorded session, replayed through the policy that races: the verdicts must be those that were saved.
+//! Replays every recorded session through the policy that races. The verdicts must match the saved ones.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// All saved sessions with an experiment.
 fn recorded() -> Vec<(PathBuf, Run)> {
-    // Those of fixtures/runs were recorded with wider intervals.
+    // The sessions in fixtures/runs were recorded with wider intervals.
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cookbook");
     let files = fixtures.read_dir().unwrap().map(|entry| entry.unwrap().path());
     let mut runs: Vec<(PathBuf, Run)> = files
@@ -25,7 +25,7 @@ fn recorded() -> Vec<(PathBuf, Run)> {
     runs
 }
 
-/// What shows that an arm acts, by its remedy and what was read of it.
+/// The counter that shows that an arm acts, by its remedy and by what was read of it.
 fn counter(run: &Run, experiment: &Experiment, arm: &str) -> Counter {
     if run.service.is_none() {
         let is_read = experiment.points_of(arm).any(|point| point.mechanism.is_some());
@@ -66,15 +66,15 @@ fn replayed(run: &Run, experiment: &Experiment) -> Policy {
     Policy::new(terms, design.arms.iter().map(entrant).collect(), blocks)
 }
 
-/// The two say the same of time, memory and counters. What depends on the time that a run takes is left out, and so
-/// are words that rest on something else: an output that differs, a failed start.
+/// Both verdicts say the same about time, memory and counters. Not compared: what depends on the length of a
+/// run, and words that rest on other facts (an output that differs, a failed start).
 fn assert_equal(place: &str, saved: &Verdict, now: &Verdict) {
     let rests_elsewhere = matches!(saved.word, Word::Reject | Word::NotTried)
         || saved.why.ends_with("its output is not compared yet");
-    // Gains above 1% came to be ruled out later.
+    // Later versions rule out gains above 1%.
     let is_less = |saved, now| (saved, now) == (Some(0.02), Some(0.01));
     let rules_out_less = is_less(saved.no_gain_above_share, now.no_gain_above_share);
-    // *likely* came to need an interval without *no gain* in it.
+    // In later versions *likely* needs an interval without *no gain* in it.
     let is_open = saved.effect.as_ref().is_some_and(|effect| effect.ratio_high >= 1.0);
     let was_likely = saved.word == Word::Likely && is_open;
     if was_likely {

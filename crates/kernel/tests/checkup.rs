@@ -1,4 +1,5 @@
-//! One test alone in its process, so that descriptors and children can be counted: the checkup on the machine that runs the tests.
+//! The checkup of the current machine. The test is alone in its process, so that it can count descriptors and
+//! children.
 #![allow(clippy::print_stdout, missing_docs, reason = "the findings are shown with --nocapture")]
 
 use pagewise_kernel::doctor;

@@ -1,4 +1,4 @@
-//! Live tests against children of this test, whose truth is known.
+//! Live tests on known children of this test.
 #![allow(
     clippy::print_stderr,
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// A child that is killed when the test ends, however it ends.
+/// A child that is killed when the test ends, however the test ends.
 struct Running(Child);
 
 impl Running {
@@ -48,7 +48,7 @@ impl Drop for Running {
 
 #[test]
 fn descendants_are_found_both_ways() {
-    // The grandchild waits for the end of the standard input that it inherits.
+    // The grandchild waits until the standard input that it inherits ends.
     let mut shell = Running::start("exec 3<&0; sh -c 'cat <&3 & echo $!; wait' & wait");
     let grandchild: i32 = shell.line().parse().unwrap();
     let mut scanner = tree::Scanner::new(shell.pid());
@@ -145,7 +145,7 @@ fn the_lock_names_its_holder_and_goes_with_it() {
         }
     }
     drop(held);
-    // A child that another test has just forked holds the socket until it executes its program.
+    // A child that another test has just forked holds the socket until its exec.
     let is_free = (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
         ExperimentLock::acquire_named(name.as_bytes()).is_ok()
@@ -196,7 +196,7 @@ fn the_lock_is_not_inherited_by_programs() {
     ExperimentLock::acquire_named(name.as_bytes()).unwrap();
 }
 
-/// Starts a process that holds the lock of settings in `directory` until it is killed.
+/// Starts a process that holds the settings lock in `directory` until it is killed.
 fn holder_of_settings(test: &str, directory: &std::path::Path, before: &[&str]) -> Child {
     let own = std::env::current_exe().unwrap();
     let mut command = Command::new(before.first().map_or(own.as_os_str(), |word| word.as_ref()));

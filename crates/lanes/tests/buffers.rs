@@ -1,5 +1,5 @@
-//! The buffers by themselves: what they send, what they refuse, the pages they lie on, and what the
-//! kernel says of references that remain.
+//! The buffers alone: what they send, what they refuse, the pages they use, and the references that the kernel
+//! still reports.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(31) >> 3) as u8).collect()
 }
 
-/// A pipe, with room for `bytes` where the limits allow.
+/// A pipe, with room for `bytes` if the limits allow.
 fn pipe(bytes: usize) -> (PipeReader, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     let _size = rustix::pipe::fcntl_setpipe_size(&writer, bytes);
@@ -223,7 +223,7 @@ fn a_returning_region_keeps_its_content_and_the_reader_what_it_got() {
             let len = 5_000 * usize::from(round);
             region.space(size).unwrap()[100] = round;
             region.give(&writer, len).unwrap();
-            // The next round is written while this one is in the pipe.
+            // The next round is written while this round is in the pipe.
             let rest = region.space(size).unwrap();
             assert!(rest[..100].iter().chain(&rest[101..]).all(|byte| *byte == 1));
             assert_eq!(rest[100], round);
@@ -242,7 +242,7 @@ fn many_references_to_a_returning_page_are_not_taken_for_pins() {
     const REFERENCES: usize = 1_100;
     let page = rustix::param::page_size();
     let mut region = Dropped::returning(page, Pages::Base).unwrap();
-    // Once a process has pinned memory, fork looks for pinned pages.
+    // Once a process has pinned memory, fork checks for pinned pages.
     pin(&region.as_mut_slice()[..page]);
     region.as_mut_slice().fill(1);
     let (mut left, mut held) = (REFERENCES, Vec::new());
@@ -262,7 +262,7 @@ fn many_references_to_a_returning_page_are_not_taken_for_pins() {
     }
 }
 
-/// Lets the kernel pin some memory for a moment, where there are files for which it does (O_DIRECT).
+/// Makes the kernel pin some memory for a moment, if a file exists that allows it (O_DIRECT).
 fn pin(bytes: &[u8]) {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("pinned");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT;
@@ -303,7 +303,7 @@ fn a_region_half_given_stays_as_it_was_for_the_reader() {
 
 #[test]
 fn locked_memory_is_replaced_as_well() {
-    // MADV_DONTNEED refuses locked memory; the region then maps again.
+    // MADV_DONTNEED refuses locked memory, so the region maps new pages.
     let mut region = Dropped::new(8_192, Pages::Base).unwrap();
     let address = region.as_mut_slice().as_mut_ptr();
     if !lock(address.cast(), region.capacity()) {
@@ -324,7 +324,7 @@ fn locked_memory_is_replaced_as_well() {
 
 #[allow(unsafe_code, reason = "mlock of memory of the test")]
 fn lock(address: *mut std::ffi::c_void, len: usize) -> bool {
-    // SAFETY: locking changes no byte and no mapping of the region, which is alive.
+    // SAFETY: locking changes no byte and no mapping of the region, which is still in use.
     unsafe { rustix::mm::mlock(address, len) }.is_ok()
 }
 
@@ -351,7 +351,7 @@ fn the_seal_tells_whether_references_remain() {
         eprintln!("SKIP the_seal_tells_whether_references_remain: splice of a memfd copies here");
         return;
     }
-    // In the pipe, and after the pipe was emptied into another one: still held.
+    // The bytes are held in the pipe, and also after the pipe was spliced into another one.
     assert_eq!(rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE), Err(Errno::BUSY));
     rustix::pipe::tee(&reader, &into, n, flags).unwrap();
     read(&mut reader, n);

@@ -1,5 +1,5 @@
-//! A choice by prices that were kept: the file is looked at, the prices are those of its file system, and what
-//! cannot be chosen says why.
+//! A choice by stored prices: it looks at the file, takes the prices of its file system, and gives a reason if
+//! it cannot choose.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_lanes::choose::{

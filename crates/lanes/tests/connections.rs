@@ -1,5 +1,5 @@
-//! Errors of sockets: a connection that is reset gives its error to one call only, and a socket with a timeout
-//! answers EAGAIN although it blocks. Both reach the caller with their side.
+//! Errors of sockets. A reset connection gives its error to one call only. A socket with a timeout returns
+//! EAGAIN although it blocks. Both reach the caller with their side.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
@@ -11,14 +11,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// A pipe that holds some bytes and their end.
+/// A pipe that holds a few bytes, then its end.
 fn fed() -> PipeReader {
     let (reader, mut writer) = std::io::pipe().unwrap();
     writer.write_all(&[1; 1_000]).unwrap();
     reader
 }
 
-/// A connection that its other end has reset.
+/// A connection that the peer has reset.
 fn reset() -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -53,7 +53,7 @@ fn a_reset_connection_of_a_fan_out_is_reported() {
     }
 }
 
-/// How a copy ends while the other end of `idle` does nothing. After some seconds that end is closed.
+/// The result of a copy while the other end of `idle` does nothing. After some seconds that end is closed.
 fn ended(
     idle: UnixStream,
     copy: impl FnOnce() -> Result<Copied, CopyError>,

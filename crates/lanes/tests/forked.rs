@@ -1,4 +1,4 @@
-//! Buffers and `fork(2)`: frozen bytes are the child's too, what can be written is not.
+//! Buffers and `fork(2)`: a child keeps frozen bytes, but not writable ones.
 
 #![allow(unsafe_code, clippy::unwrap_used, reason = "a signal by hand; a test fails by panicking")]
 
@@ -35,7 +35,7 @@ fn a_child_does_not_inherit_what_can_be_written() {
     for make in [Dropped::new, Dropped::returning] {
         let (_reader, writer) = std::io::pipe().unwrap();
         let mut region = make(LEN, Pages::Base).unwrap();
-        // Not after it was renewed either, which may take a child of its own.
+        // The same after a renewal, which may fork a child itself.
         region.give(&writer, 10).unwrap();
         region.renew().unwrap();
         region.as_mut_slice().fill(1);

@@ -1,6 +1,6 @@
-//! A writer that lends its pages to a pipe or socket and writes them over once they have left it
-//! (`tests/programs/lender.c`), before [`copy`] and [`Fan`]: what arrives is what was written. With
-//! `live` it is not, which shows that the writer would have been caught.
+//! A writer lends its pages to a pipe or socket and overwrites them once they have left it
+//! (`tests/programs/lender.c`). It stands before [`copy`] and [`Fan`]. What arrives is what was written. With
+//! `live` it is not, which shows that the test would catch the writer.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
@@ -17,10 +17,10 @@ use std::thread::JoinHandle;
 /// Bytes that each writer writes.
 const BYTES: usize = 32 << 20;
 
-/// Ways of the writer into a pipe.
+/// The writer's ways into a pipe.
 const INTO_PIPE: [&str; 3] = ["capacity", "default", "drained"];
 
-/// The writer, built once; none without a C compiler.
+/// The writer, built once. `None` without a C compiler.
 fn lender() -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -35,7 +35,7 @@ fn lender() -> Option<&'static Path> {
     built.as_deref()
 }
 
-/// A writer by one of its ways, and what to read its words from.
+/// A writer in one of its ways, and the end that its words are read from.
 fn writer(lender: &Path, way: &str) -> (Child, OwnedFd) {
     let (from, to): (OwnedFd, OwnedFd) = match way {
         "socket" => {
@@ -52,7 +52,7 @@ fn writer(lender: &Path, way: &str) -> (Child, OwnedFd) {
     (command.spawn().unwrap(), from)
 }
 
-/// How many words are not in their place, or missing.
+/// The number of words that are missing or in the wrong place.
 fn wrong(mut from: impl Read) -> usize {
     let (mut piece, mut held, mut next, mut wrong) = (vec![0; 1 << 16], 0, 0_usize, 0);
     loop {
@@ -71,13 +71,13 @@ fn wrong(mut from: impl Read) -> usize {
     }
 }
 
-/// A pipe whose words are counted.
+/// A pipe whose wrong words are counted.
 fn checked() -> (PipeWriter, JoinHandle<usize>) {
     let (from, to) = pipe().unwrap();
     (to, std::thread::spawn(move || wrong(from)))
 }
 
-/// Wrong words behind a copy into a pipe.
+/// Wrong words after a copy into a pipe.
 fn through_pipe(lender: &Path, way: &str, is_live: bool) -> usize {
     let (mut child, from) = writer(lender, way);
     let (to, found) = checked();

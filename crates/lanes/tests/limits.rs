@@ -1,4 +1,4 @@
-//! The capacity of the pipes at both ends, and copies where the user's limits leave no room for it.
+//! The capacity of the pipes at both ends, and copies when the user's limits leave no room for it.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
@@ -10,13 +10,13 @@ use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-/// Set in the program that runs as another user.
+/// Set when the test program runs again as another user.
 const INNER: &str = "LANES_TEST_LIMITED";
 
 const SIZE: usize = 700_001;
 
-/// Which of the pipes at both ends of a copy of `size` bytes it has grown; the sink's holds
-/// `capacity` bytes before.
+/// Which of the pipes at both ends a copy of `size` bytes has enlarged. The sink's pipe has `capacity` bytes at
+/// first.
 fn grown(size: usize, capacity: usize, with: impl FnOnce(Copy<'_>) -> Copy<'_>) -> [bool; 2] {
     let (from, mut feed) = pipe().unwrap();
     let (mut drain, to) = pipe().unwrap();
@@ -37,18 +37,18 @@ fn grown(size: usize, capacity: usize, with: impl FnOnce(Copy<'_>) -> Copy<'_>) 
 fn only_the_sinks_pipe_is_grown_and_only_by_a_large_copy() {
     const USUAL: usize = 65_536;
     const LARGE: usize = 300_000;
-    // Not where the user has many pipes or the administrator allows no more.
+    // Not possible if the user has many pipes or the administrator sets a lower limit.
     let may = pipe().is_ok_and(|pipe| fcntl_setpipe_size(&pipe.1, PIPE).is_ok());
     assert_eq!(grown(LARGE, USUAL, |copy| copy), [false, may]);
     assert_eq!(grown(LARGE, USUAL, |copy| copy.live()), [false, may]);
     assert_eq!(grown(LARGE, USUAL, |copy| copy.grow_source()), [may, may]);
     assert_eq!(grown(LARGE, USUAL, |copy| copy.keep_capacity()), [false, false]);
     assert_eq!(grown(USUAL, USUAL, |copy| copy), [false, false]);
-    // Somebody has chosen it.
+    // The caller has chosen this capacity.
     assert_eq!(grown(LARGE, 2 * USUAL, |copy| copy), [false, false]);
 }
 
-/// Pipes of 1 MiB until the user gets no more.
+/// Opens pipes of 1 MiB until the user's limit is reached.
 fn take_all() -> Vec<(PipeReader, PipeWriter)> {
     let mut pipes = Vec::new();
     while pipes.len() < 4_096 {
@@ -108,11 +108,11 @@ fn at_the_soft_limit_pipes_of_two_slots_serve() {
     }
     assert_eq!(passes(false, false), Way::Splice);
     assert_eq!(passes(true, false), Way::ReadWrite);
-    // A pipe of our own would have two slots as well.
+    // A pipe that the engine makes would have two slots as well.
     assert_eq!(passes(false, true), Way::ReadWrite);
 }
 
-/// Runs one test of this program as uid 65534, which has no privilege and no pipes.
+/// Runs one test of this program again as uid 65534, which has no privilege and no pipes.
 fn run_again_as_another_user(name: &str) {
     if !rustix::process::geteuid().is_root() {
         println!("SKIP {name}: only root can become a user who has no pipes yet");
@@ -122,7 +122,7 @@ fn run_again_as_another_user(name: &str) {
     let open = || std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(place.path(), open()).unwrap();
     let test = place.path().join("test");
-    // Not by this process: a child that another thread starts would hold it open for writing.
+    // A separate process copies it: a child that another thread starts would hold it open for writing.
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&test).status();
     assert!(copied.unwrap().success());
     let ran = Command::new("setpriv")

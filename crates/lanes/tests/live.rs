@@ -1,6 +1,6 @@
-//! A file that changes while its bytes sit in a pipe: what `copy` put there stays as it was; with
-//! `live` the reader gets the change. Each change stays within a page or cuts one, because the pipe
-//! keeps whole pages that leave the file.
+//! A file changes while its bytes are in a pipe. What `copy` put there stays as it was. With `live` the reader
+//! gets the change. Each change stays within a page or cuts one, because the pipe keeps whole pages that leave
+//! the file.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
@@ -11,10 +11,10 @@ use std::fs::File;
 use std::io::{PipeReader, Read, Seek};
 use std::os::unix::fs::FileExt;
 
-/// Bytes in the file; as many of them sit in the pipe as it holds.
+/// Bytes in the file. The pipe takes the first of them, up to its capacity.
 const SIZE: usize = 1 << 20;
 
-/// Where each change begins: within a page.
+/// Offset where each change begins, within a page.
 const AT: u64 = 200_100;
 
 const BEFORE: u8 = b'a';
@@ -27,7 +27,7 @@ fn file() -> File {
     file
 }
 
-/// Fills a pipe from the file; the pipe and the bytes in it.
+/// Fills a pipe from the file. Returns the pipe and the number of bytes in it.
 fn fill(file: &File, is_live: bool) -> (PipeReader, usize) {
     let (reader, writer) = std::io::pipe().unwrap();
     let room = rustix::pipe::fcntl_setpipe_size(&writer, SIZE).unwrap_or(65_536);
@@ -38,7 +38,7 @@ fn fill(file: &File, is_live: bool) -> (PipeReader, usize) {
     (reader, room.min(SIZE))
 }
 
-/// Changes a file that sits in a pipe; whether the reader sees it.
+/// Changes a file while its bytes are in a pipe. Returns whether the reader sees the change.
 fn is_seen(is_live: bool, change: impl FnOnce(&File)) -> bool {
     let file = file();
     let (mut reader, held) = fill(&file, is_live);

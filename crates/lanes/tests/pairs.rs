@@ -1,10 +1,10 @@
-//! Every kind of source with every kind of sink, as `pairs/table.tsv` says how each pair must end:
-//! all bytes arrive, or their beginning and the expected error of the expected side. Each pair is
-//! copied in every mode of the engine, with the flags of both ends and the place in the source
-//! looked at afterwards, and must end within a minute.
+//! Every kind of source with every kind of sink. `pairs/table.tsv` says how each pair must end: all bytes
+//! arrive, or their beginning and the expected error of the expected side. Each pair is copied in every mode of
+//! the engine and must end within a minute. Afterwards the test checks the flags of both ends and the offset in
+//! the source.
 //!
-//! The table's cells: `=` all arrives; `<ERRNO` an error of the source; `>ERRNO` one of the sink;
-//! `|` between what may be either, because the file system decides (O_DIRECT) or the way does.
+//! The table's cells: `=` means that all arrives, `<ERRNO` an error of the source, and `>ERRNO` an error of the
+//! sink. `|` separates permitted results, because the file system (O_DIRECT) or the way decides.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 const TABLE: &str = include_str!("pairs/table.tsv");
 
-/// After this a pair counts as hanging.
+/// A pair that takes longer counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ fn pairs() -> Vec<Pair> {
     pairs
 }
 
-/// How a copy ended, in the words of the table.
+/// The result of a copy, in the words of the table.
 fn word(result: Result<Copied, CopyError>) -> String {
     let Err(error) = result else { return "=".to_owned() };
     let side = match error.side {
@@ -147,7 +147,7 @@ fn run(mode: Mode) {
             continue;
         };
         if mode != Mode::Plain && matches!(source.content, Content::Cut { .. }) {
-            // What the reader gets then is not the source's content: tests/live.rs.
+            // The reader then gets something other than the source's content: see tests/live.rs.
             continue;
         }
         let (done, is_done) = channel::<()>();

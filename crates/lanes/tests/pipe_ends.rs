@@ -1,5 +1,5 @@
-//! The pipe ends against the kernel: the same bytes come out as went in, whatever the sizes, the way
-//! to wait and the state in which a descriptor is found.
+//! The pipe ends against the kernel. The same bytes come out as went in, for all sizes, ways to wait and states
+//! of a descriptor.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,19 +17,19 @@ use std::time::Duration;
 
 const WAITS: [Wait; 3] = [Wait::Block, Wait::Adaptive, Wait::Busy];
 
-/// Bytes none of which is where a neighbour could stand.
+/// Pseudo-random bytes by position, so that a displaced byte shows.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// A pipe of so many bytes, or of what its least is.
+/// A pipe of `capacity` bytes, or of the smallest size that the kernel allows.
 fn sized(capacity: usize) -> (PipeReader, PipeWriter) {
     let (reader, writer) = std::io::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&writer, capacity).unwrap();
     (reader, writer)
 }
 
-/// Writes in pieces in a thread, reads in pieces here.
+/// Writes in pieces in a thread, and reads in pieces here.
 fn exchange(
     mut reader: Reader,
     mut writer: Writer,
@@ -60,7 +60,7 @@ proptest! {
         writes in 0usize..3,
         reads in 0usize..3,
     ) {
-        // A million calls of a byte each show nothing more than some thousands.
+        // A million calls of one byte each would show no more than a few thousand do.
         let len = len.min(write * 5_000).min(read * 5_000);
         let (reader, writer) = sized(4_096 << capacity);
         let reader = Options::new().wait(WAITS[reads]).capacity(0).reader(reader).unwrap();
@@ -93,7 +93,7 @@ proptest! {
     }
 }
 
-/// What a reader gets of what `produce` writes.
+/// What a reader gets from what `produce` writes.
 fn received(wait: Wait, capacity: usize, produce: impl FnOnce(&mut Writer) + Send) -> Vec<u8> {
     let (reader, writer) = sized(capacity);
     let options = Options::new().wait(wait).capacity(0);
@@ -256,7 +256,7 @@ fn both_ends_on_one_processor_finish() {
         let first = (0..rustix::thread::CpuSet::MAX_CPU).find(|cpu| before.is_set(*cpu)).unwrap();
         let mut one = rustix::thread::CpuSet::new();
         one.set(first);
-        // Threads started from here inherit it.
+        // Threads started after this inherit it.
         rustix::thread::sched_setaffinity(None, &one).unwrap();
         let (reader, writer) = pipe::pair().unwrap();
         exchange(reader, writer, &bytes, (64_000, 64_000)) == bytes

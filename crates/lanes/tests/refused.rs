@@ -1,6 +1,5 @@
-//! Every newer call refused, as a container's filter or another kernel would: what is sent arrives
-//! exactly, and the way is told. A seccomp filter holds for the thread that installs it
-//! (`seccomp(2)`).
+//! Every newer call is refused, as a container's filter or another kernel would do. What is sent arrives
+//! exactly, and the way is reported. A seccomp filter holds for the thread that installs it (`seccomp(2)`).
 
 #![allow(
     unsafe_code,
@@ -19,7 +18,7 @@ const ERRNOS: [Errno; 4] = [Errno::PERM, Errno::INVAL, Errno::NOSYS, Errno::OPNO
 const ADVICE: u32 = 2; // the argument of madvise(2) that says what
 const COMMAND: u32 = 1; // the argument of fcntl(2) that says what
 
-/// A call that the filter refuses, if need be only with this value of an argument.
+/// A call that the filter refuses, always or only with this value of an argument.
 #[derive(Debug, Clone, Copy)]
 struct Refused {
     call: libc::c_long,
@@ -46,7 +45,7 @@ const INHERIT: Refused =
 const DONTNEED: Refused =
     Refused { call: libc::SYS_madvise, argument: Some((ADVICE, libc::MADV_DONTNEED as u32)) };
 
-/// Refuses a call in this thread from now on; whether that is possible.
+/// Refuses a call in this thread from now on. False if that is not possible.
 fn install(refused: Refused, errno: Errno) -> bool {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW};
     let load = |offset| statement(BPF_LD | BPF_W | BPF_ABS, offset);
@@ -74,13 +73,13 @@ fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// Goes on where equal, skips `skip` statements where not.
+/// Continues if equal, and skips `skip` statements if not.
 fn jump(code: u32, k: u32, skip: u8) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: skip, k }
 }
 
-/// Runs `body` in a thread where `refused` fails, once for each errno. One at a time: while a child
-/// of another test holds a copy of a mapping, a memfd cannot be sealed, and other memory serves.
+/// Runs `body` in a thread where `refused` fails, once for each errno. One at a time: while a child of another
+/// test holds a copy of a mapping, a memfd cannot be sealed, and other memory is used.
 fn under(refused: Refused, body: fn(Errno)) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +112,7 @@ fn assert_arrives(mut reader: PipeReader, writer: PipeWriter, expected: &[u8]) {
     assert!(got == expected, "{} bytes arrived of {}", got.len(), expected.len());
 }
 
-/// How frozen bytes go, from either store.
+/// How frozen bytes are sent, from either store.
 fn frozen() -> [(Store, Sent); 2] {
     let content = content();
     let fill = |space: &mut [u8]| space.copy_from_slice(&content);
@@ -127,7 +126,7 @@ fn frozen() -> [(Store, Sent); 2] {
     })
 }
 
-/// How dropped bytes go, from regions of either kind; every round has its own.
+/// How dropped bytes are sent, from regions of either kind. Every round has its own region.
 fn dropped() -> Sent {
     let both =
         [Dropped::new, Dropped::returning].map(|make| drop_rounds(make(20_000, Pages::Base)));
@@ -162,7 +161,7 @@ fn without_vmsplice_memory_is_copied() {
 
 #[test]
 fn without_a_child_content_is_moved() {
-    // What the kernel does after a fork is asked once, here, where it may be.
+    // The program asks only once what the kernel does after a fork. It asks here, where the call is allowed.
     assert_eq!(dropped(), Sent::ByReference);
     for refused in [CLONE, CLONE3, INHERIT] {
         under(refused, |_| assert_eq!(dropped(), Sent::ByReference));

@@ -1,5 +1,5 @@
-//! The two halves of a ring: in one process, in two, with a reader that is killed, and with
-//! acknowledgements of a peer's own.
+//! The two halves of a ring: in one process, in two processes, with a reader that is killed, and with a peer
+//! that sends its own acknowledgements.
 
 #![allow(
     unsafe_code,
@@ -69,7 +69,7 @@ fn a_reader_that_is_killed_is_found_gone() {
         unsafe { libc::raise(libc::SIGKILL) };
         false
     });
-    // This process gives its end up; the child's is the last.
+    // This process closes its end. The child's is the last.
     drop(reader.take());
     let errno = loop {
         match writer.space().map(|space| space.send(SIZE)) {
@@ -93,7 +93,7 @@ fn a_region_waits_for_its_acknowledgement() {
         space.fill(round);
         let sent = space.send(SIZE).unwrap();
         if sent == Sent::Copied {
-            // Where bytes are copied a region is free at once.
+            // When bytes are copied, a region is free at once.
             assert!(writer.space().is_ok());
             return;
         }

@@ -1,4 +1,4 @@
-//! A whole calibration against this machine: what must hold on any.
+//! A whole calibration of this machine: properties that hold on any machine.
 
 use pagewise_measure::{Options, PriceError, calibrate};
 use pagewise_model::{Measured, Nanos};
@@ -53,7 +53,7 @@ fn prices_are_sound_and_the_chase_is_kept() {
     assert_eq!(second.chase.len(), first.chase.len());
     for (kept, walked) in second.chase.iter().zip(&first.chase) {
         assert_eq!(kept.set_bytes, walked.set_bytes);
-        // Decimal text may change the last binary digit; a second walk would differ far more.
+        // Decimal text may change the last binary digit. A second walk would differ far more.
         let ratio = kept.base_ns.median / walked.base_ns.median;
         assert!((ratio - 1.0).abs() < 1e-12, "{kept:?} {walked:?}");
     }

@@ -1,7 +1,7 @@
-//! Readings against known truth: every way reads the same, what is counted is what was done, states of the
-//! cache are proven, and a file that is shortened ends its reader and nothing else.
+//! Readings against a known truth. Every way reads the same bytes, and the counts match the work. States of the
+//! cache are proven. A file that is shortened ends its reader and nothing else.
 //!
-//! Runs itself as the processes that read, with one argument.
+//! The test runs itself as the processes that read, with one argument.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_kernel::page_size;
@@ -71,7 +71,7 @@ fn read(asked: Request) -> Readings {
     read_from(origin, asked, &|| false)
 }
 
-/// The only sample of a point that did what it was asked for.
+/// The only sample of a point did the requested work.
 fn is_exact(readings: &Readings, point: &Point) {
     assert_eq!(point.refused, None, "{:?}", point.cell);
     let [sample] = point.samples.as_slice() else { panic!("{point:?}") };
@@ -82,7 +82,7 @@ fn is_exact(readings: &Readings, point: &Point) {
     assert!(sample.proof.file_pages >= pages, "{sample:?}");
 }
 
-/// Why a way that not every kernel has is not there.
+/// The reason why a way is missing that not every kernel has.
 fn missing(point: &Point) -> Option<&str> {
     let refused = point.refused.as_deref()?;
     ["io_uring_setup", "RWF_DONTCACHE"].iter().any(|call| refused.contains(call)).then_some(refused)
@@ -113,7 +113,7 @@ fn every_way_reads_the_same() {
     }
 }
 
-/// A file written page by page, whose folios are single pages.
+/// A file written page by page, so that its folios are single pages.
 fn paged(dir: &Path, size: Bytes) -> Origin {
     let path = dir.join("paged");
     let mut file = File::create(&path).unwrap();
@@ -132,7 +132,7 @@ fn faults_are_those_of_the_pages() {
         let of = readings.points.iter().filter(|point| point.cell.arm == arm);
         of.map(|point| point.samples[0].minor_faults).max().unwrap()
     };
-    // The kernel maps at most 64 KiB around a fault on single pages, at least the page itself.
+    // The kernel maps at most 64 KiB around a fault on single pages, and at least the page itself.
     let (least, most) = (SIZE.0 / Bytes::kib(64).0, SIZE.pages(page_size::base()) + 64);
     for arm in [Arm::Map, Arm::Place] {
         assert!((least..=most).contains(&faults(arm)), "{arm:?}: {}", faults(arm));
@@ -219,7 +219,7 @@ fn a_shortened_file_ends_its_reader_alone() {
         std::fs::write(&path, vec![1; SIZE.0 as usize]).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
         let origin = Origin::given(&path, Bytes::kib(16)).unwrap();
-        // Minutes of work, unless it ends.
+        // Takes minutes unless it is ended.
         let asked =
             Request { parts: vec![Part::Passes], arms: vec![arm], passes: 1_000_000, ..request() };
         let shortening = std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! First touches against known truth: N pages take N faults, memory that was filled takes none, advice to
-//! read ahead maps nothing, and whoever wants no more gets what there is.
+//! First touches against a known truth: N pages take N faults, filled memory takes none, and advice to read
+//! ahead maps nothing. A caller that stops early gets the results so far.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, reason = "a test program")]
 
 use pagewise_measure::Callbacks;
@@ -29,7 +29,7 @@ fn all_of(only: &[&str]) -> FirstTouch {
     touch(only, &|| false)
 }
 
-/// Whether this kernel has no such way, which is told.
+/// Whether this kernel lacks the way. If so, prints a line.
 fn lacks(touches: &FirstTouch, way: Way) -> bool {
     let missing = touches.unavailable.iter().find(|missing| missing.way == way);
     missing.inspect(|missing| println!("SKIP {}: {}", way.into_str(), missing.why)).is_some()

@@ -1,7 +1,7 @@
-//! The ladder against known truth: what goes in is what is counted at both ends, in every mode, and
-//! what changes on the way is seen.
+//! The ladder against a known truth: both ends count what was sent, in every mode, and changes on the way are
+//! detected.
 //!
-//! Runs itself as the ends of the pipes, with one argument.
+//! The test runs itself as the ends of the pipes, with one argument.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_measure::Callbacks;
@@ -71,7 +71,7 @@ fn describe(point: &Point) -> String {
     format!("{name} {wait:?} {:?}: {:?}", point.consumption, point.refused)
 }
 
-/// Both ends moved everything, and the sequence was whole where it was looked at.
+/// Both ends moved everything. Where it was checked, the sequence was whole.
 fn is_exact(point: &Point) {
     let text = describe(point);
     assert_eq!(point.samples.len(), 1, "{text}");
@@ -127,8 +127,8 @@ fn every_wait_moves_everything() {
     }
 }
 
-/// The double buffer is only sound while the pipe holds no more than one buffer. On one CPU the writer
-/// fills the pipe before the reader runs.
+/// The double buffer is sound only while the pipe holds no more than one buffer. On one CPU the writer fills
+/// the pipe before the reader runs.
 fn reuse_before_the_pipe_is_empty_is_seen() {
     let sound = Rung { placement: Placement::SameCore, ..rung(Writer::Vmsplice, Reader::Read) };
     let unsound = Rung { pipe_bytes: Some(Bytes::mib(1)), ..sound.clone() };

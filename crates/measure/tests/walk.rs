@@ -1,5 +1,5 @@
-//! Walks against known truth: every point has a sample of each repeat on pages that the kernel has shown,
-//! or a reason, and whoever wants no more gets what there is.
+//! Walks against a known truth. Every point has a sample of each repeat on pages that the kernel has confirmed,
+//! or a reason. A caller that stops early gets the results so far.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 use pagewise_measure::Callbacks;

@@ -1,4 +1,4 @@
-//! The published JSON Schema is that of the types, and saved runs are of it.
+//! The published JSON Schema matches the types, and saved runs match it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use boon::{Compiler, Schemas};
@@ -21,7 +21,7 @@ fn the_published_schema_is_that_of_the_types() {
     assert!(published == schema, "run with UPDATE_GOLDEN=1 to write {}", file.display());
 }
 
-/// What the schema says against a document.
+/// The objection of the schema to a document; `None` if it is valid.
 fn objection(document: &serde_json::Value) -> Option<String> {
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.add_resource("run", serde_json::from_str(&Run::json_schema()).unwrap()).unwrap();
@@ -38,7 +38,7 @@ fn saved_runs_are_of_the_schema_and_others_are_not() {
     assert!(objection(&document).is_some());
 }
 
-/// The saved runs of the repository that an earlier version made.
+/// Saved runs of the repository from an earlier version.
 fn former() -> Vec<Run> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
     let files = ["cookbook", "runs"].map(|name| std::fs::read_dir(all.join(name)).unwrap());

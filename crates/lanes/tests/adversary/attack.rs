@@ -1,5 +1,5 @@
-//! The reader: takes each block out of the pipe in one of the ways that keep its pages alive, and
-//! compares it when the writer is some blocks further on.
+//! The reader takes each block out of the pipe in a way that keeps its pages alive. It compares the block once
+//! the writer is some blocks ahead.
 
 use crate::block::{Block, Dice};
 use crate::child::{fork, wait};
@@ -12,14 +12,14 @@ use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-/// How many blocks are held back before the first is compared.
+/// Number of blocks held back before the first is compared.
 const HELD: usize = 6;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub rounds: u64,
-    /// Blocks that were compared; the others were in a pipe that was closed.
+    /// Blocks compared. The others were in a pipe that was closed.
     pub compared: u64,
     pub changed: u64,
     pub by_reference: u64,
@@ -32,7 +32,7 @@ impl Tally {
     }
 }
 
-/// Where the bytes of a block are meanwhile.
+/// Where a block's bytes are until it is compared.
 enum Place {
     Pipe(PipeReader, PipeWriter),
     Socket(UnixStream, #[allow(dead_code, reason = "kept open")] UnixStream),
@@ -44,7 +44,7 @@ pub struct Adversary {
     size: usize,
     lag: usize,
     dice: Dice,
-    /// Blocks that lie in `pipe`.
+    /// Blocks that are still in `pipe`.
     inside: VecDeque<Block>,
     held: VecDeque<(Block, Place)>,
     spare: Vec<(PipeReader, PipeWriter)>,
@@ -73,7 +73,7 @@ impl Adversary {
         }
     }
 
-    /// Reads what `scheme` sends until `rounds` are over or so many blocks have changed.
+    /// Reads what `scheme` sends, for `rounds` rounds or until `changes` blocks have changed.
     pub fn run(mut self, scheme: &mut impl Scheme, rounds: u64, changes: u64) -> Tally {
         while self.tally.rounds < rounds && self.tally.changed < changes {
             let is_closed = self.dice.roll(500) == 0;
@@ -99,7 +99,7 @@ impl Adversary {
         self.tally
     }
 
-    /// Closes the reading end, with all that is inside; children hold it too and end before.
+    /// Closes the reading end with everything in it. Children hold it too, so they end first.
     fn close_reading_end(&mut self) {
         while self.held.iter().any(|(_, place)| matches!(place, Place::Child { .. })) {
             self.compare_oldest();
@@ -138,7 +138,7 @@ impl Adversary {
         self.spare.pop().unwrap_or_else(|| pipe(65_536))
     }
 
-    /// Splices a block, and reads what of it found no room; how much was spliced.
+    /// Splices a block and reads the part for which there was no room. Returns the number of bytes spliced.
     fn splice(&mut self, block: &Block, to: BorrowedFd<'_>) -> usize {
         let flags = SpliceFlags::NONBLOCK;
         let n = rustix::pipe::splice(&self.pipe.0, None, to, None, block.len(), flags).unwrap();
@@ -168,7 +168,7 @@ impl Adversary {
         self.held.push_back((block.first(n), Place::Pipe(reader, writer)));
     }
 
-    /// A child holds the pages, and compares them when it is told to.
+    /// A child holds the pages and compares them on request.
     fn hand_to_child(&mut self, block: Block) {
         let (mut reader, writer) = self.spare_pipe();
         let n = self.splice(&block, writer.as_fd());

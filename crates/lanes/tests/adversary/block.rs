@@ -1,8 +1,8 @@
-//! What is sent: bytes that follow from a seed, so that the reader knows each of them.
+//! The data sent: bytes that follow from a seed, so that the reader knows every one of them.
 
 use std::ops::Range;
 
-/// A piece of the content of a seed.
+/// A piece of a seed's content.
 #[derive(Debug, Clone)]
 pub struct Block {
     pub seed: u64,
@@ -10,7 +10,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// The first `len` bytes of a seed.
+    /// The first `len` bytes of a seed's content.
     pub fn new(seed: u64, len: usize) -> Self {
         Self { seed, range: 0..len }
     }
@@ -19,7 +19,7 @@ impl Block {
         self.range.len()
     }
 
-    /// The bytes from `from` on.
+    /// The bytes from offset `from` on.
     pub fn rest(&self, from: usize) -> Self {
         Self { seed: self.seed, range: self.range.start + from..self.range.end }
     }
@@ -47,7 +47,7 @@ pub fn fill(seed: u64, into: &mut [u8]) {
     }
 }
 
-/// Numbers that look random and repeat with the seed (xorshift).
+/// Pseudo-random numbers that repeat with the seed (xorshift).
 #[derive(Debug)]
 pub struct Dice(pub u64);
 
@@ -59,7 +59,7 @@ impl Dice {
         self.0 % sides
     }
 
-    /// A length for a block: small, unaligned, whole pages, many pages.
+    /// A block length: small, unaligned, whole pages or many pages.
     pub fn len(&mut self) -> usize {
         const LENGTHS: [usize; 8] = [1, 100, 4096, 4097, 8192, 12_345, 16_384, 40_000];
         LENGTHS[self.roll(8) as usize]

@@ -1,9 +1,9 @@
-//! An adversarial reader against every buffer: it splices what it gets onward, tees it, sends it
-//! through a socket, lets it lie, hands it to a forked child, closes the pipe early, and compares
-//! only after the writer has gone on filling its memory. Not one byte may have changed; the same
-//! reader must catch the double buffer of which an emptied pipe is the only proof.
+//! An adversarial reader against every buffer. It splices its input onward, tees it, sends it through a socket,
+//! leaves it in the pipe, hands it to a forked child, or closes the pipe early. It compares only after the
+//! writer has refilled its memory. Not one byte may have changed. The same reader must catch the double buffer
+//! that relies only on an emptied pipe.
 //!
-//! `PAGEWISE_ADVERSARY_ROUNDS` sets the rounds for each kind of buffer; each prints one line.
+//! `PAGEWISE_ADVERSARY_ROUNDS` sets the rounds for each kind of buffer. Each kind prints one line.
 
 #![allow(
     missing_docs,
@@ -26,7 +26,7 @@ use pagewise_lanes::probe::{Answer, Sink, Source, ask};
 use schemes::{Copied, DoubleBuffer, Drops, Freezes, Scheme};
 use std::time::Instant;
 
-/// Rounds for each kind of buffer, unless the environment says more.
+/// Rounds for each kind of buffer, unless the environment sets another number.
 const ROUNDS: u64 = 3_000;
 
 fn rounds() -> u64 {
@@ -87,7 +87,7 @@ fn ring_bytes_never_change() {
     assert!(tally.compared > rounds / 2, "{tally:?}");
 }
 
-/// The test of the tests: what is known to be unsafe is found out at once.
+/// Tests the tests: they must catch the known unsafe buffer at once.
 #[test]
 fn the_double_buffer_is_caught() {
     if ask(Source::Private, Sink::Pipe) != Answer::Shared {

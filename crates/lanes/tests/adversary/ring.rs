@@ -1,5 +1,5 @@
-//! The ring against its own reader at its worst: reads of odd sizes, pauses, children forked while
-//! regions are on their way, and readers that leave early.
+//! The ring against its own reader in the worst case: reads of odd sizes, pauses, children forked while regions
+//! are in flight, and readers that leave early.
 
 use crate::attack::Tally;
 use crate::block::{Block, Dice, fill};
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use std::io::Read;
 use std::sync::mpsc::Receiver;
 
-/// Bytes of a region; four of them.
+/// Bytes of a region. The ring has four.
 const REGION: usize = 40_960;
 /// Rounds of one ring before its reader leaves.
 const LIFE: u64 = 20_000;
@@ -49,7 +49,7 @@ fn produce(mut writer: Writer, rounds: u64, tally: &mut Tally, mut tell: impl Fn
     }
 }
 
-/// Reads all blocks in pieces; how many there were, and how many had changed.
+/// Reads all blocks in pieces. Returns how many there were, and how many had changed.
 fn consume(mut reader: Reader, reported: &Receiver<Block>) -> (u64, u64) {
     let mut dice = Dice(0x9ead);
     let (mut compared, mut changed) = (0, 0);
@@ -67,7 +67,7 @@ fn consume(mut reader: Reader, reported: &Receiver<Block>) -> (u64, u64) {
     (compared, changed)
 }
 
-/// A writer that waits for a reader that leaves is told, and does not wait for ever.
+/// A writer that waits gets an error when the reader leaves, and does not wait for ever.
 fn leaving_early() {
     let (mut writer, mut reader) = acked::ring(2, 4096, Pages::Base).unwrap();
     let consumer = std::thread::spawn(move || {

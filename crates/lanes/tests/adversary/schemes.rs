@@ -1,4 +1,4 @@
-//! The writers: each safe kind of buffer, used as hard as its type allows, and the known bad one.
+//! The writers: each safe kind of buffer, used as hard as its type allows, and the unsafe one.
 
 #![allow(unsafe_code, reason = "the known bad scheme is what no safe function can do")]
 
@@ -11,21 +11,21 @@ use std::io::{PipeWriter, Write};
 
 /// A way to send blocks.
 pub trait Scheme {
-    /// Sends a block of its choice, the `round`th, and says which.
+    /// Sends the block of round `round` and returns it. The scheme chooses the block.
     fn send(&mut self, round: u64, to: &PipeWriter) -> (Block, Result<Sent, SendError>);
 
-    /// The capacity that it wants of the pipe, in bytes.
+    /// The pipe capacity that it wants, in bytes.
     fn pipe_size(&self) -> usize {
         1 << 20
     }
 
-    /// How many blocks may lie in the pipe when the next is sent.
+    /// How many blocks may be in the pipe when the next is sent.
     fn lag(&self) -> usize {
         4
     }
 }
 
-/// A few frozen contents, sent in pieces, dropped and made anew while pieces are on their way.
+/// A few frozen contents, sent in pieces. They are dropped and created again while pieces are in flight.
 pub struct Freezes {
     len: usize,
     store: Store,
@@ -62,7 +62,7 @@ impl Scheme for Freezes {
     }
 }
 
-/// A region that is overwritten wherever it lets itself be, renewed and replaced at random.
+/// A region that is overwritten as often as it allows, and renewed and replaced at random.
 pub struct Drops {
     region: Dropped,
     make: Make,
@@ -102,7 +102,7 @@ impl Scheme for Drops {
     }
 }
 
-/// `write(2)`, by the standard library.
+/// `write(2)` through the standard library.
 #[derive(Default)]
 pub struct Copied(Vec<u8>);
 
@@ -120,8 +120,8 @@ impl Scheme for Copied {
     }
 }
 
-/// The known bad: two halves of one buffer in turn, the pipe as large as one half. When the splice
-/// of one half has returned, the other has left the pipe and is filled again.
+/// The unsafe scheme: it sends the two halves of one buffer in turn, and the pipe holds as much as one half.
+/// When the splice of one half returns, the other half has left the pipe and is filled again.
 pub struct DoubleBuffer {
     start: *mut u8,
 }
@@ -154,8 +154,8 @@ impl Scheme for DoubleBuffer {
         let bytes = unsafe { std::slice::from_raw_parts_mut(half, HALF) };
         fill(round, bytes);
         let parts = [IoSliceRaw::from_slice(bytes)];
-        // SAFETY: the memory is readable and `to` can be written. That the bytes change later is
-        // what this scheme gets wrong.
+        // SAFETY: the memory is readable and `to` can be written. The bytes change later, which is the error of
+        // this scheme.
         let sent = unsafe { rustix::pipe::vmsplice(to, &parts, SpliceFlags::empty()) };
         let error = |errno| SendError { call: "vmsplice", errno, taken: 0 };
         (Block::new(round, HALF), sent.map(|_| Sent::ByReference).map_err(error))

@@ -1,18 +1,18 @@
-//! A forked child that runs a piece of a test.
+//! A forked child that runs part of a test.
 
 #![allow(unsafe_code, unreachable_pub, reason = "fork and waitpid; shared by several tests")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A child inherits the pipes of all tests of its process and keeps them open: tests that fork, and
-/// those that wait for a pipe to be closed, run one at a time.
+/// A child inherits the pipes of all tests of its process and keeps them open. So tests that fork, and tests
+/// that wait for a pipe to close, run one at a time.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `body` in a child, which ends with 0 if it gives true.
+/// Runs `body` in a child, which exits with 0 if `body` returns true.
 pub fn fork(body: impl FnOnce() -> bool) -> libc::pid_t {
     // SAFETY: the child runs `body` and ends itself. What it uses (memory, descriptors) works in
     // a child of a process with threads: the C library resets its allocator at fork.
@@ -26,7 +26,7 @@ pub fn fork(body: impl FnOnce() -> bool) -> libc::pid_t {
     pid
 }
 
-/// The status with which a child ended.
+/// The exit status of a child.
 pub fn wait(pid: libc::pid_t) -> i32 {
     let mut status = 0;
     // SAFETY: `status` is valid for writes, and the child is ours.

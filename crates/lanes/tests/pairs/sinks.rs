@@ -1,4 +1,4 @@
-//! The sinks of the table: descriptors, and a way to what arrived in them.
+//! The sinks of the table: each has a descriptor, and a way to get the bytes that arrived.
 
 use super::sources::{REPEATS, content, reset};
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,19 +18,19 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Closes a sink and gives what arrived; `None` where nobody can know.
+/// Closes a sink and returns the bytes that arrived; `None` if they cannot be known.
 type Close = Box<dyn FnOnce(OwnedFd) -> Option<Vec<u8>> + Send>;
 
-/// A sink ready to be written.
+/// A sink that is ready for writing.
 pub(crate) struct Sink {
     pub(crate) fd: OwnedFd,
-    /// The capacity of its pipe is not to be changed.
+    /// True if the capacity of its pipe must stay.
     pub(crate) keeps: bool,
     close: Close,
 }
 
 impl Sink {
-    /// The sink of that name; `None` where it cannot be made here.
+    /// The sink of this name. `None` if it cannot be made here.
     pub(crate) fn new(name: &str) -> Option<Self> {
         match name {
             "pipe" => Some(piped(None, Duration::ZERO)),
@@ -60,21 +60,21 @@ impl Sink {
         self
     }
 
-    /// Closes it and gives what arrived.
+    /// Closes it and returns what arrived.
     pub(crate) fn end(self) -> Option<Vec<u8>> {
         (self.close)(self.fd)
     }
 }
 
-/// How late the reader of an end with O_NONBLOCK begins, so that the end is found full.
+/// Delay of the reader of an O_NONBLOCK end, so that the copy finds the end full.
 const LATE: Duration = Duration::from_millis(2);
 
 fn plain(fd: OwnedFd, close: Close) -> Sink {
     Sink { fd, keeps: false, close }
 }
 
-/// Everything until the end. A terminal that nobody has open any more answers EIO. The kernel may give that
-/// answer once while bytes still wait (drivers/tty/n_tty.c): the end is the second in a row.
+/// Reads everything up to the end. A terminal that no process has open any more returns EIO. The kernel may
+/// return it once while bytes still wait (drivers/tty/n_tty.c), so the end is the second in a row.
 fn read_all(from: OwnedFd) -> Vec<u8> {
     let (mut all, mut buffer, mut is_ending) = (Vec::new(), vec![0; 65_536], false);
     loop {
@@ -137,7 +137,7 @@ fn tcp() -> Sink {
     collected(near.into(), Duration::ZERO, far.into())
 }
 
-/// A terminal that changes no byte on its way out.
+/// A terminal that changes no output byte.
 fn tty() -> Option<Sink> {
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).ok()?;
     grantpt(&controller).unwrap();
@@ -153,7 +153,7 @@ fn device(path: &str, keeps: Option<Vec<u8>>) -> Sink {
     plain(open(path, OFlags::WRONLY, Mode::empty()).unwrap(), Box::new(move |_| keeps))
 }
 
-/// A sink into which nothing can come.
+/// A sink that can receive nothing.
 fn closed(fd: OwnedFd) -> Sink {
     plain(fd, Box::new(|_| Some(Vec::new())))
 }
@@ -186,7 +186,7 @@ fn memory(seals: SealFlags) -> Sink {
     plain(fd, Box::new(|fd| Some(bytes_of(&File::from(fd)))))
 }
 
-/// A regular file of one kind or another.
+/// A regular file. Its name says which kind.
 fn file(name: &str) -> Option<Sink> {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("sink");
@@ -204,7 +204,7 @@ fn file(name: &str) -> Option<Sink> {
     })
 }
 
-/// A file that is written at its end, whatever its offset says.
+/// A file that is written at its end, whatever its offset is.
 fn append(path: &Path) -> Sink {
     const HEAD: &[u8] = b"what was there before\n";
     std::fs::write(path, HEAD).unwrap();
@@ -217,7 +217,7 @@ fn append(path: &Path) -> Sink {
     plain(open(path, OFlags::WRONLY | OFlags::APPEND, Mode::empty()).unwrap(), close)
 }
 
-/// A larger file that is written from its fifth byte on; what lies around must stay.
+/// A larger file, written from its fifth byte on. The bytes around must not change.
 fn overwritten(path: &Path) -> Sink {
     let before = content().repeat(REPEATS + 1);
     std::fs::write(path, &before).unwrap();

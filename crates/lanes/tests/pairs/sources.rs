@@ -1,4 +1,4 @@
-//! The sources of the table: descriptors with a known content behind them.
+//! The sources of the table: descriptors with known content.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{
@@ -19,44 +19,44 @@ use std::sync::LazyLock;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Bytes of a source that is not small by nature: no multiple of any page, buffer or sector.
+/// Bytes of a source unless its kind is small. The number is no multiple of any page, buffer or sector.
 pub(crate) const SIZE: usize = 300_001;
 
-/// How often a file that is read with O_DIRECT holds these: above 2 MB, where the engine's pieces have grown.
+/// How often a file for O_DIRECT repeats these bytes. It is above 2 MB, where the engine uses larger pieces.
 pub(crate) const REPEATS: usize = 8;
 
-/// Where the file that loses its end is cut: after the first buffer, before the end.
+/// Where the truncated file is cut: after the first buffer and before the end.
 const CUT: u64 = 280_000;
 
 /// What a source must give.
 pub(crate) enum Content {
     /// Exactly these bytes.
     Known(Vec<u8>),
-    /// The beginning of these bytes, at least so many: the file is cut while it is copied.
+    /// The beginning of these bytes, at least `least` of them: the file is cut during the copy.
     Cut { all: Vec<u8>, least: u64 },
-    /// So many bytes, nobody knows which.
+    /// This many bytes of unknown content.
     Random(u64),
 }
 
-/// A source ready to be copied.
+/// A source that is ready to be copied.
 pub(crate) struct Source {
     pub(crate) fd: OwnedFd,
     pub(crate) content: Content,
-    /// How much to copy of one that never ends.
+    /// How much to copy of a source that never ends.
     pub(crate) limit: Option<u64>,
-    /// Where a file begins to be read.
+    /// The offset at which a file is read first.
     pub(crate) start: Option<u64>,
-    /// The capacity of its pipe is not to be changed.
+    /// True if the capacity of its pipe must stay.
     pub(crate) keeps: bool,
-    /// What happens to it after the first bytes have been copied.
+    /// An action to take after the first bytes have been copied.
     pub(crate) meanwhile: Option<Box<dyn FnOnce() + Send>>,
     feeder: Option<JoinHandle<()>>,
-    /// What must stay open until the copy is over.
+    /// A descriptor that must stay open until the copy ends.
     held: Option<OwnedFd>,
 }
 
 impl Source {
-    /// The source of that name; `None` where it cannot be made here.
+    /// The source of this name. `None` if it cannot be made here.
     pub(crate) fn new(name: &str) -> Option<Self> {
         match name {
             "pipe" => Some(piped(None, Duration::ZERO)),
@@ -88,7 +88,7 @@ impl Source {
         self
     }
 
-    /// Closes it, waits for who feeds it, and gives what it had to give.
+    /// Closes it, waits for its feeder, and returns the content that it must give.
     pub(crate) fn end(self) -> Content {
         drop(self.fd);
         drop(self.held);
@@ -99,10 +99,10 @@ impl Source {
     }
 }
 
-/// How late the feeder of an end with O_NONBLOCK begins, so that the end is found empty.
+/// Delay of the feeder of an O_NONBLOCK end, so that the copy finds the end empty.
 const LATE: Duration = Duration::from_millis(2);
 
-/// Bytes that differ everywhere.
+/// Pseudo-random bytes, the same in every call.
 pub(crate) fn content() -> Vec<u8> {
     static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let mut state = 0x9e37_79b9_u32;
@@ -128,7 +128,7 @@ fn plain(fd: OwnedFd, content: Vec<u8>) -> Source {
     }
 }
 
-/// A source whose content another thread writes; the copy may end before all is taken.
+/// A source that another thread feeds. The copy may end before it has taken everything.
 fn fed(fd: OwnedFd, late: Duration, to: impl FnOnce() -> OwnedFd + Send + 'static) -> Source {
     let feeder = std::thread::spawn(move || {
         let mut to = File::from(to());
@@ -186,7 +186,7 @@ pub(crate) fn reset() -> Source {
     plain(near.into(), sent.to_vec())
 }
 
-/// A terminal on which lines were typed, and the end once.
+/// A terminal on which lines were typed, then end-of-file once.
 fn tty() -> Option<Source> {
     let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).ok()?;
     grantpt(&controller).unwrap();
@@ -211,13 +211,13 @@ fn event() -> Source {
     Source { limit: Some(8), ..plain(fd, 7_u64.to_ne_bytes().to_vec()) }
 }
 
-/// A file whose size is not what `fstat` says.
+/// A file whose size differs from `fstat`.
 fn special(path: &str) -> Option<Source> {
     let content = std::fs::read(path).ok()?;
     Some(plain(open(path, OFlags::RDONLY, Mode::empty()).ok()?, content))
 }
 
-/// A regular file of one kind or another.
+/// A regular file. Its name says which kind.
 fn file(name: &str) -> Option<Source> {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("source");
@@ -258,7 +258,7 @@ fn memory(bytes: &[u8], is_sealed: bool) -> OwnedFd {
     fd
 }
 
-/// Gets more bytes after the first were copied; they belong to it as well.
+/// The file gets more bytes after the first were copied. They belong to the content too.
 fn growing(source: Source, path: &Path) -> Source {
     let mut to = File::options().append(true).open(path).unwrap();
     let more = b"what came later".repeat(1_000);
@@ -267,7 +267,7 @@ fn growing(source: Source, path: &Path) -> Source {
     Source { content, meanwhile: Some(meanwhile), ..source }
 }
 
-/// Loses its end after the first bytes were copied; how much was taken by then is the way's.
+/// The file is truncated after the first bytes were copied. How much was taken by then depends on the way.
 fn truncated(source: Source, path: &Path) -> Source {
     let to = File::options().write(true).open(path).unwrap();
     let content = Content::Cut { all: content(), least: CUT };
