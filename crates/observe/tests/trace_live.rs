@@ -1,7 +1,7 @@
-//! The traced look against programs whose doings are known.
+//! The traced look against programs of known behaviour.
 //!
-//! Runs itself as some of the programs; the first argument then names the role. Otherwise the first
-//! argument that is no option picks tests by a part of their names.
+//! The test runs itself as some of the programs; the first argument then names the role. Otherwise the first
+//! argument that is not an option selects tests by part of their names.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 
 #[path = "trace_live/effects.rs"]
@@ -38,7 +38,7 @@ fn main() {
     }
 }
 
-/// The first argument that is no option of the usual harness: part of the names to run.
+/// The first argument that is not an option of the usual harness: part of the names to run.
 fn filter(args: &[String]) -> Option<&str> {
     args.iter().map(String::as_str).find(|arg| !arg.starts_with('-'))
 }
@@ -113,7 +113,7 @@ fn role_supervise(fd: &str) {
     supervise::serve(fd.parse().unwrap(), &make, looks).unwrap();
 }
 
-/// More than glibc's largest threshold: such a block is always a mapping of its own.
+/// Larger than glibc's largest threshold: such a block is always a separate mapping.
 const BLOCK: Bytes = Bytes::mib(40);
 
 fn role_maps() {
@@ -122,8 +122,8 @@ fn role_maps() {
     }
 }
 
-/// Changes words of 64 MiB, at random in all or in one of them, or in order, by operations that are no
-/// calls in any build.
+/// Changes words of 64 MiB, at random in all or in one of them, or in order. The operations are no calls in any
+/// build.
 fn role_walk(kind: &str) {
     let mask = if kind == "narrow" { 0x1_ffff } else { 0x7f_ffff };
     let random = kind != "sequential";
@@ -159,7 +159,7 @@ fn role_threads() {
     println!("{sum}");
 }
 
-/// Signals itself as the Go runtime does, and counts what arrives.
+/// Signals itself as the Go runtime does, and counts the signals that arrive.
 fn role_urgent() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let arrived = std::sync::Arc::new(AtomicBool::new(false));
@@ -171,8 +171,8 @@ fn role_urgent() {
     println!("{}", seen.count());
 }
 
-/// Starts programs as posix_spawn does: the caller sleeps, unstoppable, until its child has become
-/// the program; between two it computes, so that it is picked for stepping.
+/// Starts programs as posix_spawn does: the caller sleeps, unstoppable, until its child has executed the
+/// program. Between two starts it computes, so that it is chosen for stepping.
 fn role_spawns() {
     let begin = std::time::Instant::now();
     while begin.elapsed() < std::time::Duration::from_millis(1500) {
@@ -196,7 +196,7 @@ fn shell(dir: &Path, command: &str) -> Launch {
     Launch { cwd: Some(dir.to_owned()), ..Launch::experiment(argv) }
 }
 
-/// One of the small C programs, in a directory of its own; nothing without a C compiler.
+/// One of the small C programs, in a new directory. `None` without a C compiler.
 fn built(test: &str, program: &str) -> Option<(tempfile::TempDir, PathBuf)> {
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join(program);
@@ -218,7 +218,7 @@ fn mapping_calls_are_counted_exactly() {
     let seen = look(&Launch::experiment(own(&["maps"])));
     let churn = &seen.processes[0].churn;
     assert_eq!(churn.large_mmap_calls, 100, "{churn:?}");
-    // The block and, in one more page, the allocator's word about it.
+    // The block and one more page with the allocator's header.
     let one = Bytes(BLOCK.0 + page_size::base().bytes());
     assert_eq!(churn.large_mmap_bytes, Bytes(100 * one.0));
     assert_eq!(churn.largest_mmap_bytes, one);
@@ -290,7 +290,7 @@ fn large_files_that_are_read_are_reported() {
     let seen = look(&Launch { stdin: Input::File(dir.join("input")), ..launch });
     let inputs = seen.files.iter().filter(|file| file.kind == FileKind::Input);
     let mut paths: Vec<&Path> = inputs.clone().map(|file| Path::new(&file.path)).collect();
-    // What the system's own programs read of their locale is theirs.
+    // The system's own programs also read their locale. Those paths are left out.
     paths.retain(|path| path.starts_with(&dir));
     paths.sort();
     assert_eq!(paths, [dir.join("input"), dir.join("read")]);
@@ -320,9 +320,9 @@ fn bytes_through_calls_are_each_images_own() {
     let copy = "dd if=/dev/zero of=/dev/null bs=1000000 count=";
     let seen = look(&shell(Path::new("/"), &format!("{copy}2 2>&1; exec {copy}5 2>&1")));
     let moved: Vec<u64> = seen.processes.iter().map(|p| p.moved_bytes.unwrap().0).collect();
-    // What the loader reads of libraries comes on top.
+    // The loader's reads of libraries are added.
     assert!((4_000_000..4_100_000).contains(&moved[1]), "{moved:?}");
-    // The program that the shell became has what the shell waited for in its sum.
+    // The program that the shell became includes what the shell waited for.
     assert!((14_000_000..14_200_000).contains(&moved[2]), "{moved:?}");
 }
 
@@ -333,7 +333,7 @@ fn threads_and_signals_work() {
     assert_eq!(seen.processes[0].incomplete, None);
 }
 
-/// The look must end: a stop that is waited for inside such a start would wait for itself.
+/// The look must end: waiting for a stop inside such a start would never end.
 fn a_thread_that_waits_for_its_child_is_left_alone() {
     let options = TraceOptions { pattern: true, ..TraceOptions::default() };
     for _ in 0..3 {
@@ -379,12 +379,13 @@ fn access_patterns_differ() {
     assert!(random.bursts >= 3 && random.instructions > 500);
     assert!(random.jumps as f64 > 0.01 * random.accesses as f64);
     assert!(random.jumps > 10 * random.next_pages);
-    // None within a lap. A burst may meet what stands between two of them; not in each of three looks.
+    // There are no jumps within a lap. A burst may meet the jump between two laps, but not in each of three
+    // looks.
     let is_in_order = |seen: AccessPattern| (seen.jumps as f64) < 0.0002 * seen.accesses as f64;
     assert!((0..3).any(|_| is_in_order(look("sequential").0)));
     assert!(random.jump_span_bytes >= Bytes::mib(16));
     assert!(random.jump_huge_bytes <= random.jump_span_bytes);
-    // 64 MiB are more than a TLB keeps, one is not.
+    // 64 MiB are more than a TLB covers, 1 MiB is not.
     match wide.zip(narrow) {
         Some((wide, narrow)) => assert!(wide.new_pages_per_ms > 10.0 * narrow.new_pages_per_ms),
         None => println!("  SKIP footprints: this kernel has no accessed bits to read"),
@@ -409,7 +410,7 @@ fn setuid_programs_are_refused() {
     assert!(matches!(error, TraceError::Setuid { .. }), "{error}");
 }
 
-/// A script takes its rights from its interpreter; the tree may start one at any time.
+/// A script gets its rights from its interpreter, and the tree may start one at any time.
 fn scripts_of_setuid_interpreters_are_refused() {
     use std::os::unix::fs::{PermissionsExt, chown};
     let dir = tempfile::tempdir().unwrap();
@@ -423,7 +424,7 @@ fn scripts_of_setuid_interpreters_are_refused() {
     marked("script", 0o755);
     let launch = shell(dir.path(), "./script; true");
     assert_eq!(look(&launch).ended, Ended::Exited(0));
-    // Given to the account itself it would gain nothing.
+    // A set-uid shell of the same account would gain nothing.
     if !rustix::process::geteuid().is_root() || chown(at("shell"), Some(65534), None).is_err() {
         println!("SKIP scripts_of_setuid_interpreters_are_refused: only root can give files away");
         return;

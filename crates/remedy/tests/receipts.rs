@@ -1,4 +1,4 @@
-//! Lines of receipts, read by what they are for, where that is installed.
+//! Lines of receipts, read by the programs that they are for, if these are installed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking")]
 
 use pagewise_model::constructed::machine;
@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// An environment with all that has a meaning to one of the readers.
+/// An environment with every character that is special to one of the readers.
 const ODD: &str = r#"-Da="$(b)" -Dc=\d$e%f:g #h {i}"#;
 
 fn doses(list: &str) -> Vec<Dose> {
@@ -88,7 +88,7 @@ fn yaml_holds_the_environment_as_it_was_tested() {
     let compose =
         "yaml.safe_load(sys.stdin)['services']['NAME']['environment']['JAVA_TOOL_OPTIONS']";
     let pod = "yaml.safe_load(sys.stdin)['env'][0]['value']";
-    // Both read two of them as one.
+    // Both readers take two of them as one.
     let expected = value.replace('$', "$$");
     for (lines, expression) in [(&lines.compose, compose), (&lines.kubernetes, pod)] {
         let script = format!("import sys, yaml; print({expression})");

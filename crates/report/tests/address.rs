@@ -1,5 +1,5 @@
-//! Addresses as terminal text: constructed ones against reviewed texts in `tests/golden`, written again
-//! with `UPDATE_GOLDEN`; and hostile ones.
+//! Addresses as terminal text: constructed ones against reviewed texts in `tests/golden`, and hostile ones.
+//! `UPDATE_GOLDEN` writes the texts again.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

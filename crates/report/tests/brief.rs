@@ -1,5 +1,5 @@
-//! The report on one screen: of constructed sessions against reviewed texts, of saved ones and of random ones
-//! against what a reader may rely on.
+//! The report on one screen. Reports of constructed sessions are compared with reviewed texts. Those of saved
+//! and random sessions are checked for what a reader may rely on.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;
@@ -73,7 +73,7 @@ fn a_checkup_fits_a_screen() {
     read_report(&run, &PLAIN);
 }
 
-/// A bench of each kind, with the name of its text.
+/// A bench of each kind, with the name of its golden text.
 fn benches() -> [(&'static str, Run); 6] {
     [
         ("pin", support::pin::bench(support::pin::pins())),
@@ -143,7 +143,7 @@ fn saved_runs_fit_a_screen() {
     assert!(seen >= 20, "{seen}");
 }
 
-/// What a reader could not rely on is found, one defect at a time.
+/// The checks find each defect, one at a time.
 #[test]
 fn bad_reports_are_found() {
     let good = render(&proven(), &PLAIN);
@@ -232,7 +232,7 @@ fn one_run_is_no_figure() {
         (Some(Outcome::CannotTell { why: "no arm is clear".into() }), None);
     let text = read_report(&run, &PLAIN);
     assert!(text.contains("place  open    too few runs") && !text.contains("50%"), "{text}");
-    // Nor is there one where the interval is open, however many runs there were.
+    // The same when the interval is open, however many runs there were.
     let open = Effect { runs: 9, ..effect(1.042, 0.01, 90.0) };
     run.experiment = Some(experiment(vec![verdict("place", Word::CannotTell, "why", Some(open))]));
     let text = read_report(&run, &PLAIN);
@@ -252,7 +252,7 @@ proptest! {
         let arms = arms.iter().enumerate().map(|(at, (ratio, spread, runs, word))| {
             let found = effect(*ratio, ratio * (-spread).exp(), ratio * spread.exp());
             let word = match WORDS[*word] {
-                // A verdict has the evidence that its word needs.
+                // A verdict's word needs matching evidence.
                 Word::Keep if found.ratio_high >= 1.0 => Word::CannotTell,
                 Word::Slower if found.ratio_low <= 1.0 => Word::CannotTell,
                 word => word,

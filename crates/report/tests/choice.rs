@@ -1,5 +1,5 @@
-//! Which way to read a file, as terminal text: a constructed choice against a reviewed text in
-//! `tests/golden`, written again with `UPDATE_GOLDEN`; and a hostile one.
+//! Which way to read a file, as terminal text: a constructed choice against a reviewed text in `tests/golden`,
+//! and a hostile one. `UPDATE_GOLDEN` writes the text again.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

@@ -1,5 +1,5 @@
 //! Text put on huge pages from outside, and for the whole system, as terminal text: constructed reports against
-//! reviewed texts in `tests/golden`, written again with `UPDATE_GOLDEN`; and hostile ones.
+//! reviewed texts in `tests/golden`, and hostile ones. `UPDATE_GOLDEN` writes the texts again.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

@@ -1,5 +1,5 @@
-//! Each form of a small list of faults against reviewed texts in `tests/golden`, and against what
-//! their readers need. With `UPDATE_GOLDEN` set the texts are written again: review the difference.
+//! Each form of a small list of faults against reviewed texts in `tests/golden`, and against its readers'
+//! needs. With `UPDATE_GOLDEN` set the texts are written again: review the difference.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use support::faults::{faults, names, run};
 use support::{PLAIN, check};
 
-/// The list in parts of `part` faults.
+/// The list, exported in parts of `part` faults.
 fn exported(form: Form, part: usize) -> String {
     String::from_utf8(bytes(form, part)).unwrap()
 }
@@ -124,7 +124,7 @@ fn perf_script_has_a_line_and_frames_and_a_blank_for_each_fault() {
     assert_eq!(events.len(), faults().len());
     for event in &events {
         let (line, frames) = event.split_once('\n').unwrap();
-        // command pid/tid time: period event:
+        // Fields: command, pid/tid, time, period, event.
         let words: Vec<&str> = line.split_whitespace().collect();
         let [command, ids, time, period, event] = words[..] else { panic!("{line}") };
         assert!(command.starts_with(':') && ids.starts_with("70/"), "{line}");
@@ -148,7 +148,8 @@ fn a_page_needs_nothing_from_outside_and_has_a_cell_for_each_page() {
     for outside in ["href=", "src=", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
-    // Two of code, one of data, three filled, one that failed; a hover text each, wide and narrow.
+    // Two of code, one of data, three filled, one that failed. Each has a hover text in the wide and in the
+    // narrow drawing.
     assert_eq!(page.matches(": after ").count(), 2 * 7);
     assert!(page.contains("malloc-keep") && page.contains("/usr/bin/fill data"));
 }

@@ -1,5 +1,5 @@
-//! Readings as terminal text, CSV, picture and page: constructed ones against reviewed texts in
-//! `tests/golden`, written again with `UPDATE_GOLDEN`; and hostile ones.
+//! Readings as terminal text, CSV, picture and page: constructed ones against reviewed texts in `tests/golden`,
+//! and hostile ones. `UPDATE_GOLDEN` writes the texts again.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;
@@ -65,7 +65,7 @@ fn a_run_that_knows_nothing_says_so() {
 #[test]
 fn what_is_incomplete_is_said_first_and_the_headline_names_its_cell() {
     let mut busy = readings();
-    // The time was up before any cached cell in order was read.
+    // The time was up before any cached cell was read in order.
     let is_usual =
         |cell: &Cell| (cell.residency, cell.order) == (Residency::Warm, Order::Sequential);
     for point in busy.points.iter_mut().filter(|point| is_usual(&point.cell)) {

@@ -1,5 +1,5 @@
 //! First touches as terminal text, CSV, chart and page: constructed ones against reviewed texts in
-//! `tests/golden`, written again with `UPDATE_GOLDEN`; and hostile ones.
+//! `tests/golden`, and hostile ones. `UPDATE_GOLDEN` writes the texts again.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

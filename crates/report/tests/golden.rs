@@ -287,7 +287,7 @@ fn a_session_is_a_page_with_tables_and_its_race() {
     );
 }
 
-/// Others may read a page, as the umask leaves it, and not a saved run.
+/// Other accounts may read a page, subject to the umask. They may not read a saved run.
 #[test]
 fn a_page_holds_no_value_of_the_environment() {
     let mut run = proven();

@@ -1,5 +1,5 @@
-//! Text that others wrote reaches no terminal raw, and no line outgrows its width, whatever a
-//! saved run holds.
+//! Text from other sources never reaches a terminal raw, and no line exceeds its width, whatever a saved run
+//! contains.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

@@ -1,5 +1,5 @@
 //! Jumps through code as terminal text, CSV, curves and page: constructed ones against a reviewed text in
-//! `tests/golden`, written again with `UPDATE_GOLDEN`; and hostile ones.
+//! `tests/golden`, and hostile ones. `UPDATE_GOLDEN` writes the text again.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;

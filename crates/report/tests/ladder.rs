@@ -1,5 +1,5 @@
-//! Ladders as terminal text, CSV, chart and page: constructed ones against reviewed texts in
-//! `tests/golden`, written again with `UPDATE_GOLDEN`; and hostile ones.
+//! Ladders as terminal text, CSV, chart and page: constructed ones against reviewed texts in `tests/golden`,
+//! and hostile ones. `UPDATE_GOLDEN` writes the texts again.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;
@@ -107,7 +107,7 @@ fn points_that_are_not_there_are_no_panic() {
     assert!(forms(cut, "").page().contains("not known"));
 }
 
-/// Every element that is opened is closed in its order.
+/// Every opened element is closed in order.
 fn assert_well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     for tag in svg.split('<').skip(1) {

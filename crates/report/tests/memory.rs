@@ -1,5 +1,5 @@
-//! Accounts of memory as terminal text and as pages: a constructed one against a reviewed text in `tests/golden`,
-//! written again with `UPDATE_GOLDEN`; and hostile ones.
+//! Accounts of memory as terminal text and as pages: a constructed one against a reviewed text in
+//! `tests/golden`, and hostile ones. `UPDATE_GOLDEN` writes the text again.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;
@@ -122,7 +122,7 @@ fn account() -> MemoryAccount {
     }
 }
 
-/// Six sites, of which a text shows five.
+/// Six sites. A report shows five of them.
 fn sites() -> MemorySites {
     let site = |function: &str, line, mebibytes| MemorySite {
         site: Site {

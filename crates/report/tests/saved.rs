@@ -1,4 +1,4 @@
-//! Every kind of run comes back from its saved form, with its body under the name that others read it by.
+//! Every kind of run is restored from its saved form. Its body keeps the name that other programs read it by.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;
@@ -79,7 +79,7 @@ fn every_body_comes_back_under_its_name() {
     for (name, run) in all {
         let saved: serde_json::Value = serde_json::from_str(&run.to_json()).unwrap();
         assert!(saved[name].is_object(), "{name}: {saved}");
-        // Its last digits may differ: numbers are read to the nearest but one.
+        // Its last digits may differ: the parser may be off by one unit in the last place.
         let again = Run::from_json(run.to_json().as_bytes()).unwrap();
         assert!(run.body.is_some(), "{name}");
         assert_eq!(headline(&again), headline(&run), "{name}");

@@ -1,4 +1,4 @@
-//! The two arms of a program with its code on base pages and on huge ones, as text.
+//! The two arms of a program with its code on base pages and on huge ones, as report text.
 #![allow(clippy::unwrap_used, reason = "constructed facts hold what is unwrapped")]
 
 mod support;
@@ -26,7 +26,7 @@ fn trial() -> TextTrial {
     }
 }
 
-/// A run whose first arm is called as that of a trial.
+/// A run whose first arm has the name of a trial's arm.
 fn run() -> Run {
     let mut run = bench_of("text", "x-0002");
     let mut experiment = proven().experiment.unwrap();

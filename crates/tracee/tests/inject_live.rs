@@ -1,6 +1,6 @@
-//! Calls injected into live programs: nothing that the program computes or waits for may change.
+//! Calls injected into live programs must not change what the program computes or waits for.
 //!
-//! Runs itself as the programs to inject into; `--role` names which.
+//! The test runs itself as the programs to inject into. `--role` names which.
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a test program")]
 #![allow(unsafe_code, reason = "the programs under test use raw registers and calls")]
 
@@ -38,7 +38,7 @@ fn main() {
     }
 }
 
-/// Runs the tests whose name contains the first argument that is no option of a test harness.
+/// Runs the tests whose name contains the first argument that is not an option of a test harness.
 fn run_all(args: &[String]) {
     let filter = args.iter().find(|arg| !arg.starts_with('-')).map_or("", String::as_str);
     let tests: [(&str, fn()); 15] = [
@@ -108,7 +108,7 @@ impl Target {
         self.input.as_mut().unwrap().write_all(b"x").unwrap();
     }
 
-    /// Ends the program; its last line.
+    /// Ends the program and returns its last line.
     fn finish(mut self) -> Vec<u64> {
         drop(self.input.take());
         let last = self.line();
@@ -119,7 +119,7 @@ impl Target {
     }
 }
 
-/// Lines of the mapping that holds `address` in a process' smaps.
+/// The lines of `smaps` for the mapping that holds `address` in a process.
 fn smaps_of(pid: i32, address: u64) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
     let mut inside = false;
@@ -211,7 +211,7 @@ fn signals_are_all_delivered() {
     assert_eq!((wrong, lost), (0, 0));
 }
 
-/// One attempt by an injector of its own.
+/// One attempt by a new injector.
 fn advise(owner: Owner, pid: i32, start: u64, length: u64) -> Result<Advised, InjectError> {
     let process = Process::find(pid).map_err(|_| InjectError::Gone)?;
     Injector::new(owner).advise_huge(process, start, length)
@@ -247,8 +247,8 @@ fn a_killed_tracer_leaves_the_target_whole() {
     assert_eq!(wrong, 0);
 }
 
-/// A program whose only thread is in one wait with a timeout after the other, injected into much
-/// more often than these end: each must end in its time or a few times that, and not early.
+/// The program's only thread makes waits with a timeout, one after the other. Calls are injected much more
+/// often than these end. Each wait must end in its time or a few times that, and not early.
 fn waits_with_a_timeout_end() {
     let mut target = Target::start("waits");
     let (start, length) = target.mapping();
@@ -256,7 +256,7 @@ fn waits_with_a_timeout_end() {
     let last = std::thread::spawn(move || target.finish());
     let mut injector = Injector::new(Owner::Ours);
     let (mut by_registers, mut put_off) = (0, 0);
-    // A wait that starts anew each time never ends; this is how long it is believed to be slow.
+    // A wait that restarts each time never ends. Up to this deadline, it may just be slow.
     let deadline = Instant::now() + Duration::from_secs(60);
     while !last.is_finished() {
         assert!(Instant::now() < deadline, "a wait does not end");
@@ -273,8 +273,8 @@ fn waits_with_a_timeout_end() {
     assert!(by_registers > 0 && put_off > 0);
 }
 
-/// The main thread computes on a stack of its own, as coroutines do: the frame is put at the
-/// untouched end of the main stack, cleared, and put there again.
+/// The main thread computes on a separate stack, as coroutines do. The frame goes to the unused end of the main
+/// stack, is cleared, and goes there again.
 fn a_program_on_another_stack_is_served() {
     let mut target = Target::start("other-stack");
     let (start, length) = target.mapping();
@@ -294,7 +294,7 @@ fn a_program_on_another_stack_is_served() {
     assert_eq!(wrong, 0);
 }
 
-/// A thread in `vfork` stops when its child is done, whenever that is: it is not waited for.
+/// A thread in `vfork` stops only when its child is done. The injector does not wait for that.
 fn a_thread_in_vfork_is_not_waited_for() {
     let mut target = Target::start("vfork");
     let (start, length) = target.mapping();
@@ -315,7 +315,7 @@ fn a_thread_in_vfork_is_not_waited_for() {
     let tracer = Tracer::start(hold).unwrap();
     assert!(is_owed.recv().unwrap());
     target.say();
-    // Its stop is seen although another wait has taken the report of it.
+    // Its stop is seen although another wait has taken the report.
     while !takes_a_stop(pid) {
         assert!(Instant::now() < deadline, "it does not stop");
     }
@@ -327,8 +327,8 @@ fn a_thread_in_vfork_is_not_waited_for() {
     assert_eq!(target.finish(), [1]);
 }
 
-/// Waits for a stop of our child, as its parent may: where it is one for a tracer of ours, the kernel
-/// reports it to nobody else.
+/// Waits for a stop of a child, as its parent may. If the stop is for a tracer of this process, the kernel
+/// reports it to no other process.
 fn takes_a_stop(pid: i32) -> bool {
     // SAFETY: a siginfo_t is plain integers and pointers, all of which may be zero.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -339,8 +339,8 @@ fn takes_a_stop(pid: i32) -> bool {
     unsafe { info.si_pid() != 0 }
 }
 
-/// A thread of 64-bit code that sleeps in a call of the 32-bit table: the kernel goes on with that
-/// by a number that means another call in the 64-bit table.
+/// 64-bit code sleeps in a call of the 32-bit table. The kernel continues it by a number that means a different
+/// call in the 64-bit table.
 fn a_call_by_the_32_bit_table_goes_on() {
     let mut target = Target::start("old-table");
     let [start, length] = target.line()[..] else {
@@ -361,7 +361,7 @@ fn a_call_by_the_32_bit_table_goes_on() {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    // It slept to the end, in its time, and its sleep was no failure.
+    // It slept its full time, and the sleep did not fail.
     assert_eq!(last.join().unwrap(), [0, 0]);
     assert!(refused > 0);
 }
@@ -384,7 +384,7 @@ fn refusals_are_named() {
     target.finish();
 }
 
-/// Everything above once more, without any privilege.
+/// Runs all tests above again without any privilege.
 fn all_of_this_works_for_an_ordinary_user() {
     const NOBODY: u32 = 65534;
     let is_root = status::read(std::process::id() as i32).unwrap().euid == Some(0);

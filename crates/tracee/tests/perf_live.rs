@@ -15,14 +15,14 @@ use pagewise_tracee::perf::{Observed, Observers};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// What one observed program gave.
+/// The results of observing one program.
 struct Seen {
     samples: Fact<Samples>,
     walks: Fact<WalkCounts>,
     cpu_ns: f64,
 }
 
-/// Runs `script`: a shell waits on its input until the observers are attached, then executes.
+/// Runs `script`. A shell waits on its input until the observers are attached, then executes it.
 fn observe(script: &str, observe: Observe) -> Seen {
     let mut child = Command::new("/bin/sh")
         .args(["-c", "read go; exec /bin/sh -c \"$1\"", "sh", script])
@@ -38,7 +38,7 @@ fn observe(script: &str, observe: Observe) -> Seen {
     Seen { samples, walks, cpu_ns }
 }
 
-/// Waits for `pid` and returns the CPU time of it and its children.
+/// Waits for `pid` and returns the CPU time of this process and its children.
 fn reap(pid: i32) -> f64 {
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -70,7 +70,7 @@ const SAMPLES: Observe = Observe {
     run_delay: false,
 };
 
-/// One pipe; the reader keeps 60 MB in fresh memory.
+/// One pipe. The reader keeps 60 MB in fresh memory.
 const PIPE_AND_MEMORY: &str = "head -c 300M /dev/zero | tail -c 60M";
 
 #[test]

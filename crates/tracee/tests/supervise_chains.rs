@@ -1,7 +1,7 @@
-//! Programs that make processes faster than anybody can list them: none is left, whoever dies.
+//! Programs that create processes faster than they can be listed: none is left, whichever process dies.
 //!
-//! `fork_chain.c` says what its kinds do. Each of its processes ends by itself after some seconds, so
-//! that a failed test leaves nothing for long.
+//! `fork_chain.c` describes its kinds. Each of its processes ends after some seconds, so that a failed test
+//! leaves nothing for long.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 const KINDS: [&str; 8] =
     ["plain", "group", "session", "double", "sibling", "memory", "deaf", "stopped"];
 
-/// The compiled chain; its path marks its processes.
+/// The compiled chain. Its path marks its processes.
 struct Chain {
     _dir: tempfile::TempDir,
     program: PathBuf,
@@ -50,7 +50,7 @@ impl Chain {
         Launch::experiment(words.to_vec())
     }
 
-    /// Its processes that are alive, by id and state.
+    /// Its live processes, by ID and state.
     fn alive(&self) -> Vec<(i32, char)> {
         let mark = self.program.to_str().unwrap();
         let is_of_it = |pid: &i32| proc::arguments(*pid).iter().any(|word| word == mark);
@@ -73,7 +73,7 @@ impl Chain {
     }
 }
 
-/// One test at a time: side by side they would use up the process ids of the machine.
+/// One test at a time: together they would use up the machine's process IDs.
 fn only_turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -118,7 +118,7 @@ fn a_chain_ends_at_a_limit_and_at_an_interrupt() {
     }
 }
 
-/// A front that has a chain run, its output, and the supervisor.
+/// A front that runs a chain, its output, and the supervisor.
 fn front(chain: &Chain, kind: &str) -> (Child, BufReader<ChildStdout>, i32) {
     let mut child = Command::new(helper::agent())
         .arg("front")

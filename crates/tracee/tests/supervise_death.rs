@@ -1,4 +1,4 @@
-//! Whoever dies, nothing that was started stays alive.
+//! Whichever process dies, nothing that was started stays alive.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A front with a program that has children, some in a session of their own; and their ids.
+/// A front with a program that has children, some in another session, and their process IDs.
 fn front(list: &Path) -> (Child, BufReader<ChildStdout>, i32, Vec<i32>) {
     let script = format!(
         "setsid sleep 600 & echo $! >> {0}; (sleep 600 & echo $! >> {0}); echo $$ >> {0}; sleep 600",

@@ -1,4 +1,4 @@
-//! The limit of memory counts what a program holds without mapping it, and nothing of a neighbour's.
+//! The memory limit counts what a program holds without mapping it, and nothing that a neighbour holds.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use std::process::Command;
 
 const LIMIT: Bytes = Bytes::mib(64);
 
-/// The program, and a directory in memory.
+/// The program, and a directory on a memory file system.
 struct Unmapped {
     _place: tempfile::TempDir,
     program: PathBuf,
@@ -122,7 +122,7 @@ fn a_neighbours_file_does_not_count_when_the_program_opens_it() {
     let name = "a_neighbours_file_does_not_count_when_the_program_opens_it";
     let Some(unmapped) = Unmapped::compiled(name) else { return };
     let file = unmapped.memory.path().join("shared");
-    // It is made by somebody else during the run, who keeps it open.
+    // Another process makes the file during the run and keeps it open.
     let script = format!(
         "while [ ! -s {0} ]; do sleep 0.02; done; exec 7<>{0}; sleep 1.5; exit 0",
         file.display()
@@ -141,7 +141,7 @@ fn a_neighbours_file_does_not_count_when_the_program_opens_it() {
     assert!(!finished.over_memory && finished.usage.ended == Ended::Exited(0), "{finished:?}");
 }
 
-/// A file of 256 MiB, open.
+/// Creates a file of 256 MiB and keeps it open.
 fn fill(path: &Path) -> std::fs::File {
     use std::io::Write;
     let mut file = std::fs::File::create(path).unwrap();

@@ -40,7 +40,7 @@ fn wait_for(mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// A program under `mode` that says its process id and then does `script`.
+/// A program under `mode` that prints its process ID and then runs `script`.
 fn started(mode: &str, script: &str) -> (Child, i32, BufReader<std::process::ChildStdout>) {
     let mut child = agent(mode, &["sh", "-c", &format!("echo $$; {script}")])
         .stdout(Stdio::piped())
@@ -91,7 +91,7 @@ fn nothing_of_ours_leaks_into_the_program() {
     }
 }
 
-/// What a shell's `exec` of `argv` prints after it did `before`.
+/// What a shell's `exec` of `argv` prints after the commands `before`.
 fn after(before: &str, argv: &[&str]) -> String {
     let script = format!("{before}; exec \"$@\"");
     let out = Command::new("sh").args(["-c", &script, "sh"]).args(argv).output().unwrap();
@@ -128,12 +128,12 @@ fn variables_that_name_us_name_the_program() {
     }
 }
 
-/// A program under `through` that says which signals it hears, and its lines.
+/// A program under `through` that prints each signal it gets, and its lines.
 fn listening() -> (Child, BufReader<std::process::ChildStdout>) {
     listening_after("echo ready")
 }
 
-/// The same; when it listens it does `first`, which says that it is ready.
+/// As [`listening`]. Once it listens it runs `first`, which says that it is ready.
 fn listening_after(first: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let script = format!(
         "for s in INT QUIT ABRT USR1 USR2 TERM 36; do trap \"echo $s\" $s; done; \
@@ -174,7 +174,7 @@ fn a_signal_sent_to_the_group_reaches_the_program_once() {
         while !heard.ends_with(&["TERM".to_owned()]) {
             heard.push(line(&mut out));
         }
-        // Handed on together with what came before it.
+        // Passed on together with the signals before it.
         signal(child.id(), rustix::process::Signal::USR1);
         while heard.iter().filter(|name| *name == "USR1").count() < round {
             heard.push(line(&mut out));
@@ -204,7 +204,7 @@ fn a_stop_sent_to_the_group_reaches_the_program_once() {
     assert_eq!(line(&mut out), "TSTP");
     wait_for(|| state(us) == Some('T'));
     kill_process_group(group(&child), Signal::CONT).unwrap();
-    // Handed on after what was kept before it.
+    // Passed on after the signals that were kept.
     signal(child.id(), Signal::USR1);
     assert_eq!(line(&mut out), "USR1");
     signal(child.id(), Signal::HUP);
@@ -260,24 +260,24 @@ fn what_runs_in_the_background_lives_on_and_the_program_dies_with_us() {
     wait_for(|| matches!(state(pid), None | Some('Z')));
 }
 
-/// A pseudoterminal: our side, and the program's.
+/// A pseudoterminal: the test's side, and the program's.
 fn terminal() -> (OwnedFd, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
     let (name, modes, size) = (ptr::null_mut(), ptr::null(), ptr::null());
     // SAFETY: writes two descriptors into live integers; the rest is left to the kernel.
     let done = unsafe { libc::openpty(&raw mut ours, &raw mut theirs, name, modes, size) };
     assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     let ours = unsafe { OwnedFd::from_raw_fd(ours) };
     // SAFETY: as above.
     let theirs = unsafe { OwnedFd::from_raw_fd(theirs) };
-    // Held open in a child, it would never hang up.
+    // If a child held this side open, the terminal would never hang up.
     rustix::io::fcntl_setfd(&ours, rustix::io::FdFlags::CLOEXEC).unwrap();
     (ours, theirs)
 }
 
-/// How a program under `mode`, or alone, ends whose session loses its terminal, and what it has written into the
-/// file FILE by then; first it writes `ready`. It is started by a shell that did `before`.
+/// The end of a program under `mode`, or alone, when its session loses its terminal, and what it has written to
+/// the file FILE by then. It first writes `ready`. A shell that ran `before` starts it.
 fn after_hang_up(mode: Option<&str>, before: &str, script: &str) -> (ExitStatus, String) {
     helper::heed_signals();
     let dir = tempfile::tempdir().unwrap();
@@ -298,7 +298,7 @@ fn after_hang_up(mode: Option<&str>, before: &str, script: &str) -> (ExitStatus,
     // SAFETY: `lead` makes two system calls and neither allocates nor locks.
     unsafe { leader.pre_exec(lead) };
     let mut child = leader.spawn().unwrap();
-    // The command holds the program's side of the terminal.
+    // The command holds the program's side of the terminal, so it is dropped.
     drop(leader);
     let said = || std::fs::read_to_string(&file).unwrap_or_default();
     wait_for(|| said().contains("ready"));
@@ -341,7 +341,7 @@ fn what_was_closed_is_closed_in_the_program() {
             let launcher = [agent.as_os_str(), OsStr::new(mode)];
             assert_eq!(open(&launcher, closing), left, "{mode} {closing}");
         }
-        // An experiment gives its program an input and an output; standard error is ours.
+        // An experiment gives its program an input and an output. Standard error is the front's.
         let experiment = [agent.as_os_str(), OsStr::new("front")];
         let left = if closing.contains("2>&-") { "0\n1\n" } else { "0\n1\n2\n" };
         assert_eq!(open(&experiment, closing), left, "{closing}");
@@ -356,7 +356,7 @@ fn process_1_reaps_orphans_and_nothing_else() {
         println!("SKIP process_1_reaps_orphans_and_nothing_else: no unshare -pf --mount-proc");
         return;
     }
-    // The status of a child of the program's own, and how many orphans are left once they have ended.
+    // The status of the program's child, and the number of orphans left once they have ended.
     let script = "for i in 1 2 3 4 5; do (sh -c 'exit 3' &); done; (exit 5) & wait $!; echo $?; \
          left() { grep -s '^State:.Z' /proc/[0-9]*/status; }; sleep 0.2; n=0; \
          while left >/dev/null && [ $n -lt 100 ]; do n=$((n+1)); sleep 0.02; done; left | wc -l; exit 6";

@@ -1,4 +1,4 @@
-//! Runs below a supervisor with a truth known beforehand.
+//! Runs below a supervisor with known results.
 
 #![allow(
     clippy::unwrap_used,
@@ -101,7 +101,7 @@ fn what_cannot_be_started_says_why() {
     assert!(refused(&mute).to_string().contains("/no/such/input"));
 }
 
-/// Rights come from what the kernel starts in the end: the interpreter of the interpreter.
+/// Rights come from the program that the kernel finally starts: the interpreter of the interpreter.
 #[test]
 fn a_script_is_refused_when_its_interpreter_has_rights() {
     let dir = tempfile::tempdir().unwrap();
@@ -201,7 +201,7 @@ fn faults_of_touched_pages_are_counted() {
     };
     let (few, many) = (pages(1), pages(20_000));
     let faults = many.minor_faults - few.minor_faults;
-    // Start-up differs by a few faults from run to run.
+    // Start-up faults differ by a few from run to run.
     assert!((19_900..20_400).contains(&faults) && many.minor_faults >= 20_000, "{faults}");
     let grown = many.peak_rss_bytes.0.saturating_sub(few.peak_rss_bytes.0);
     assert!(grown > 19_000 * 4096, "{grown}");
@@ -249,12 +249,12 @@ fn the_program_gets_no_descriptor_of_ours_and_default_signals() {
     let mut launch = sh(script);
     launch.stderr = Sink::Pipe;
     let ours = seen(&output_of(launch));
-    // Whoever started the tests may have left descriptors open: those the program gets either way.
+    // The tests may have been started with open descriptors. The program gets those either way.
     let direct = Command::new("sh").args(["-c", script]).output().unwrap();
     assert_eq!(ours, seen(&direct.stdout));
 }
 
-/// Lines with each signal mask cut to the 31 standard signals: those above belong to the C library.
+/// Lines with each signal mask cut to the 31 standard signals. Higher signals belong to the C library.
 fn seen(text: &[u8]) -> Vec<String> {
     let cut = |line: &str| match line.split_once(":\t") {
         Some((name, mask)) => {
@@ -318,7 +318,7 @@ fn pipes_grow_while_data_stays_exact() {
 #[test]
 fn pipes_that_are_not_the_programs_own_are_never_touched() {
     use std::os::fd::AsRawFd;
-    // Inherited by the supervisor and the program, as a shell's `pagewise ... 9>&1 | reader` would.
+    // The supervisor and the program inherit it, as a shell's `pagewise ... 9>&1 | reader` would do.
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     let before = rustix::pipe::fcntl_getpipe_size(&reader).unwrap();
     let number = writer.as_raw_fd();
@@ -350,7 +350,7 @@ fn a_wrong_socket_is_refused() {
 fn memory_is_touched_and_freed() {
     let done = supervisor().condition(Bytes::mib(64), &|| false).unwrap();
     assert!(done.faults >= 32, "at least one fault for each 2 MiB: {done:?}");
-    // Time is the system's by the ticks that meet it there: a short run may have none, or a little too much.
+    // System time is counted by the ticks that fall in it. A short run may have none, or slightly too much.
     let is_timed = |_| {
         let again = supervisor().condition(Bytes::mib(64), &|| false).unwrap();
         again.wall_ns >= again.sys_ns && again.sys_ns.0 > 0
@@ -418,7 +418,7 @@ fn touching(pages: u32) -> Launch {
 
 #[test]
 fn pages_that_a_tree_shares_count_once() {
-    // Forked shells share what their parent holds.
+    // Forked shells share their parent's memory.
     let script = "x=$(head -c 40000000 /dev/zero | tr '\\0' x); \
                   for i in 1 2 3 4 5 6 7 8; do (sleep 0.6; exit 0) & done; wait; : $x";
     let mut launch = sh(script);
@@ -441,7 +441,7 @@ fn a_wait_for_a_cpu_is_no_sleep() {
         let usage = run(&launch).unwrap().usage;
         usage.run_delay_ns.unwrap().0 as f64 / usage.wall_ns.0 as f64
     };
-    // Two children take turns on one CPU: each waits while the other runs.
+    // Two children alternate on one CPU: each waits while the other runs.
     let both = delayed(&format!("sh -c '{spin}; :' & sh -c '{spin}; :'; wait"));
     assert!(both > 0.5, "{both}");
     let asleep = delayed("sleep 0.5");

@@ -1,4 +1,4 @@
-//! Which remedies fit which program: the facts decide, and each refusal says why.
+//! Which remedies fit which program. The facts decide, and each refusal gives the reason.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on may panic")]
 
@@ -29,7 +29,7 @@ fn on_machine(thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candida
     in_world(Fake::default(), thp, change)
 }
 
-/// The candidates where the pool of huge pages is this one.
+/// The candidates with this pool of huge pages.
 fn with_pool(pool: HugePool, change: impl Fn(&mut Traced, &mut Look)) -> Vec<Candidate> {
     in_world(Fake { pool, ..Fake::default() }, "madvise", change)
 }
@@ -38,7 +38,7 @@ fn in_world(world: Fake, thp: &str, change: impl Fn(&mut Traced, &mut Look)) -> 
     judged(world, thp, false, change)
 }
 
-/// The same, of a program whose standard error is a log or not.
+/// The candidates of a program whose standard error is a log or not.
 fn judged(
     mut world: Fake,
     thp: &str,
@@ -149,7 +149,7 @@ fn a_java_heap_gets_the_option_where_the_output_stays_the_same() {
 #[test]
 fn a_heap_goes_to_the_pool_where_that_holds_it() {
     let as_it_is = |_: &mut Traced, _: &mut Look| {};
-    // 100,000 pages of 4 KiB are 196 of 2 MiB; one for what is left, and an eighth to spare.
+    // 100,000 pages of 4 KiB are 196 of 2 MiB. One more holds the remainder, and an eighth is spare.
     assert_eq!(specs(&with_pool(constructed::pool(222), as_it_is), "pool"), ["pool=444M"]);
     let small = with_pool(constructed::pool(221), as_it_is);
     assert!(specs(&small, "pool").is_empty());
@@ -234,7 +234,7 @@ fn pipes_whose_size_the_program_counts_on_keep_it() {
     }
 }
 
-/// A pipeline of the program of numbers and of a tool, started as `word` from the file `exe`.
+/// A pipeline from the program of numbers to a tool, started as `word` from the file `exe`.
 fn piped_into(word: &str, exe: &str, moved: Option<Bytes>) -> Vec<Candidate> {
     candidates(|t, l| {
         busy_pipe(t, l);
@@ -321,8 +321,8 @@ fn a_remedy_that_cannot_pay_is_refused_with_its_ceiling() {
     assert!(why(&idle, "heap-huge").contains("at most 0."), "{}", why(&idle, "heap-huge"));
 }
 
-/// A file of three slots, in the cache as `letter` says; with text at address and offset 0 unless `code`
-/// is none.
+/// A file of three slots, with the cache state `letter`. It has text at address and offset 0 unless `code` is
+/// `None`.
 fn used(path: &str, letter: Slot, code: Option<Placement>) -> UsedFile {
     const SLOT: u64 = 2 << 20;
     let segment = Segment {
@@ -344,8 +344,8 @@ fn used(path: &str, letter: Slot, code: Option<Placement>) -> UsedFile {
     }
 }
 
-/// The candidates for a program that maps and reads these files, for which faults on files and copies
-/// of them cost something.
+/// The candidates of a program that maps and reads these files. Faults on files, and copies of them, cost
+/// something.
 fn with_files(files: &[UsedFile]) -> Vec<Candidate> {
     candidates(|traced, look| {
         traced.files = files.to_vec();

@@ -1,4 +1,4 @@
-//! Samples of a real program whose kernel work is known, from their taking to the diagnosis' terms.
+//! Samples of a real program whose kernel work is known, from the recording to the terms of the diagnosis.
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a live test says why it is skipped")]
 
 use pagewise_judge::activity::sort;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 #[test]
 fn kernel_work_is_recognised() {
-    // One pipe; the reader keeps 60 MB in fresh memory.
+    // One pipe. The reader keeps 60 MB in fresh memory.
     let script = "head -c 300M /dev/zero | tail -c 60M";
     let mut child = Command::new("/bin/sh")
         .args(["-c", "read go; exec /bin/sh -c \"$1\"", "sh", script])

@@ -1,4 +1,4 @@
-//! Whole sessions in a world made of numbers: no program, no clock, no kernel.
+//! Whole sessions in a world made of numbers, without program, clock or kernel.
 
 mod support;
 
@@ -73,7 +73,7 @@ fn files_that_were_not_compared_are_named_beside_a_gain() {
     assert_eq!(warned(&request(spec()), 1.3), None, "without a gain there is nothing to doubt");
 }
 
-/// An account of a program whose malloc holds `freed` beside as much that is live.
+/// A memory account of a program whose malloc holds `freed`, plus an equal amount that is live.
 fn holding(freed: Bytes) -> MemoryAccount {
     let malloc = Malloc {
         arenas: 1,
@@ -154,7 +154,7 @@ fn a_heap_that_loses_is_not_kept() {
     let (in_turn, _) = run(&request(Spec { in_turn: true, ..spec() }), &mut world);
     assert_eq!(in_turn.outcome, Some(Outcome::NothingKept));
     assert!(in_turn.receipt.is_none() && world.captured == 0, "no output had to be compared");
-    // It takes less CPU time: runs one at a time deny that this is a gain.
+    // It uses less CPU time. Runs one at a time deny that this is a gain.
     let (at_once, _) = run(&request(spec()), &mut losing());
     assert!(at_once.receipt.is_none(), "{:?}", at_once.outcome);
     let experiment = at_once.experiment.unwrap();

@@ -43,7 +43,7 @@ fn has(experiment: &Experiment, word: Word) -> bool {
 
 const SEVEN: [&str; 7] = ["b", "c", "d", "e", "f", "g", "h"];
 
-/// Noise of mean 0 and deviation 1, three runs in ten at the slower of two speeds.
+/// Noise of mean 0 and deviation 1: three in ten runs have the slower of two speeds.
 fn two_modes(rng: &mut Rng) -> f64 {
     let slow = if rng.uniform() < 0.3 { 0.7 } else { -0.3 };
     (slow + 0.1 * rng.normal()) / (0.21f64 + 0.01).sqrt()
@@ -71,7 +71,7 @@ fn arms_that_do_nothing_are_hardly_ever_kept() {
         }
         println!("{name}: by now kept {keeps}, likely {likely}, slower {slower}");
     }
-    // 2 in 100 are allowed, 4.8 of 240; ten are beyond two deviations.
+    // 2 in 100 are allowed, which makes 4.8 of 240. Ten are beyond two deviations.
     assert!(keeps <= 10 && likely <= 24 && slower <= 10, "{keeps} {likely} {slower} of 240");
 }
 
@@ -134,7 +134,7 @@ fn no_gain_is_kept_at_a_price_beyond_its_guard() {
     }
 }
 
-/// Of 30 experiments with the one arm `effect` slower, those that end in `wanted`.
+/// Of 30 experiments whose one arm is slower by `effect`, the number that end in `wanted`.
 fn found(goal: Goal, effect: f64, sd: f64, wanted: Word) -> usize {
     let hits = (0..30).filter(|seed| {
         let mut machine = Machine::new(*seed, Nanos::millis(200), sd);
@@ -345,8 +345,8 @@ fn what_the_host_makes_is_no_gain() {
     assert!(wrong <= 2 && right >= 15, "{wrong} {right}");
 }
 
-/// A machine whose noise of 1% has more that goes with these parts of the speeds. They vary by 6%, the core's
-/// by 1% where it plays no part.
+/// A machine whose noise is 1%, plus more that follows these parts of the speeds. The speeds vary by 6%, and
+/// the core's by 1% if it plays no part.
 fn with_speeds(seed: u64, parts: [f64; 2]) -> Machine {
     let swings = if parts[0] > 0.0 { [0.06; 2] } else { [0.01, 0.06] };
     Machine { parts: Some(parts), swings, ..Machine::new(seed, Nanos::millis(600), 0.01) }

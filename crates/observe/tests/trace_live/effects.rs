@@ -1,4 +1,4 @@
-//! What programs do to the outside, and what only looks like it.
+//! Effects of programs on the outside, and actions that only look like effects.
 
 use super::{look, own, shell};
 use pagewise_model::usage::Ended;
@@ -45,7 +45,7 @@ pub(super) fn effects_are_found() {
     }
 }
 
-/// Commands that not every machine and file system has: those that work untraced are looked at.
+/// Commands that some machines and file systems lack. Those that work untraced are looked at.
 pub(super) fn rarer_effects_are_found() {
     let make = "ipcmk -M 64 | sed 's/.* //' > /dev/shm/$$.id; id=$(cat /dev/shm/$$.id)";
     let remove = "ipcrm -m $id; rm /dev/shm/$$.id";
@@ -71,7 +71,7 @@ pub(super) fn rarer_effects_are_found() {
     }
 }
 
-/// Shared memory that was there before is not the program's to remove.
+/// Shared memory that existed before is not the program's to remove.
 pub(super) fn objects_of_others_are_seen_to_go() {
     let made = std::process::Command::new("ipcmk").args(["-M", "64"]).output();
     let text = made.map_or_else(|e| e.to_string(), |out| String::from_utf8(out.stdout).unwrap());
@@ -111,7 +111,7 @@ pub(super) fn harmless_commands_have_no_effects() {
     assert!(seen.effects.is_empty(), "{:?}", seen.effects);
 }
 
-/// What a file is called in mounts that only the program has is looked up there.
+/// A path in mounts that only the program has is resolved in those mounts.
 pub(super) fn own_mounts_are_looked_into() {
     let dir = prepared_dir();
     let below = |name: &str| dir.path().join(name).display().to_string();
@@ -165,7 +165,7 @@ pub(super) fn calls_of_other_tables_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let (path, written) = (dir.path().join("narrow"), dir.path().join("image"));
     std::fs::write(&written, image).unwrap();
-    // Not by this process: a child that another thread starts would hold it open for writing.
+    // A separate process copies it: a child that another thread starts would hold it open for writing.
     let copied = std::process::Command::new("cp").args([&written, &path]).status();
     assert!(copied.unwrap().success());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,5 @@
-//! Standard input that stands in for what can be read only once: each use of it ends the look before the call
-//! comes back, by `tests/programs/input.c`; what only asks for its kind does not.
+//! A stand-in for standard input that can be read only once. Each use of it ends the look before the call
+//! returns, by `tests/programs/input.c`. A question about its kind does not.
 
 use super::{built, look, shell};
 use pagewise_model::usage::Ended;
@@ -8,7 +8,7 @@ use pagewise_tracee::launch::{Input, Launch, Once};
 use std::path::Path;
 use std::process::Command;
 
-/// Uses of any kind of input, and the call that each is told by.
+/// Uses of any kind of input, each with the call that is reported.
 const USES: [(&str, &str); 20] = [
     ("read", "read"),
     ("readv", "readv"),
@@ -32,7 +32,7 @@ const USES: [(&str, &str); 20] = [
     ("proc-name", "open"),
 ];
 
-/// Those of a socket.
+/// Uses of a socket.
 const OF_SOCKETS: [(&str, &str); 3] =
     [("recv", "recvfrom"), ("recvmsg", "recvmsg"), ("send", "sendto")];
 
@@ -58,7 +58,7 @@ pub(super) fn each_use_of_the_input_ends_the_look_before() {
         .flat_map(|once| OF_SOCKETS.map(|used| (once, used)));
     for (once, (used, call)) in of_both.chain(of_sockets) {
         if once != Once::Pipe && call == "open" {
-            // A socket has no name by which it opens: the call fails.
+            // A socket has no name to open it by: the call fails.
             continue;
         }
         let reported = uses(dir, &format!("exec ./input {used} after"), once);
@@ -72,7 +72,7 @@ pub(super) fn programs_are_ended_at_the_first_use_whoever_makes_it() {
     for command in ["cat", "true | cat; cat", "exec 5<&0; cat <&5", "while read x; do :; done"] {
         assert_eq!(uses(dir.path(), command, Once::Pipe), "read", "{command}");
     }
-    // Nobody sees the end of the program that was about to read.
+    // No process sees the end of the program that was about to read.
     for _ in 0..20 {
         let command = "exec 3> after; cat | { read line; echo came back >&3; }";
         assert_eq!(uses(dir.path(), command, Once::Pipe), "read");

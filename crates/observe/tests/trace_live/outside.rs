@@ -1,5 +1,5 @@
-//! Calls that reach what others own, by `tests/programs/outside.c`, and the same calls on what the program
-//! made itself.
+//! Calls that reach other owners' objects, by `tests/programs/outside.c`, and the same calls on the program's
+//! own objects.
 
 use super::{built, look, shell};
 use pagewise_model::look::{SideEffect, Traced};
@@ -11,13 +11,13 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-/// The program, in a directory of its own, where it starts.
+/// The program, in a new directory where it starts.
 struct Outside {
     dir: tempfile::TempDir,
     program: PathBuf,
 }
 
-/// What it says when this kernel or account has no such call.
+/// Its exit status when this kernel or account lacks a call.
 const NO_SUCH_CALL: i32 = 77;
 
 impl Outside {
@@ -25,7 +25,7 @@ impl Outside {
         built(test, "outside").map(|(dir, program)| Self { dir, program })
     }
 
-    /// One of its calls untraced; what it prints, or nothing where there is no such call.
+    /// Makes one of its calls untraced. Returns what it prints, or `None` if the call does not exist here.
     fn plain(&self, words: &[&str]) -> Option<String> {
         let done = Command::new(&self.program).args(words).current_dir(self.dir.path()).output();
         let done = done.unwrap();
@@ -35,7 +35,7 @@ impl Outside {
         known.then_some(text)
     }
 
-    /// The effects of one of its calls; nothing where there is no such call.
+    /// The effects of one of its calls. `None` if the call does not exist here.
     fn effects(&self, test: &str, words: &[&str]) -> Option<Vec<SideEffect>> {
         let Traced { ended, effects, .. } =
             look(&shell(self.dir.path(), &format!("./outside {}", words.join(" "))));
@@ -48,7 +48,7 @@ impl Outside {
     }
 }
 
-/// A process that is none of the tree's.
+/// A process outside the tree.
 struct Stranger(Child);
 
 impl Stranger {
@@ -64,7 +64,7 @@ impl Drop for Stranger {
     }
 }
 
-/// Calls on objects that were there before, by the word that makes such an object.
+/// Calls on objects that existed before, each with the word that creates such an object.
 const ON_OBJECTS: [(&str, &str, &str); 9] = [
     ("messages", "messages", "sent a message to queue"),
     ("messages", "messages=take", "took a message from queue"),
@@ -171,7 +171,7 @@ pub(super) fn the_same_on_things_of_ones_own_is_none() {
         let Some(effects) = outside.effects(TEST, &[call]) else { continue };
         assert!(effects.is_empty(), "{call}: {effects:?}");
     }
-    // Questions about others change nothing.
+    // Questions about other processes change nothing.
     let stranger = Stranger::new();
     let pid = stranger.0.id().to_string();
     assert_eq!(outside.effects(TEST, &["ask-limits", &pid]), Some(vec![]));
@@ -183,8 +183,8 @@ pub(super) fn the_same_on_things_of_ones_own_is_none() {
     drop(file);
 }
 
-/// A node like /dev/null in a directory of the test, which is standard output of the program as /dev/null is
-/// that of a timed run.
+/// A node like /dev/null in a directory of the test. It is the program's standard output, as /dev/null is in a
+/// timed run.
 pub(super) fn device_nodes_are_effects() {
     const TEST: &str = "device_nodes_are_effects";
     let Some(outside) = Outside::built(TEST) else { return };
@@ -221,7 +221,8 @@ pub(super) fn device_nodes_are_effects() {
     }
 }
 
-/// Files of the kernel's settings are files, and of the views of processes only those of the tree are free.
+/// Files of the kernel's settings count as files. Of the files about processes, only those of the tree are
+/// free.
 pub(super) fn settings_of_the_kernel_are_effects() {
     const TEST: &str = "settings_of_the_kernel_are_effects";
     let Some(outside) = Outside::built(TEST) else { return };

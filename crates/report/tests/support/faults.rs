@@ -1,4 +1,4 @@
-//! A small recording, constructed: a program that fills a buffer in a loop, with its loader.
+//! A small constructed recording: a program that fills a buffer in a loop, with its loader.
 
 use super::{machine, usage};
 use pagewise_model::body::Body;
@@ -199,7 +199,7 @@ pub(crate) fn report() -> FaultReport {
     }
 }
 
-/// A saved run around it.
+/// A saved run that contains it.
 pub(crate) fn run() -> Run {
     let command = ["./fill", "--twice"].map(String::from).to_vec();
     let mut run = Run::new(RunKind::Faults, "f-0001".into(), 1_700_000_000_000_000_000, command);

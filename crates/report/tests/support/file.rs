@@ -1,4 +1,4 @@
-//! Constructed readings: round numbers that come from no machine.
+//! Constructed readings in round numbers that come from no machine.
 
 use super::bench_of;
 use pagewise_model::bench::file::{
@@ -40,7 +40,7 @@ fn races() -> Vec<Point> {
     points
 }
 
-/// So much of 320 ms for each GiB, half of it in faults.
+/// A share of 320 ms for each GiB, half of it in faults.
 fn account(point: usize, share: f64) -> Account {
     let all = 320e6;
     let part = |work, per_gib_ns| WorkPart { work, per_gib_ns, evidence: "1024 at 9 ns".into() };
@@ -53,7 +53,7 @@ fn account(point: usize, share: f64) -> Account {
     }
 }
 
-/// Every part, a cell that did other work and one that was not read.
+/// Every part, a cell that did other work, and a cell that was not read.
 pub(crate) fn readings() -> Readings {
     let mut points = races();
     points[3].samples.iter_mut().for_each(|s| s.ledger.mapped_before_bytes = Bytes::mib(64));
@@ -102,7 +102,7 @@ pub(crate) fn readings() -> Readings {
     all
 }
 
-/// A saved run around readings.
+/// A saved run that contains the readings.
 pub(crate) fn bench(readings: Readings) -> Run {
     let mut run = bench_of("file", "t-0001");
     run.body = Some(Body::Bench(Bench::Readings(readings)));

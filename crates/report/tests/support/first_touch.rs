@@ -1,4 +1,4 @@
-//! Constructed first touches: round numbers that come from no machine.
+//! Constructed first touches in round numbers that come from no machine.
 
 use super::bench_of;
 use pagewise_model::bench::memory::{
@@ -12,7 +12,7 @@ use pagewise_model::{Bytes, Fact, Measured, Nanos, PageSize};
 
 const PAGES: u64 = 4096;
 
-/// Three mappings that take about so many nanoseconds for each page used.
+/// Three mappings that take about this many nanoseconds for each page used.
 pub(crate) fn point(way: Way, setup_ns: f64, touch_ns: f64, faults: u64) -> Point {
     let all = |ns: f64, repeat: u32| {
         Nanos::from_f64(ns * PAGES as f64 * (1.0 + 0.05 * (f64::from(repeat) - 1.0)))
@@ -107,7 +107,7 @@ fn unavailable() -> Vec<Unavailable> {
     vec![pool(Way::PoolMap), pool(Way::PoolMemfd)]
 }
 
-/// Ways of every kind, one refused, one not as expected.
+/// Ways of every kind: one refused, one not as expected.
 pub(crate) fn touches() -> FirstTouch {
     FirstTouch {
         seed: 7,
@@ -159,7 +159,7 @@ const fn populated(resident_bytes: Bytes, major_faults: u64) -> Populated {
     Populated { setup_ns, resident_bytes, touch_ns, major_faults }
 }
 
-/// A saved run around first touches.
+/// A saved run that contains the first touches.
 pub(crate) fn bench(touches: FirstTouch) -> Run {
     let mut run = bench_of("memory", "t-0001");
     run.body = Some(Body::Bench(Bench::FirstTouch(touches)));

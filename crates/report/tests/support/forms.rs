@@ -1,4 +1,4 @@
-//! What a bench measured in all its forms, and what must hold of each whichever kind it is.
+//! The measurements of a bench in all their forms, and the checks common to all kinds.
 
 use super::{
     HOSTILE, PLAIN, assert_harmless, assert_needs_nothing_from_outside, assert_rows_are_whole,
@@ -8,7 +8,7 @@ use pagewise_model::run::Run;
 use pagewise_report::text::cells;
 use pagewise_report::{headline, html, render_whole};
 
-/// The forms of one kind, beside the run that holds what they show.
+/// The forms of one kind of bench, and the run that holds their data.
 pub(crate) struct Forms {
     pub(crate) run: Run,
     pub(crate) section: String,
@@ -21,14 +21,14 @@ impl Forms {
         html(&self.run)
     }
 
-    /// The report is the reviewed one, and the section is a part of it.
+    /// The report matches the reviewed one, and the section is part of it.
     pub(crate) fn check_text(&self, name: &str) {
         let text = render_whole(&self.run, &PLAIN);
         check(name, &text);
         assert!(text.contains(&self.section), "{text}");
     }
 
-    /// Whole rows, the same as those of the run.
+    /// The CSV has whole rows, the same as those of the run.
     pub(crate) fn assert_csv(&self) {
         assert_rows_are_whole(&self.csv);
         assert_eq!(pagewise_report::csv(&self.run), self.csv);
@@ -51,7 +51,7 @@ impl Forms {
         }
     }
 
-    /// What to do stands last.
+    /// The advice stands last.
     pub(crate) fn assert_ends_with_advice(&self) {
         let end: Vec<&str> = self.section.lines().rev().take(3).collect();
         assert_eq!(
@@ -64,13 +64,13 @@ impl Forms {
         );
     }
 
-    /// Of a run that knows nothing.
+    /// Asserts that the report of a run without any facts says only `sentence`.
     pub(crate) fn assert_says_only(&self, sentence: &str) {
         assert_eq!(headline(&self.run), sentence);
         assert!(self.svg.contains("</svg>") && self.page().contains("</html>"));
     }
 
-    /// Of measurements that are full of [`HOSTILE`], with a hostile caption.
+    /// Asserts that hostile text stays text: measurements full of [`HOSTILE`], with a hostile caption.
     pub(crate) fn assert_text_of_others_is_text(&mut self) {
         self.run.command = vec![HOSTILE.into()];
         let page = self.page();
@@ -83,7 +83,7 @@ impl Forms {
     }
 }
 
-/// A picture whose places are numbers, and lines within the width.
+/// A picture whose coordinates are numbers, and lines within the width.
 pub(crate) fn assert_whole(picture: &str, text: &str, width: usize) {
     assert!(!picture.contains("NaN") && !picture.contains("inf\""), "{picture}");
     assert!(text.lines().all(|line| cells(line) <= width.min(160)), "{text}");

@@ -1,4 +1,4 @@
-//! Constructed jumps: round numbers that come from no machine.
+//! Constructed jumps in round numbers that come from no machine.
 
 use super::bench_of;
 use pagewise_model::bench::code::{Judgement, Jumps, Order, Point, Ratio, Sample};
@@ -83,7 +83,7 @@ fn judgement() -> Judgement {
     }
 }
 
-/// Both orders, pages far apart, a kind of page that is not there.
+/// Both orders, pages far apart, and a kind of page that is missing.
 pub(crate) fn jumps() -> Jumps {
     Jumps {
         seed: 7,
@@ -112,7 +112,7 @@ pub(crate) fn jumps() -> Jumps {
     }
 }
 
-/// A saved run around jumps.
+/// A saved run that contains the jumps.
 pub(crate) fn bench(jumps: Jumps) -> Run {
     let mut run = bench_of("text", "x-0001");
     run.body = Some(Body::Bench(Bench::Jumps(jumps)));

@@ -1,4 +1,4 @@
-//! A constructed ladder and a constructed sweep: round numbers that come from no machine.
+//! A constructed ladder and a constructed sweep in round numbers that come from no machine.
 
 use super::bench_of;
 use pagewise_model::bench::pipe::{
@@ -191,7 +191,7 @@ pub(crate) fn ladder() -> Ladder {
     ladder
 }
 
-/// Two techniques over three pipes and two buffers, with a hole.
+/// Two techniques over three pipes and two buffers, with one missing point.
 pub(crate) fn sweep() -> Ladder {
     let mut points = Vec::new();
     for (writer, reader, scale) in
@@ -229,7 +229,7 @@ pub(crate) fn sweep() -> Ladder {
     sweep
 }
 
-/// A saved run around a ladder.
+/// A saved run that contains a ladder.
 pub(crate) fn bench(ladder: Ladder) -> Run {
     let mut run = bench_of("pipe", "b-0001");
     run.body = Some(Body::Bench(Bench::Ladder(ladder)));

@@ -1,4 +1,4 @@
-//! Constructed facts: round numbers that come from no machine.
+//! Constructed facts in round numbers that come from no machine.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of these builders")]
 
 pub(crate) mod code;
@@ -38,7 +38,7 @@ use pagewise_report::text::is_hostile;
 
 pub(crate) const PLAIN: Style = Style { colour: false, width: 80, unicode: true };
 
-/// Compares with the reviewed text of this name, or with `UPDATE_GOLDEN` set writes it again.
+/// Compares with the reviewed text of this name. With `UPDATE_GOLDEN` set, writes it again instead.
 pub(crate) fn check(name: &str, got: &str) {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -48,11 +48,11 @@ pub(crate) fn check(name: &str, got: &str) {
     assert_eq!(got, want, "{name} changed:\n{got}");
 }
 
-/// Markup, control characters and what ends a field, in a text of others.
+/// Markup, control characters and field separators, in hostile text.
 pub(crate) const HOSTILE: &str =
     "</title><script>alert(1)</script>\x1b]0;x\x07\u{202e}\" onload='x' & , \n";
 
-/// No character that could do something to a terminal or to its reader.
+/// The text has no character that could act on a terminal or on its reader.
 pub(crate) fn assert_harmless(text: &str) {
     let bad: Vec<char> = text.chars().filter(|&c| c != '\n' && is_hostile(c)).collect();
     assert!(bad.is_empty(), "{bad:?} in\n{text}");
@@ -64,7 +64,7 @@ pub(crate) fn without_own_script(page: &str) -> String {
     page.replacen(own, "", 1)
 }
 
-/// A page that loads nothing, and runs nothing but the script that every page has.
+/// A page loads nothing, and runs only the script that every page has.
 pub(crate) fn assert_needs_nothing_from_outside(page: &str) {
     let page = without_own_script(page);
     for part in ["http://", "https://", "<script", "<link", "@import", "url("] {
@@ -334,7 +334,7 @@ pub(crate) fn experiment(verdicts: Vec<Verdict>) -> Experiment {
     }
 }
 
-/// Beside a control of 1 s and 1 GiB.
+/// The values beside a control of 1 s and 1 GiB.
 fn time_and_memory(
     arm: &str,
     (ms, mib): (u64, u64),
@@ -373,7 +373,7 @@ pub(crate) fn run(kind: RunKind, outcome: Option<Outcome>) -> Run {
     run
 }
 
-/// A saved run of `pagewise bench KIND` before it holds anything.
+/// An empty saved run of `pagewise bench KIND`.
 pub(crate) fn bench_of(kind: &str, id: &str) -> Run {
     let command = ["pagewise", "bench", kind].map(str::to_owned).to_vec();
     let mut run = Run::new(RunKind::Bench, id.into(), 1_700_000_000_000_000_000, command);
@@ -469,7 +469,7 @@ pub(crate) fn doctor() -> Run {
     run
 }
 
-/// `b` against `a`, whose time changed so.
+/// `b` against `a`, with this change of its time.
 pub(crate) fn compare_two(
     a: &Run,
     b: &Run,
@@ -479,7 +479,7 @@ pub(crate) fn compare_two(
     pagewise_report::compare(&runs, &constructed::comparison(&runs, change))
 }
 
-/// The report on a terminal, of which a reader may rely on all.
+/// The report on a terminal, after the checks of what a reader may rely on.
 pub(crate) fn read_report(run: &Run, style: &Style) -> String {
     let text = pagewise_report::render(run, style);
     let found = reading::defects(&text, run, style.width.max(40));

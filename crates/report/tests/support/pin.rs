@@ -1,4 +1,4 @@
-//! Constructed measurements of pinning: round numbers that come from no machine.
+//! Constructed measurements of pinning in round numbers that come from no machine.
 
 use super::bench_of;
 use pagewise_model::bench::pin::{
@@ -10,7 +10,7 @@ use pagewise_model::body::{Bench, Body};
 use pagewise_model::run::Run;
 use pagewise_model::{Bytes, Fact, Measured, PageSize};
 
-/// Three mappings around `call_ns`, with half of that to let go.
+/// Three mappings that take about `call_ns`, and half of that to release.
 fn point(way: Way, pages: PageKind, size: Bytes, call_ns: f64) -> Point {
     let page = if pages == PageKind::Base { PageSize::BASE_4K } else { PageSize::PMD_2M };
     let sample = |repeat: u32| {
@@ -95,7 +95,7 @@ fn judgement() -> Judgement {
     }
 }
 
-/// All of it.
+/// All measurements of pinning.
 pub(crate) fn pins() -> Pins {
     Pins {
         seed: 7,
@@ -120,7 +120,7 @@ pub(crate) fn pins() -> Pins {
     }
 }
 
-/// A run that holds them.
+/// A run that contains them.
 pub(crate) fn bench(pins: Pins) -> Run {
     let mut run = bench_of("pin", "pin-1");
     run.body = Some(Body::Bench(Bench::Pins(pins)));

@@ -1,4 +1,4 @@
-//! A constructed profile: round numbers that come from no machine.
+//! A constructed profile in round numbers that come from no machine.
 
 use pagewise_model::body::Body;
 use pagewise_model::profile::{
@@ -26,7 +26,7 @@ fn bucket(what: What, why: Why, samples: u64, graph: Vec<GraphLine>) -> Bucket {
     }
 }
 
-/// Of a pipeline of two programs.
+/// The samples of a pipeline of two programs.
 pub(crate) fn sorted() -> Sorted {
     let copies = vec![
         line(0, "producer", 450),
@@ -74,7 +74,7 @@ pub(crate) fn sorted() -> Sorted {
     }
 }
 
-/// With what is counted beside it, and a rule that recognises nothing.
+/// With the counts beside it, and a rule that matches nothing.
 pub(crate) fn profile() -> Profile {
     let compared = |name: &str, counted, sampled, differ| Compared {
         name: name.into(),
@@ -95,7 +95,7 @@ pub(crate) fn profile() -> Profile {
     }
 }
 
-/// Of a process that was running already.
+/// The course of a process that was already running.
 pub(crate) fn course() -> FollowedProcess {
     FollowedProcess {
         pid: 4711,

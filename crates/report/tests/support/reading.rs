@@ -1,6 +1,6 @@
-//! Reads a report as its reader does, beside the run that it is of, and says what a reader could not rely on.
+//! Reads a report as a person does, beside its run, and returns each defect that a reader would trip over.
 //!
-//! Shared by the tests and by the example `check_report`, which `bench/accept/21-reports` runs on fresh sessions.
+//! Shared by the tests and by the example `check_report`, which `bench/accept/21-reports` runs on new sessions.
 
 use pagewise_model::bench::{Answer, Claim, Evidence};
 use pagewise_model::body::Body;
@@ -12,13 +12,13 @@ use pagewise_report::short_arm;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Lines of a screen.
+/// Screen height in lines.
 const MOST_LINES: usize = 25;
-/// So many words in the same order, twice, are a repeated sentence.
+/// Words that make a repeated sentence when they come twice in the same order.
 const REPEATED: usize = 8;
-/// Cells in front of what stands beside a label.
+/// Width of the labels at the start of a line.
 const LABEL: usize = 9;
-/// Costs that a report names.
+/// Costs that a report can name.
 const COSTS: [CostKind; 13] = [
     CostKind::AnonFaults,
     CostKind::Zeroing,
@@ -35,13 +35,13 @@ const COSTS: [CostKind; 13] = [
     CostKind::Malloc,
 ];
 
-/// A line with the label of its part.
+/// A line and the label of its part.
 struct Line<'a> {
     part: &'a str,
     text: &'a str,
 }
 
-/// The defects of `text`, the report of `run` on a terminal of this width.
+/// The defects of `text`: the report of `run` on a terminal of this width.
 pub(crate) fn defects(text: &str, run: &Run, width: usize) -> Vec<String> {
     let lines = parts(text);
     let headline = headline(text);
@@ -66,7 +66,7 @@ fn headline(text: &str) -> String {
     text.lines().take_while(is_over).collect::<Vec<_>>().join(" ")
 }
 
-/// The lines that have a label, or stand under one that has.
+/// The lines that have a label, or that stand under one.
 fn parts(text: &str) -> Vec<Line<'_>> {
     let mut part = "";
     let mut found = Vec::new();
@@ -83,11 +83,11 @@ fn parts(text: &str) -> Vec<Line<'_>> {
     found
 }
 
-/// As many lines as fit a screen, none too wide but those that are copied.
+/// The report fits on a screen. No line is too wide except those meant to be copied.
 fn form(text: &str, run: &Run, width: usize) -> Vec<String> {
     let mut found = Vec::new();
     let lines = text.lines().count();
-    // A line for each file and mapping that was asked for.
+    // The report has a line for each requested file and mapping.
     let is_list = matches!(run.kind, RunKind::Cache | RunKind::Text);
     if !is_list && lines > MOST_LINES {
         found.push(format!("{lines} lines"));
@@ -103,7 +103,7 @@ fn form(text: &str, run: &Run, width: usize) -> Vec<String> {
     found
 }
 
-/// Words in the same order twice.
+/// The same words in the same order, twice.
 fn repeated(text: &str) -> Option<String> {
     let is_prose = |line: &&str| !line.contains("pagewise ");
     let words: Vec<&str> = text.lines().filter(is_prose).flat_map(str::split_whitespace).collect();
@@ -113,7 +113,7 @@ fn repeated(text: &str) -> Option<String> {
     twice.map(|words| format!("said twice: {}", words.join(" ")))
 }
 
-/// No bound is above the whole.
+/// No bound exceeds the whole.
 fn bounds(text: &str) -> Vec<String> {
     let after = |word: &str| {
         text.split(word).skip(1).filter_map(|rest| percent(rest.trim_start())).collect::<Vec<f64>>()
@@ -138,7 +138,7 @@ fn first_change(text: &str) -> Option<String> {
     Some(format!("{} {}", found[0], found[1].trim_end_matches([',', ';'])))
 }
 
-/// Every figure of an arm is what its runs showed.
+/// Every figure of an arm matches its runs.
 fn arms(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
     let verdicts = run.experiment.iter().flat_map(|experiment| &experiment.verdicts);
     let mut found = Vec::new();
@@ -172,20 +172,20 @@ fn contradiction(text: &str, verdict: &Verdict) -> Option<String> {
     (!is_cut && !text.contains(&range)).then(|| format!("{}: {shown} without {range}", verdict.arm))
 }
 
-/// The ends of the interval of a row.
+/// The interval of a row: its low and high ends.
 fn ends(row: &str) -> Option<(f64, f64)> {
     let range = row.split_whitespace().find(|cell| cell.contains("..") && cell.ends_with('%'))?;
     let (low, high) = range.trim_end_matches('%').split_once("..")?;
     Some((low.parse().ok()?, high.parse().ok()?))
 }
 
-/// Nothing is said to be open beside an interval that holds a difference.
+/// A row says that nothing is decided although its interval holds a difference.
 fn doubt_against_interval(row: &str, arm: &str) -> Option<String> {
     let (low, high) = ends(row).filter(|_| row.trim_end().ends_with("cannot tell"))?;
     (low > 0.0 || high < 0.0).then(|| format!("{arm}: cannot tell although {low}..{high}%"))
 }
 
-/// A word that claims a difference, beside an interval that holds none.
+/// A row claims a difference although its interval holds none.
 fn claim_against_interval(row: &str, arm: &str) -> Option<String> {
     let word = ["keep", "faster", "slower", "larger"].into_iter().find(|word| {
         row.trim_end().strip_suffix(word).is_some_and(|rest| rest.ends_with(' '))
@@ -213,7 +213,7 @@ fn costs(text: &str) -> Vec<String> {
     COSTS.iter().filter_map(one).collect()
 }
 
-/// What to do next has a figure beside it, or it is not advised.
+/// Advice has a figure beside it, or is left out.
 fn advice(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
     let mut found = Vec::new();
     let is_advice = |line: &&Line<'_>| matches!(line.part, "fits" | "could");
@@ -243,7 +243,7 @@ fn advice(lines: &[Line<'_>], headline: &str, run: &Run) -> Vec<String> {
     found
 }
 
-/// All values under this name in what was saved.
+/// All values under this name in the saved run.
 fn under<'a>(saved: &'a Value, name: &str, found: &mut Vec<&'a Value>) {
     match saved {
         Value::Object(fields) => {
@@ -255,14 +255,14 @@ fn under<'a>(saved: &'a Value, name: &str, found: &mut Vec<&'a Value>) {
     }
 }
 
-/// What the lists of this name hold, one after the other.
+/// The items of all lists of this name, in order.
 fn items<'a>(saved: &'a Value, name: &str) -> Vec<&'a Value> {
     let mut found = Vec::new();
     under(saved, name, &mut found);
     found.into_iter().filter_map(Value::as_array).flatten().collect()
 }
 
-/// The answer to each claim is what its evidence says, and the word in the report is that answer.
+/// Each claim's answer follows from its evidence, and the report has that answer.
 fn claims(lines: &[Line<'_>], saved: &Value) -> Vec<String> {
     const WORDS: [(&str, Answer); 3] = [
         ("confirmed", Answer::Confirmed),
@@ -293,7 +293,7 @@ fn claims(lines: &[Line<'_>], saved: &Value) -> Vec<String> {
     found
 }
 
-/// A change from one repeat, or advice without a figure.
+/// A change that rests on one repeat, or advice without a figure.
 fn unfounded(text: &str, saved: &Value) -> Vec<String> {
     const NONE: [&str; 4] = ["not measured", "No verdict", "No price", "not known"];
     let mut samples = Vec::new();
@@ -312,7 +312,7 @@ fn unfounded(text: &str, saved: &Value) -> Vec<String> {
     found
 }
 
-/// A change in the headline that is in no row of the table.
+/// A change in the headline that no row of the table has.
 fn not_borne_out(lines: &[Line<'_>], headline: &str) -> Option<String> {
     let shown = first_change(headline)?;
     let share = percent(&shown)? / 100.0;

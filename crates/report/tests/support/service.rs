@@ -1,4 +1,4 @@
-//! A service under its load, constructed.
+//! A constructed service under its load.
 
 use super::{effect, experiment, proven, verdict};
 use pagewise_model::guard::{Guard, Guarded};
@@ -34,7 +34,7 @@ fn served_side(cpu_ms: u64, p99_us: f64, huge_mib: u64) -> Side {
     }
 }
 
-/// A session of a service, as asked.
+/// The request of a session of a service.
 pub(crate) fn asked(serve: &str, server: ServerSpec, load: &str) -> Spec {
     let service = ServiceSpec {
         serve: serve.into(),
@@ -47,7 +47,7 @@ pub(crate) fn asked(serve: &str, server: ServerSpec, load: &str) -> Spec {
     Spec { service: Some(service), ..Spec::new(vec!["served".into()], "/".into(), 1) }
 }
 
-/// A service with one arm that is kept and one that broke a guard.
+/// A service with one arm kept and one that broke a guard.
 pub(crate) fn served() -> Run {
     let mut run = proven();
     let pair = |arm: &str, other| Pair {

@@ -1,4 +1,4 @@
-//! Constructed walks: round numbers that come from no machine.
+//! Constructed walks in round numbers that come from no machine.
 
 use super::bench_of;
 use pagewise_model::bench::tlb::{
@@ -105,7 +105,7 @@ fn judgement() -> Judgement {
     }
 }
 
-/// Two lists, lines, a kind of page that is not there.
+/// Two lists, lines, and a kind of page that is missing.
 pub(crate) fn walks() -> Walks {
     Walks {
         seed: 7,
@@ -140,7 +140,7 @@ pub(crate) fn walks() -> Walks {
     }
 }
 
-/// A saved run around walks.
+/// A saved run that contains the walks.
 pub(crate) fn bench(walks: Walks) -> Run {
     let mut run = bench_of("tlb", "t-0001");
     run.body = Some(Body::Bench(Bench::Walks(walks)));

@@ -1,5 +1,5 @@
-//! The process that the live tests need beside themselves: a supervisor, a front that can be
-//! killed, a program passed through, and programs whose behaviour is known.
+//! The helper process of the live tests: a supervisor, a front that can be killed, a program passed through,
+//! and programs whose behaviour is known.
 
 use pagewise_model::Fact;
 use pagewise_model::look::{SideEffect, Traced};
@@ -19,7 +19,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Grows pipes as the plan says, looking every millisecond.
+/// Grows pipes according to the plan. It looks every millisecond.
 struct Grower {
     ledger: Ledger,
 }
@@ -40,7 +40,7 @@ impl Watcher for Grower {
     }
 }
 
-/// Does nothing, and says that it was asked.
+/// Does nothing, and records that it was called.
 struct Idle;
 
 impl Watcher for Idle {
@@ -65,7 +65,7 @@ fn make(watch: &Watch, context: &Context) -> Box<dyn Watcher> {
     }
 }
 
-/// Watches the memory, and keeps no account of it.
+/// Watches the memory without keeping an account of it.
 fn account(launch: &Launch) -> Result<Accounted, SuperviseError> {
     let run = passthrough::peak_of(launch, &mut |_, _| None);
     let AtPeak { usage, .. } = run.map_err(|error| match error {
@@ -75,7 +75,7 @@ fn account(launch: &Launch) -> Result<Accounted, SuperviseError> {
     Ok(Accounted { ended: usage.ended, account: None })
 }
 
-/// Stands for a recorder of traced runs: only runs the program, and lists what it was given.
+/// Replaces a recorder of traced runs: it only runs the program and lists its arguments.
 fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> {
     if launch.argv.first().is_some_and(|name| name == "untraceable") {
         return Err(SuperviseError::Trace("it said so itself".into()));
@@ -140,7 +140,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Runs a program below a supervisor and says how that ended.
+/// Runs a program below a supervisor and reports how it ended.
 fn front(args: Vec<OsString>) -> Result<(), Box<dyn std::error::Error>> {
     let mut supervisor = Supervisor::start(&std::env::current_exe()?, &["supervise"])?;
     let mut out = std::io::stdout().lock();

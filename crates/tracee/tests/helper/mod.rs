@@ -12,30 +12,30 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The helper program; a copy readable by anybody when the tests run as another user.
+/// The helper program, or a copy that any account can read when the tests run as another user.
 pub fn agent() -> PathBuf {
     heed_signals();
     std::env::var_os("TRACEE_AGENT")
         .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_tracee-agent")), PathBuf::from)
 }
 
-/// Gives signals their default effect in this test program and so in what it starts: a script that starts the tests in
-/// the background has some of them ignored.
+/// Restores the default effect of signals, for this test program and for what it starts. A script that starts
+/// the tests in the background has some of them ignored.
 pub fn heed_signals() {
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the default action runs no code of ours.
+        // SAFETY: the default action runs no code of the test program.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 
-/// A program copied to where it will be executed, by a process of its own: while this one writes a
-/// file, another of its threads may start a child, which holds the file open for a moment longer,
-/// and execve refuses what somebody may write (ETXTBSY).
+/// Copies a program to the place where it will be executed. A separate process copies it: while this one writes
+/// a file, another of its threads may start a child. That child holds the file open for a moment, and execve
+/// refuses a file that is open for writing (ETXTBSY).
 pub fn install(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
 
-/// Runs this test program again as uid 65534 without capabilities, all of it must pass.
+/// Runs this test program again as uid 65534 without capabilities. All of it must pass.
 pub fn run_again_as_an_ordinary_user() {
     if !rustix::process::geteuid().is_root() {
         println!("SKIP as_an_ordinary_user_the_same_holds: only root can become another user");

@@ -1,4 +1,4 @@
-//! Programs that end while one of their threads is held: they end as they would alone.
+//! Programs that end while one of their threads is held must end as they would alone.
 
 use pagewise_kernel::pidfd;
 use pagewise_kernel::proc::tree;
@@ -12,12 +12,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Long enough for a dead program to be hung, and for a machine under load.
+/// Long enough for a stuck program to count as hung, and for a machine under load.
 const DEADLINE: Duration = Duration::from_secs(30);
 const STATUS: i32 = 7;
 
-/// The program: its first thread and another one sleep, a third waits for the end of standard input
-/// and then ends all of them, as `end` says.
+/// The program: its first thread and another one sleep. A third waits for the end of standard input and then
+/// ends all of them, as `end` says.
 pub(crate) fn sleepers(end: &str) {
     let end = end.to_owned();
     std::thread::spawn(move || {
@@ -41,7 +41,7 @@ fn start(end: &str) -> Child {
     command.args(["--role", "sleepers", end]).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// The threads of `child` when all three are there and asleep.
+/// The threads of `child`, once all three exist and sleep.
 fn threads(child: &Child) -> Vec<i32> {
     let begin = Instant::now();
     loop {
@@ -59,7 +59,7 @@ fn threads(child: &Child) -> Vec<i32> {
     }
 }
 
-/// True when it has ended, without a wait, which would take the stops of a thread that is held.
+/// True if it has ended. It does not wait, because a wait would take the stops of a held thread.
 fn has_ended(child: &Child, within: Duration) -> bool {
     let process = pidfd::open(child.id() as i32).unwrap();
     let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: 0 };
@@ -72,7 +72,7 @@ fn ended(child: &mut Child) -> ExitStatus {
     child.wait().unwrap()
 }
 
-/// Holds each thread in turn while `end` is done to the program; how it ended each time.
+/// Holds each thread in turn while `end` is done to the program. Returns how it ended each time.
 fn while_held(how: &str, end: fn(&mut Child)) -> Vec<ExitStatus> {
     let run = |index: usize| {
         let mut child = start(how);
@@ -87,7 +87,7 @@ fn while_held(how: &str, end: fn(&mut Child)) -> Vec<ExitStatus> {
         let tracer = Tracer::start(hold).unwrap();
         assert!(is_held.recv().unwrap());
         end(&mut child);
-        // What ends it is another thread: it gets so far, or no further for the one that is held.
+        // Another thread ends the program. By now it has done so, or it waits for the held one.
         std::thread::sleep(Duration::from_millis(30));
         drop(done);
         let status = ended(&mut child);
@@ -115,7 +115,7 @@ pub(crate) fn execs() {
     }
 }
 
-/// A leak checker stops the threads of its own program at the end and must find none of them held.
+/// A leak checker stops the threads of its own program at the end. It must find none of them held.
 pub(crate) fn leak_checker_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("leaks");
@@ -128,13 +128,13 @@ pub(crate) fn leak_checker_is_left_alone() {
             println!("SKIP a_program_with_a_leak_checker_is_left_alone: no compiler that has one");
             return;
         }
-        // The first look at so large a program may take longer than it lives.
+        // The first look at such a large program may take longer than the program lives.
         let refused = (0..20).map(|_| refusals_until_its_end(&program)).find(|&count| count > 0);
         assert!(refused.is_some(), "{option}: it is not refused");
     }
 }
 
-/// How often a program with a leak checker is refused; it must find no leak.
+/// How often injection into a program with a leak checker is refused. The checker must find no leak.
 fn refusals_until_its_end(program: &Path) -> usize {
     let mut child = Command::new(program).stdout(Stdio::null()).spawn().unwrap();
     let process = Process::find(child.id() as i32).unwrap();
@@ -149,16 +149,16 @@ fn refusals_until_its_end(program: &Path) -> usize {
     refused
 }
 
-/// The thread that executes a program takes the number of its process. It is let go all the same, and
-/// what it has become can be held again.
+/// A thread that executes a program takes over the process ID. It is released all the same, and the new program
+/// can be held again.
 pub(crate) fn takes_its_number() {
     let mut child = start("execs");
     let pid = child.id() as i32;
-    // The second one that was made waits for input.
+    // The second thread created waits for input.
     let tid = threads(&child)[1];
     let (owed, is_owed) = mpsc::channel();
     let hold = move |tracer: &mut Tracer| {
-        // It runs on, traced, while `owed` is sent, and stops on its way out of its exec.
+        // It continues, traced, while `owed` is sent, and stops at the end of its exec.
         let Halt::Stopped(mut held) = tracer.halt(tid).unwrap() else { panic!("it is gone") };
         owed.send(()).unwrap();
         while !held.run_to_syscall().unwrap().is_end() && held.tid() == tid {}

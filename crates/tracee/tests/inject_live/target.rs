@@ -1,4 +1,4 @@
-//! The programs that calls are injected into. They print what they saw as numbers on one line.
+//! The programs that calls are injected into. Each prints its results as numbers on one line.
 
 use std::arch::asm;
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn map_anonymous(length: usize) -> u64 {
     address as u64
 }
 
-/// Maps 64 MiB, waits for a byte, writes to each page and sums, waits for another.
+/// Maps 64 MiB, waits for a byte, writes to each page and sums, then waits for another byte.
 pub(crate) fn map() {
     let length = 64 << 20;
     let start = map_anonymous(length);
@@ -48,8 +48,8 @@ extern "C" fn count(_signal: libc::c_int) {
     HANDLED.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Computes the same checksum again and again, with blocking calls in between, until standard
-/// input ends: rounds, wrong sums, calls that returned early, signals lost.
+/// Computes the same checksum again and again, with blocking calls in between, until standard input ends.
+/// Prints rounds, wrong sums, calls that returned early, and signals lost.
 pub(crate) fn work(signals: bool) {
     let length = 8 << 20;
     let start = map_anonymous(length);
@@ -94,7 +94,7 @@ pub(crate) fn work(signals: bool) {
     say(&[rounds, wrong, early, lost]);
 }
 
-/// One wait of each kind for `wait`; how many came back before their time.
+/// Makes one wait of each kind for `wait`. Returns how many ended early.
 fn timed_calls(wait: Duration) -> u64 {
     let millis = wait.as_millis() as i32;
     let spec = libc::timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
@@ -126,7 +126,7 @@ fn timed_calls(wait: Duration) -> u64 {
     epoll + sleep + poll + futex
 }
 
-/// One long wait of each kind, in the only thread: rounds, calls that returned early.
+/// Makes one long wait of each kind in the only thread. Prints rounds, and calls that returned early.
 pub(crate) fn waits() {
     let length = 8 << 20;
     let start = map_anonymous(length);
@@ -153,8 +153,8 @@ pub(crate) fn vfork() {
     say(&[u64::from(child > 0)]);
 }
 
-/// Sleeps in `nanosleep` of the 32-bit table, made from 64-bit code: the result, and whether it came
-/// early. Nothing is said first where the kernel has no such calls.
+/// Sleeps in `nanosleep` of the 32-bit table, called from 64-bit code. Prints the result, and whether it came
+/// early. It prints no first line if the kernel has no such calls.
 pub(crate) fn old_table() {
     const NANOSLEEP: i64 = 162;
     const GETPID: i64 = 20;
@@ -200,8 +200,7 @@ pub(crate) fn old_table() {
 static ROUNDS: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicU64 = AtomicU64::new(0);
 
-/// Computes on a stack of its own, in the only thread, until standard input ends: rounds, wrong
-/// sums.
+/// Computes on a separate stack, in the only thread, until standard input ends. Prints rounds and wrong sums.
 pub(crate) fn other_stack() {
     let length = 8 << 20;
     let start = map_anonymous(length);

@@ -1,4 +1,5 @@
-//! Races by runs at once on the simulated machine: what disturbs a run disturbs the others of its block alike.
+//! Races of concurrent runs on the simulated machine: a disturbance of one run hits the other runs of its block
+//! alike.
 
 use crate::machine::Machine;
 use crate::machine::plan::{Plan, plan, run};
@@ -9,7 +10,7 @@ use pagewise_model::trial::Word;
 use pagewise_tune::race::Goal;
 use pagewise_tune::world::Arm;
 
-/// A machine on which single runs deviate by 10% and those at once by 1% from each other.
+/// A machine on which single runs deviate by 10%, and concurrent runs by 1% from each other.
 fn noisy(seed: u64) -> Machine {
     Machine { own_sd: 0.01, ..Machine::new(seed, Nanos::millis(200), 0.10) }
 }
@@ -25,7 +26,7 @@ fn arms_that_do_nothing_are_hardly_ever_kept() {
         for seed in 0..100 {
             let own_sd = [0.003, 0.01, 0.03][seed as usize % 3];
             let mut machine = Machine { own_sd, own_noise, ..noisy(seed) };
-            // Favours one arm in every block alike, as a layout of memory may.
+            // Favours one arm equally in every block, as a memory layout may.
             machine.only_at_once = vec![("d", -0.0025)];
             let experiment = run(&mut machine, &at_once(&SEVEN, seed));
             keeps += u32::from(has(&experiment, Word::Keep));
@@ -34,7 +35,7 @@ fn arms_that_do_nothing_are_hardly_ever_kept() {
         }
         println!("{name}: by now kept {keeps}, likely {likely}, slower {slower}");
     }
-    // 2 in 100 are allowed, 8 of 400; 14 are beyond two deviations.
+    // 2 in 100 are allowed, which makes 8 of 400. 14 are beyond two deviations.
     assert!(keeps <= 14 && likely <= 40 && slower <= 14, "{keeps} {likely} {slower} of 400");
 }
 
@@ -66,7 +67,7 @@ fn intervals_cover_the_truth_and_say_what_they_are_of() {
         by_at_once += usize::from(effect.at_once);
         covered += usize::from(effect.ratio_low <= 0.97 && 0.97 <= effect.ratio_high);
     }
-    // A few runs one at a time contradict them by chance.
+    // In a few experiments, runs one at a time contradict them by chance.
     assert!(covered >= 93 && by_at_once >= 95, "{covered} {by_at_once} of 100");
 }
 

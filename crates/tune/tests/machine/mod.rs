@@ -1,4 +1,4 @@
-//! A simulated machine: heavy-tailed noise, drift, stolen time, a host, a user who interrupts.
+//! A simulated machine: heavy-tailed noise, drift, stolen time, a host, and a user who interrupts.
 
 pub(crate) mod plan;
 
@@ -11,48 +11,49 @@ use pagewise_model::{Bytes, Nanos};
 use pagewise_tune::race::{Arms, Clock, Lab, Progress, RunFailure, WeatherMark};
 use pagewise_tune::world::Arm;
 
-/// A machine and a program of which everything is known.
+/// A machine and a program with known properties.
 #[derive(Clone)]
 pub(crate) struct Machine {
     pub(crate) rng: Rng,
     pub(crate) clock_ns: u64,
-    /// Usual time of the control.
+    /// Usual time of a run of the control.
     pub(crate) run_ns: f64,
-    /// Times of the control, with the speeds meanwhile where they were sampled; taken in turn where there
-    /// are any, in place of the usual one.
+    /// Times of the control, with the speeds during each if they were sampled. If any exist, they are used in
+    /// turn instead of the usual one.
     pub(crate) recording: Vec<(f64, Option<Speed>)>,
-    /// Time from one run to the next.
+    /// Time between two runs.
     pub(crate) between_ns: u64,
-    /// Deviation of the logarithm of the time.
+    /// Standard deviation of the logarithm of the time.
     pub(crate) sd: f64,
-    /// The same of a run at once beside the others of its block.
+    /// Standard deviation of the logarithm of the time of a concurrent run, relative to the others of its
+    /// block.
     pub(crate) own_sd: f64,
-    /// That noise, of mean 0 and deviation 1.
+    /// Noise of concurrent runs, of mean 0 and deviation 1.
     pub(crate) own_noise: fn(&mut Rng) -> f64,
-    /// What runs at once have in common, while there are any.
+    /// Noise that the concurrent runs share. `None` if no such runs exist.
     pub(crate) common: Option<f64>,
-    /// Further change of the logarithm of the time of runs at once, by arm.
+    /// Further change of the logarithm of the time of concurrent runs, by arm.
     pub(crate) only_at_once: Vec<(&'static str, f64)>,
-    /// Blocks of runs at once that run side by side.
+    /// Blocks of concurrent runs that run side by side.
     pub(crate) side_by_side: usize,
-    /// Why runs at once do not work.
+    /// Why runs at once do not work. `None` if they work.
     pub(crate) never_at_once: Option<&'static str>,
     /// Noise of mean 0 and deviation 1.
     pub(crate) noise: fn(&mut Rng) -> f64,
-    /// How the logarithm of the time goes with those of a round of arithmetic and of a load; none: no
-    /// speeds are sampled.
+    /// How the logarithm of the time depends on those of an arithmetic round and of a load. `None`: no speeds
+    /// are sampled.
     pub(crate) parts: Option<[f64; 2]>,
-    /// Deviations of these two.
+    /// Standard deviations of the two speeds.
     pub(crate) swings: [f64; 2],
-    /// Changes of the logarithms of these two, by arm.
+    /// Changes of the logarithms of the two speeds, by arm.
     pub(crate) moved: Vec<(&'static str, [f64; 2])>,
     /// Slow-down per hour, as a logarithm.
     pub(crate) drift: f64,
-    /// Stolen time comes every so often for 400 ms and slows all by a third; 0 for never.
+    /// Interval of stolen time, which lasts 400 ms and slows everything by a third. 0 for never.
     pub(crate) steal_every_ns: u64,
     /// Change of the logarithm of the time, by arm.
     pub(crate) effects: Vec<(&'static str, f64)>,
-    /// The same of the memory, which has a noise of 1%.
+    /// Change of the logarithm of the memory, by arm. Memory has a noise of 1%.
     pub(crate) memory: Vec<(&'static str, f64)>,
     /// Further change in half of the runs, by arm.
     pub(crate) second_speeds: Vec<(&'static str, f64)>,
@@ -60,23 +61,23 @@ pub(crate) struct Machine {
     pub(crate) statuses: Vec<(&'static str, i32)>,
     /// Arms that cannot be run.
     pub(crate) broken: Vec<&'static str>,
-    /// From this run on our own machinery fails.
+    /// The machinery fails from this run on.
     pub(crate) breaks_at: usize,
-    /// What becomes of the combination.
+    /// Result of a run with the combination of arms.
     pub(crate) together: Result<(), RunFailure>,
     /// Arms whose output differs from the control's.
     pub(crate) differing: Vec<&'static str>,
     /// Counter readings by arm, in its own runs and in the control's.
     pub(crate) counters: Vec<(&'static str, u64, u64)>,
-    /// Host time by arm, and the share of its runs that are hit. It adds to their time.
+    /// Host time by arm, and the share of its runs that it hits. It adds to their time.
     pub(crate) host: Vec<(&'static str, (Nanos, f64))>,
     /// Host time of the last run.
     pub(crate) hit: Nanos,
-    /// The user watches the race.
+    /// Whether the user watches the race.
     pub(crate) is_watched: bool,
-    /// The user interrupts after so many runs.
+    /// Number of runs after which the user interrupts.
     pub(crate) patience: usize,
-    /// All runs take so much longer after the first ten.
+    /// Factor on the times of all runs after the first ten.
     pub(crate) slump: f64,
     pub(crate) order: Vec<String>,
     /// Arms whose output was compared.
@@ -123,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Runs at once share what disturbs them.
+    /// Concurrent runs share their disturbances.
     fn noise_of_run(&mut self, arm: &str) -> f64 {
         match self.common {
             Some(common) => {
@@ -168,7 +169,7 @@ impl Lab for &mut Machine {
         if self.broken.contains(&name) {
             return Err(RunFailure::Failed("no such file".to_owned()));
         }
-        // Of its own, so that runs are what they are without it.
+        // A separate generator, so that runs stay the same without it.
         let mut memory_noise = Rng::new(self.clock_ns);
         let hours = (self.clock_ns - (1 << 40)) as f64 / 3.6e12;
         let second = of(&self.second_speeds, name).filter(|_| self.rng.below(2) == 0);

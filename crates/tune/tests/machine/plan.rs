@@ -1,4 +1,4 @@
-//! A race on the simulated machine, through the product's own loop.
+//! A race on the simulated machine, by the product's own loop.
 
 use super::Machine;
 use crate::arm;
@@ -8,7 +8,7 @@ use pagewise_model::trial::{Block, Experiment, Quantity};
 use pagewise_tune::race::{self, Goal, Programs, Terms, Time, Unit};
 use pagewise_tune::world::Arm;
 
-/// A race on a [`Machine`], whose control is `A`.
+/// A race on a [`Machine`]. The control is `A`.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) quantity: Quantity,
@@ -17,7 +17,7 @@ pub(crate) struct Plan {
     pub(crate) arms: Vec<Arm>,
     pub(crate) budget: Nanos,
     pub(crate) left: Nanos,
-    /// What a run is expected to take.
+    /// Expected time of a run.
     pub(crate) run_ns: Nanos,
     pub(crate) compare_runs: u32,
     pub(crate) seed: u64,

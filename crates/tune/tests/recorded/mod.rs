@@ -1,7 +1,7 @@
-//! Sessions on recorded noise: the run times of programs that nothing changed (bench/accept/10-null).
-//! A session begins anywhere in a recording and takes one time after the other, so that drift, two
-//! speeds and disturbances come as they came. The figures take minutes:
-//! `cargo test --release -p pagewise-tune --test simulation recorded -- --ignored --nocapture`.
+//! Sessions on recorded noise: run times of programs without any change (bench/accept/10-null). A session
+//! begins anywhere in a recording and takes the times in order. So drift, two speeds and disturbances come as
+//! they were recorded. The figures take minutes: `cargo test --release -p pagewise-tune --test simulation
+//! recorded -- --ignored --nocapture`.
 
 use crate::machine::Machine;
 use crate::machine::plan::{Plan, plan, run};
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 
 const KINDS: [&str; 5] = ["count", "objects", "compiler", "pipes", "neighbour"];
 
-/// Run times in nanoseconds, as they were recorded, with the speeds meanwhile where they were.
+/// Recorded run times in nanoseconds, with the speeds during each run if they were sampled.
 type Times = Vec<(f64, Option<Speed>)>;
 
-/// Recordings of an acceptance script.
+/// The directory with the recordings of an acceptance script.
 fn noise(of: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/accept").join(of).join("noise")
 }
@@ -40,8 +40,8 @@ fn recording(kind: &str) -> Times {
     read(&noise("10-null").join(kind).with_extension("txt"))
 }
 
-/// A session of `budget`, continued `more` times or until it keeps an arm. `ratio` is the time ratio of
-/// the first arm; the others change nothing.
+/// A session of `budget`, continued up to `more` times until it keeps an arm. `ratio` is the time ratio of the
+/// first arm. The others change nothing.
 fn session(
     times: &[(f64, Option<Speed>)],
     ratio: f64,
@@ -74,7 +74,7 @@ fn session(
     experiment
 }
 
-/// Sessions that report a gain where there is none: proven, and likely.
+/// Sessions that report a gain although no arm has one: proven, and likely.
 fn false_answers(kind: &str, budget: Nanos, more: u32, sessions: u64) -> (u32, u32) {
     let times = recording(kind);
     let (mut keeps, mut likely) = (0, 0);
@@ -90,7 +90,7 @@ fn false_answers(kind: &str, budget: Nanos, more: u32, sessions: u64) -> (u32, u
     (keeps, likely)
 }
 
-/// Sessions that rule out a gain of `share` where it is a little more.
+/// Sessions that rule out a gain of `share` although the gain is slightly larger.
 fn false_limits(kind: &str, share: f64, sessions: u64) -> u64 {
     let times = recording(kind);
     let is_wrong = |seed: &u64| {
@@ -169,8 +169,8 @@ fn intervals() {
     assert!(f64::from(held_later) >= 0.93 * f64::from(sessions));
 }
 
-/// Deviations of what comparisons of equal runs give, corrected by the speeds and plain: eight
-/// runs of each from every place in a recording.
+/// Deviations between comparisons of equal runs, corrected by the speeds and plain: eight runs of each from
+/// every place in a recording.
 fn deviations(times: &[(f64, Option<Speed>)]) -> (f64, f64) {
     let gains = (0..times.len()).map(|at| {
         let mut recording = times.to_vec();

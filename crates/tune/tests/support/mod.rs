@@ -1,4 +1,4 @@
-//! A world made of numbers: a program of half a second that fills a heap.
+//! A world made of numbers: a program that takes half a second and fills a heap.
 
 use pagewise_model::constructed;
 use pagewise_model::look::{ProcessSeen, SideEffect, TimedFaults, Traced};
@@ -21,13 +21,13 @@ use pagewise_tune::{Request, Stop};
 use std::cell::Cell;
 use std::path::PathBuf;
 
-/// What a plain session of `prog` is asked.
+/// What a plain session of `prog` requests.
 pub(crate) fn spec() -> Spec {
     let command = vec!["prog".into(), "an arg".into()];
     Spec { budget_ns: Some(Nanos::secs(60)), ..Spec::new(command, PathBuf::new(), 1) }
 }
 
-/// A request that asks this.
+/// A request for this session.
 pub(crate) fn request(spec: Spec) -> Request {
     Request {
         spec,
@@ -41,60 +41,60 @@ pub(crate) fn request(spec: Spec) -> Request {
     }
 }
 
-/// The world.
+/// The state of the world.
 pub(crate) struct Fake {
-    /// Time with huge pages, relative to without.
+    /// Time with huge pages, as a factor of the plain time.
     pub(crate) huge_factor: f64,
     /// Huge faults of a run with huge pages.
     pub(crate) huge_faults: u64,
-    /// What it prints with huge pages.
+    /// Output with huge pages.
     pub(crate) huge_output: &'static str,
     /// Minor faults of a plain run.
     pub(crate) faults: u64,
-    /// Its anonymous memory.
+    /// Anonymous memory of the program.
     pub(crate) anon: Bytes,
-    /// What it does to the outside.
+    /// The program's effects on the outside.
     pub(crate) effects: Vec<SideEffect>,
     pub(crate) written: Vec<String>,
-    /// How it ends.
+    /// How the program ends.
     pub(crate) ended: Ended,
-    /// The user stops it after this many runs.
+    /// Number of runs after which the user stops it.
     pub(crate) interrupt_after: u32,
-    /// How it ends when its output is kept.
+    /// How the program ends when its output is captured.
     pub(crate) captured_ended: Option<Ended>,
-    /// Why a named file is not there after any run.
+    /// Why a named file is missing after every run.
     pub(crate) file_missing: Option<&'static str>,
-    /// Bytes it reads with huge pages.
+    /// Bytes that the program reads with huge pages.
     pub(crate) huge_reads: Bytes,
-    /// Time with its code on huge pages, relative to without.
+    /// Time with its code on huge pages, as a factor of the plain time.
     pub(crate) text_factor: f64,
     /// State of the world: its code is on huge pages.
     pub(crate) is_warm: bool,
-    /// Processes each run leaves behind.
+    /// Number of processes that each run leaves behind.
     pub(crate) leftovers: u32,
     /// The arm that never ends.
     pub(crate) hangs: Option<&'static str>,
-    /// Whether loads on huge pages have a price.
+    /// Whether a price is known for loads on huge pages.
     pub(crate) priced_chase: bool,
     /// The pool of huge pages.
     pub(crate) pool: HugePool,
-    /// Timed runs after which our own machinery fails.
+    /// Timed runs before the machinery fails.
     pub(crate) breaks_after: usize,
-    /// Memory limits that arms were given.
+    /// Memory limits set for arms.
     pub(crate) memory_limits: Vec<(String, Bytes)>,
-    /// Untimed runs made.
+    /// Untimed runs so far.
     pub(crate) captured: u32,
-    /// Runs at once that kept what they put out.
+    /// Concurrent runs that kept their output.
     pub(crate) kept_at_once: u32,
     /// Runs made with each fault timed.
     pub(crate) recorded: u32,
-    /// Runs made for an account of its memory.
+    /// Runs for an account of memory.
     pub(crate) accounted: u32,
-    /// That account.
+    /// The memory account to return.
     pub(crate) memory: Fact<MemoryAccount>,
-    /// State of the world.
+    /// Arms of the timed runs, in order.
     pub(crate) timed: Vec<String>,
-    /// State of the world.
+    /// Number of traced runs.
     pub(crate) traced: u32,
     /// State of the world.
     pub(crate) clock: Cell<u64>,
@@ -139,7 +139,7 @@ impl Default for Fake {
 }
 
 impl Fake {
-    /// Runs of any kind.
+    /// Number of runs of any kind.
     pub(crate) fn all_runs(&self) -> u32 {
         u32::try_from(self.timed.len()).unwrap_or(u32::MAX)
             + self.captured
@@ -280,7 +280,7 @@ impl World for Fake {
         if self.hangs == Some(arm.name.as_str()) {
             return Err(Stop::TooLong(timing.limits.time.expect("arms have a limit")));
         }
-        // Touching memory takes its time.
+        // Touching memory takes time.
         self.pass(if timing.fresh > Bytes(0) { 50_000_000 } else { 0 });
         let huge = Self::is_huge(arm);
         let fast = arm.command.first().is_some_and(|program| program == "fast");
@@ -364,7 +364,7 @@ impl World for Fake {
 }
 
 impl Fake {
-    /// What a run of `arm` puts out.
+    /// The output of a run of `arm`.
     fn put_out(&self, arm: &Arm) -> Captured {
         let text = if Self::is_huge(arm) { self.huge_output } else { "out\n" };
         let stream = Stream::read(text.as_bytes()).expect("memory can be read");
