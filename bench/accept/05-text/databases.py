@@ -13,7 +13,7 @@ import harness
 from trial import Trial, folded, once, own, which
 
 SCALE = 10
-# Beside the shares of the CPUs.
+# Numbers of clients in addition to the shares of the CPUs.
 CLIENTS = [8, 16, 32]
 
 
@@ -25,11 +25,11 @@ class Server:
         self.script, self.data, self.name = own(account, script), str(data), name
 
     def with_clients(self, count, transactions):
-        """The words of a run with clients that make so many transactions in all."""
+        """The command of a run with clients that make this many transactions in all."""
         return [self.script, self.copy, self.data, str(count), str(transactions)]
 
     def trial(self, count, word, least):
-        """A trial with so many clients."""
+        """A trial with this many clients."""
         name = f"{self.name}, {count} client{'s' * (count > 1)}"
         return Trial(name, word, lambda n: self.with_clients(count, n), least, ["--files", self.copy])
 
@@ -40,7 +40,7 @@ def clients(cores):
 
 
 def postgres(account):
-    """`pgbench -S`; once beside a load."""
+    """`pgbench -S`, and once more beside a load."""
     programs = sorted(glob.glob("/usr/lib/postgresql/*/bin/postgres"))
     if not programs or not which("pgbench"):
         yield Trial("pgbench -S", "pgbench")

@@ -1,7 +1,7 @@
-"""A program that `05-text` tries, and how much it has to do.
+"""A program that `05-text` tries, and its amount of work.
 
-Most are given so much work that a run takes SECONDS here: two runs of different work tell what a start and a
-piece of work take. The amount is a part of the command that the result names.
+Most get enough work for a run of SECONDS on this machine. Two runs with different amounts give the time of a
+start and of a piece of work. The amount is part of the command that the result names.
 
 Units: seconds.
 """
@@ -18,15 +18,15 @@ import harness
 HERE = Path(__file__).resolve().parent
 TUNE = HERE.parent / "10-answers"
 SECONDS = 1.5
-# Seconds that work beside a trial may take: longer than any trial does.
+# Seconds of a load beside a trial: longer than any trial.
 LIMIT = 600
 
 
 class Trial:
     """A program to try: the name of its row, the word by which --only names it, options of bench text.
 
-    `command(amount)` gives its words for so much work, a multiple of `least`, or for all work where there is
-    no `least`. A program that is not at hand has a reason `why` instead. One that runs `beside` a load has
+    `command(amount)` returns its command for this amount of work, a multiple of `least`, or for all work
+    without `least`. A missing program has a reason `why` instead. One that runs `beside` a load has
     a busy shell loop on one of the CPUs from before its first run to after its last."""
 
     def __init__(self, name, word, command=None, least=None, options=(), why="not installed", beside=False):
@@ -34,12 +34,12 @@ class Trial:
         self.options, self.why, self.beside = list(options), why, beside
 
     def sized(self, account):
-        """The words of a run that takes about SECONDS."""
+        """The command of a run that takes about SECONDS."""
         if self.least is None:
             return self.command(None)
         once(account, self.command(self.least))
         small, large = (once(account, self.command(times * self.least)) for times in (1, 3))
-        # A start is not all of a short run, whatever the clock says.
+        # Even if the clock says so, a short run is not all start.
         piece = max((large - small) / 2, small / 5)
         times = max(1, round((SECONDS - small) / piece) + 1)
         return self.command(times * self.least)
@@ -68,12 +68,12 @@ def busy_loop(account):
 
 
 def which(name):
-    """A program of the distribution; none where it is not installed."""
+    """A program of the distribution. `None` if it is not installed."""
     return shutil.which(name, path=harness.PATH)
 
 
 def own(account, name):
-    """A copy of a file of ours that the account can read."""
+    """A copy of a file of the repository that the account can read."""
     source = HERE / name if (HERE / name).exists() else TUNE / name
     copy = account.home / name
     if not copy.exists():

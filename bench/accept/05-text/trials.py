@@ -26,13 +26,13 @@ def interpreters(account):
         script = own(account, "dictionary.py")
         yield Trial("python3", "python3", lambda n: [copy, "-S", script, str(n)], 100_000, ["--files", copy])
     java = which("java")
-    # What the JVM writes for others to look at is a side effect of each run.
+    # The JVM's files for monitoring tools would be a side effect of each run.
     words = [java, "-XX:-UsePerfData", own(account, "Work.java")]
     yield Trial("java", "java", java and (lambda n: [*words, str(n)]), 1)
 
 
 def debugger(account):
-    """gdb reading the debug information of an object of much code."""
+    """gdb reading the debug information of an object with much code."""
     found, compiler = which("gdb"), which("g++")
     if not found or not compiler:
         yield Trial("gdb", "gdb", why="not installed, or no g++")
@@ -44,7 +44,7 @@ def debugger(account):
     yield Trial("gdb", "gdb", lambda _: words, options=["--files", copy])
 
 
-# Who makes trials, and by which words those are named.
+# The functions that make trials, and the words that select them.
 MAKERS = [
     (compilers, {"g++", "clang++"}),
     (interpreters, {"node", "python3", "java"}),
