@@ -1,4 +1,4 @@
-"""The eight services of services.tsv, their data, and each of them by itself, apart from pagewise."""
+"""The services of services.tsv, their data, and each of them alone, without pagewise."""
 
 import contextlib
 import glob
@@ -47,7 +47,7 @@ def rows(inputs):
             yield name, shlex.split(options.replace("{inputs}", str(inputs))) if is_there else None
 
 
-# How each generator of services.tsv counts, and what it prints of failed requests.
+# How each generator of services.tsv counts, and how it prints failed requests.
 COUNTS = (r"actually processed: (\d+)/", r"total number of events: +(\d+)", r"(\d+) requests in ", r'"requests": (\d+)')
 FAILED = r"failed transactions: [1-9]|ignored errors: +[1-9]|Non-2xx|Socket errors|\"errors\": [1-9]"
 OF_REDIS = 60_000  # what each test of redis-benchmark in services.tsv does
@@ -90,13 +90,13 @@ class Service:
         return text.replace("{port}", str(self.port)).replace("{dir}", str(self.dir))
 
     def shell(self, option, limit=60):
-        """Runs the shell command of an option, if it is given; what it printed."""
+        """Runs the shell command of an option, if given. Returns its output."""
         if option not in self.options:
             return ""
         return self.command(self.options[option], limit, option)
 
     def command(self, text, limit, what):
-        """Runs a shell command that has to succeed; what it printed."""
+        """Runs a shell command that has to succeed. Returns its output."""
         ran = harness.run([*self.account.prefix, "sh", "-c", self.fill(text)], limit, env=self.env, cwd=self.dir)
         if ran.late or ran.status != 0:
             raise harness.Unfit(f"{what}: status {ran.status}{' (too late)' * ran.late}: {ran.last_error()}")
@@ -159,7 +159,7 @@ class Service:
         return total
 
     def end(self, limit=20):
-        """Ends it its own way; its status."""
+        """Ends it in its own way. Returns its status."""
         if "--stop" in self.options:
             self.shell("--stop")
         else:

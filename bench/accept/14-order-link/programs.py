@@ -1,8 +1,8 @@
 """Real programs, built from source so that each function has a section, and relinked at will.
 
-Sources come from Debian's source packages (`apt-get source`, with an index of its own, so that the machine's
-lists stay as they are), or from a directory that holds them by name. The Rust program is this repository.
-The step that links a program is kept with its words, so that it can be done again with other options."""
+Sources come from Debian's source packages (`apt-get source`, with a separate index, so that the machine's
+lists do not change), or from a directory that holds them by name. The Rust program is this repository.
+The link command of a program is kept, so that it can be run again with other options."""
 
 import os
 import shlex
@@ -21,7 +21,7 @@ SQLITE = ["-DSQLITE_ENABLE_FTS5", "-DSQLITE_ENABLE_RTREE", "-DSQLITE_ENABLE_GEOP
           "-DSQLITE_ENABLE_STMTVTAB", "-DSQLITE_ENABLE_MATH_FUNCTIONS"]
 GIT = ["NO_TCLTK=1", "NO_GETTEXT=1", "NO_PERL=1", "NO_PYTHON=1", "NO_CURL=1", "NO_EXPAT=1", "NO_OPENSSL=1", "NO_ICONV=1"]
 
-# Keeps the words of the link of one program, and copies of object files that the compiler removes afterwards.
+# Keeps the link command of one program, and copies of object files that the compiler removes afterwards.
 KEEPER = """#!/bin/sh
 out= previous=
 for word; do
@@ -36,7 +36,7 @@ exec {compiler} "$@"
 
 
 class Program:
-    """A program with how it is built and what it is started with."""
+    """A program, its build, and its arguments."""
 
     def __init__(self, name, language, package, workloads, build):
         self.name, self.language, self.package = name, language, package
@@ -44,7 +44,7 @@ class Program:
 
 
 def run(argv, **options):
-    """A step of a build; its output is shown only where it fails."""
+    """A step of a build. Its output is shown only if it fails."""
     done = subprocess.run([str(word) for word in argv], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           errors="replace", check=False, **options)
     if done.returncode != 0:
@@ -86,7 +86,7 @@ def source(package, work, given):
 
 
 def copied(place, to):
-    """A copy of a source, in which is built."""
+    """A copy of a source for the build."""
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(place, to, symlinks=True)
     return to
@@ -224,7 +224,7 @@ class Build:
         words = [word for word in self.words if not word.startswith(chosen)]
         made = to.with_suffix(".linked")
         run([self.compiler, *words, *options, "-o", made], cwd=self.cwd)
-        # As a copy is installed: this decides the folios of the page cache.
+        # As installers copy a file: this decides the folios of the page cache.
         to.unlink(missing_ok=True)
         run(["cp", made, to])
         made.unlink()

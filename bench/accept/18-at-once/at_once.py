@@ -1,4 +1,4 @@
-"""Runs of programs at once on one CPU, apart from pagewise."""
+"""Concurrent runs of programs on one CPU, without pagewise."""
 
 import math
 import os
@@ -9,7 +9,7 @@ import harness
 
 
 def started(command, cpu, inputs, env):
-    """The process id of a fresh run in a session of its own."""
+    """The process ID of a new run in a new session."""
     pid = os.fork()
     if pid:
         return pid
