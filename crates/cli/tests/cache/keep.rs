@@ -80,7 +80,7 @@ fn a_file_that_is_replaced_is_brought_there_again() {
     assert!(first.contains("read back"), "{first}");
     let new = another(&place, &program);
     std::fs::rename(&new, &program).unwrap();
-    // Without a second line the keeper ends by itself, and there is none.
+    // If there is no second line, the keeper has ended by itself.
     let second = lines.next().map(Result::unwrap).unwrap_or_default();
     assert!(second.contains("read back"), "{second}");
     let running = started(&program);

@@ -80,7 +80,7 @@ fn look(launch: &Launch, scratch: &[PathBuf]) -> Result<Traced, SuperviseError> 
     if launch.argv.first().is_some_and(|name| name == "untraceable") {
         return Err(SuperviseError::Trace("it said so itself".into()));
     }
-    // A tracer keeps no limit of memory; that of time it would keep, were it told one.
+    // A tracer enforces no memory limit. It would enforce a time limit if it were given one.
     let launch = Launch { memory_limit_bytes: None, ..launch.clone() };
     let ended = match run::run(&launch, &make, None)? {
         Outcome::Finished(finished) => finished.usage.ended,
