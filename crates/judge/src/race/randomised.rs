@@ -1,9 +1,9 @@
 //! Evidence from the random order alone.
 //!
 //! Suppose an arm's ratio is exactly the claimed limit. Then its runs (less that limit) are exchangeable with
-//! the control's: every assignment of the runs of a block was equally likely. The e-value of a block is exp(t
-//! * sum of the arm's values) over its mean for all assignments. It is 1 on average whatever the times are; a
-//! ratio beyond the limit only lowers it. The mean is an elementary symmetric polynomial. `t` is a bet,
+//! the control's: every assignment of the runs of a block was equally likely. The e-value of a block is
+//! `exp(t * sum of the arm's values)` over its mean for all assignments. It is 1 on average whatever the times
+//! are; a ratio beyond the limit only lowers it. The mean is an elementary symmetric polynomial. `t` is a bet,
 //! placed before the block is seen. Several bets are placed at once, from what earlier blocks show of effect
 //! and noise. Before the first block the bets use that block's own scatter, which does not depend on the
 //! assignment.
