@@ -57,6 +57,17 @@ fn naming_python() -> Option<PathBuf> {
     first(named.into_iter().chain(kept), &["-c", ask])
 }
 
+/// A Python that names its functions, and a place with a script for it. `None`, with a line for `test`, without one.
+fn python_job(test: &str) -> Option<(PathBuf, Place, String)> {
+    let Some(python) = naming_python() else {
+        println!("SKIP {test}: no Python from 3.12 on");
+        return None;
+    };
+    let place = Place::new();
+    let script = written(&place, "job.py", PYTHON);
+    Some((python, place, script))
+}
+
 fn report(place: &Place, options: &[&str], program: &Path, script: &str) -> Run {
     let count = MEBIBYTES.to_string();
     let mut faults = place.pagewise(options);
@@ -114,13 +125,8 @@ fn is_anything_left(directory: &Path, since: std::time::SystemTime) -> bool {
 #[test]
 fn faults_of_python_are_those_of_its_functions() {
     let _turn = only_turn();
-    let Some(python) = naming_python() else {
-        println!("SKIP faults_of_python: no Python from 3.12 on");
-        return;
-    };
-    let place = Place::new();
+    let Some((python, place, script)) = python_job("faults_of_python") else { return };
     let since = std::time::SystemTime::now();
-    let script = written(&place, "job.py", PYTHON);
     let run = report(&place, &["faults", "--interpreter-frames"], &python, &script);
     assert_named(&run, "Store.fill", &script, 4);
     assert!(!is_anything_left(Path::new("/tmp"), since));
@@ -135,12 +141,7 @@ fn faults_of_python_are_those_of_its_functions() {
 #[test]
 fn samples_of_python_are_those_of_its_functions() {
     let _turn = only_turn();
-    let Some(python) = naming_python() else {
-        println!("SKIP samples_of_python: no Python from 3.12 on");
-        return;
-    };
-    let place = Place::new();
-    let script = written(&place, "job.py", PYTHON);
+    let Some((python, place, script)) = python_job("samples_of_python") else { return };
     let mut profile = place.pagewise(&["profile", "--interpreter-frames", "--format", "folded"]);
     profile.arg("--").arg(&python).args([&script, "200"]).env_remove("PYTHONPERFSUPPORT");
     let done = profile.output().unwrap();
@@ -173,12 +174,7 @@ fn faults_of_node_are_those_of_its_functions() {
 #[test]
 fn memory_of_python_is_that_of_its_functions() {
     let _turn = only_turn();
-    let Some(python) = naming_python() else {
-        println!("SKIP memory_of_python: no Python from 3.12 on");
-        return;
-    };
-    let place = Place::new();
-    let script = written(&place, "job.py", PYTHON);
+    let Some((python, place, script)) = python_job("memory_of_python") else { return };
     let run = report(&place, &["profile", "--memory", "--interpreter-frames"], &python, &script);
     let sites = match run.memory.unwrap().sites.unwrap() {
         Fact::Known(sites) => sites,

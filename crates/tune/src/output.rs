@@ -333,6 +333,11 @@ impl Outputs {
         }
     }
 
+    /// Whether outputs are to be compared, and no plain run has put out any yet.
+    pub(crate) const fn lack_base(&self) -> bool {
+        matches!(self, Self::Equal { base: None, .. })
+    }
+
     pub(crate) fn take_base(&mut self) -> Option<Baseline> {
         match self {
             Self::Free => None,

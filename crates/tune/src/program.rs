@@ -120,12 +120,10 @@ impl Tunable for Programs<WorldLab<'_>> {
     }
 
     fn compare_runs(&self) -> u32 {
-        let is_new = matches!(self.lab.outputs, Outputs::Equal { base: None, .. });
-        match (is_new, self.lab.keeps_output(), self.lab.compares_at_once()) {
-            (false, ..) | (_, true, _) => 0,
-            (.., true) => 1,
-            (.., false) => 2,
+        if !self.lab.outputs.lack_base() || self.lab.keeps_output() {
+            return 0;
         }
+        if self.lab.compares_at_once() { 1 } else { 2 }
     }
 
     fn nothing_to_try(&self, run: &Run) -> Outcome {

@@ -68,10 +68,9 @@ pub(super) fn run(args: &Profile) -> Result<ExitCode, Failure> {
     run.input = args.input.as_ref().map(|file| file.to_string_lossy().into_owned());
     run.environment = environment();
     let machine = pagewise_kernel::machine::machine();
-    let options = Options::cached(Nanos::secs(2));
     let display = Display::new(false);
     display.show("measuring this machine's unit prices");
-    let prices = pagewise_measure::calibrate(&options, &|| false)
+    let prices = pagewise_measure::calibrate(&Options::cached(Nanos::secs(2)), &|| false)
         .map_err(|e| Failure::usage(e.to_string()))?;
     display.finish();
     let files = MappedFiles::default();

@@ -74,14 +74,10 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
     }
     let mut files = std::mem::take(&mut settings.huge_files);
     let folded = if args.fold { Some(choose(&mut files, &doses)?) } else { None };
-    for line in warmth::before_start(&files, args.verbose) {
-        terminal::remark(&line);
-    }
+    remark(warmth::before_start(&files, args.verbose));
     if let Some(choice) = folded {
         let covering = choice.cover().map_err(|error| not_covered(&error))?;
-        for line in covering.lines(args.verbose) {
-            terminal::remark(&line);
-        }
+        remark(covering.lines(args.verbose));
     }
     let launch = Launch { settings, ..Launch::passthrough(args.command.clone()) };
     if !launch.settings.needs_supervision() && stop.is_none() {
@@ -93,10 +89,12 @@ pub(super) fn run(args: &Run) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("interrupted before the start").with_code(INTERRUPTED));
     };
     changed.undo();
-    for line in through.watches.iter().flat_map(|watch| watch_lines(watch, args.verbose)) {
-        terminal::remark(&line);
-    }
+    remark(through.watches.iter().flat_map(|watch| watch_lines(watch, args.verbose)));
     passthrough::end_like(through.ended)
+}
+
+fn remark(lines: impl IntoIterator<Item = String>) {
+    lines.into_iter().for_each(|line| terminal::remark(&line));
 }
 
 /// The flag that a signal sets, for a run that may change the machine. Refuses doses that change nothing on

@@ -13,11 +13,11 @@ pub mod tlb;
 use crate::chart::Picture;
 use crate::page::Document;
 use crate::table::Table;
-use pagewise_model::Measured;
 use pagewise_model::bench::Claim;
 use pagewise_model::body::{Bench, Body};
 use pagewise_model::machine::Machine;
 use pagewise_model::run::Run;
+use pagewise_model::{Fact, Measured};
 
 /// The bench in `run`; `None` for other runs.
 pub(crate) fn in_run(run: &Run) -> Option<&Bench> {
@@ -67,6 +67,15 @@ pub(crate) fn short(bench: &Bench, rows: usize) -> Short<'_> {
         Bench::Forks(it) => fork::short(it, rows),
         Bench::Jumps(it) => code::short(it, rows),
     }
+}
+
+/// The smallest of the ratios whose interval proves a gain; `figure` reads a ratio and its interval.
+fn largest_gain<'a, R>(
+    ratios: impl Iterator<Item = &'a R>,
+    figure: impl Fn(&R) -> (f64, &Fact<(f64, f64)>),
+) -> Option<&'a R> {
+    let proven = ratios.filter(|r| figure(r).1.known().is_some_and(|(_, high)| *high < 1.0));
+    proven.min_by(|a, b| figure(a).0.total_cmp(&figure(b).0))
 }
 
 /// At most `most` of them, in ascending order and evenly spread from the first to the last, with `best` among them.

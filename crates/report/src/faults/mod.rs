@@ -367,31 +367,30 @@ fn nested_names(site: &Site) -> Vec<String> {
 
 /// The innermost function with its source line, if known, and the functions that it is inlined into.
 pub(crate) fn site_line(site: &Site) -> String {
-    let mut text = site_name(site);
-    for (nth, (function, line)) in site.nested().into_iter().enumerate() {
-        if nth > 0 {
-            text.push_str(" in ");
-            text.push_str(&readable(function.unwrap_or("[unknown]")));
-        }
-        if let Some(line) = line {
-            text.push(' ');
-            text.push_str(&source_line(line));
-        }
-    }
-    text
+    let nested = site.nested().into_iter().enumerate();
+    let names = nested.map(|(nth, (function, line))| match nth {
+        0 => with_line(&site_name(site), line),
+        _ => function_line(function, line),
+    });
+    names.collect::<Vec<_>>().join(" in ")
 }
 
 /// A shorter [`site_line`]: the inlined function, and the function that holds its code.
 pub(crate) fn site_brief(site: &Site) -> String {
-    let nested = site.nested();
-    let one = |&(function, line): &(Option<&str>, Option<&SourceLine>)| {
-        let line = line.map_or_else(String::new, |line| format!(" {}", source_line(line)));
-        format!("{}{line}", readable(function.unwrap_or("[unknown]")))
-    };
-    match nested.as_slice() {
-        [first, .., last] => format!("{} in {}", one(first), one(last)),
+    match site.nested().as_slice() {
+        [first, .., last] => {
+            format!("{} in {}", function_line(first.0, first.1), function_line(last.0, last.1))
+        }
         _ => site_line(site),
     }
+}
+
+fn function_line(function: Option<&str>, line: Option<&SourceLine>) -> String {
+    with_line(&readable(function.unwrap_or("[unknown]")), line)
+}
+
+fn with_line(name: &str, line: Option<&SourceLine>) -> String {
+    line.map_or_else(|| name.to_owned(), |line| format!("{name} {}", source_line(line)))
 }
 
 /// A source line with its file name.

@@ -30,8 +30,7 @@ impl WorldLab<'_> {
         if matches!(self.outputs, Outputs::Free) {
             return Ok(None);
         }
-        let is_new = matches!(self.outputs, Outputs::Equal { base: None, .. })
-            && !self.at_hand.contains_key(&arm.name);
+        let is_new = self.outputs.lack_base() && !self.at_hand.contains_key(&arm.name);
         if is_new && self.compares_at_once() && at_once::is_apart(arm) {
             self.put_out_together(arm, &arms.control)?;
         }
@@ -131,21 +130,21 @@ impl WorldLab<'_> {
 
     /// Whether runs at once keep their output, so that no separate runs are needed for it.
     pub(crate) fn keeps_output(&self) -> bool {
-        let spec = &self.request.spec;
         let written = self.known.runs.iter().filter_map(|run| run.written_bytes).max();
         matches!(self.outputs, Outputs::Equal { .. })
-            && self.width.is_ok()
-            && spec.stdout != StdoutTo::Null
-            && spec.outputs.is_empty()
+            && self.can_keep_output()
             && written.is_some_and(|bytes| bytes <= MOST_AT_HAND)
     }
 
-    /// Whether the outputs of an arm and of the control can be had from two runs side by side.
+    /// Whether two runs side by side give the outputs of an arm and of the control.
     pub(crate) fn compares_at_once(&self) -> bool {
+        self.can_keep_output() && self.width.as_ref().is_ok_and(|width| width.blocks > 1)
+    }
+
+    /// Whether runs at once are made, and all that is compared of them goes through their standard streams.
+    fn can_keep_output(&self) -> bool {
         let spec = &self.request.spec;
-        self.width.as_ref().is_ok_and(|width| width.blocks > 1)
-            && spec.stdout != StdoutTo::Null
-            && spec.outputs.is_empty()
+        self.width.is_ok() && spec.stdout != StdoutTo::Null && spec.outputs.is_empty()
     }
 
     /// Runs an arm and the control side by side for their output. A failure here is retried alone later.

@@ -139,11 +139,11 @@ impl Policy {
             }
         }
         let Some(Ok(most)) = self.terms.most_at_once else { return None };
-        let held = most.saturating_sub(1) as usize;
-        let beside = (1..=MOST_BESIDE.min(held).min(self.turn.len())).rev();
+        let most = most as usize;
+        let beside = (1..=MOST_BESIDE.min(most.saturating_sub(1)).min(self.turn.len())).rev();
         let mut ways: Vec<Next> = beside
             .map(|arms| {
-                let [each, control] = match (arms, held + 1 - arms) {
+                let [each, control] = match (arms, most - arms) {
                     (1, 3..) => [2, 2],
                     (_, 2..) => [1, 2],
                     _ => [1, 1],
@@ -153,7 +153,7 @@ impl Policy {
             .collect();
         let one =
             |control| self.turn.first().map(|arm| Next { arms: vec![*arm], each: 1, control });
-        ways.extend(one(2).filter(|_| held > 1));
+        ways.extend(one(2).filter(|_| most > 2));
         // A single pair decides nothing, so it is the last choice.
         let next = self.fitting(ways, room).or_else(|| self.fitting(vec![one(1)?], room))?;
         self.turn.drain(..next.arms.len());

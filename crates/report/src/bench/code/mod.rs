@@ -9,7 +9,7 @@
 //!
 //! A ratio that may differ in the next run says why. Refusals are listed under their table.
 
-use crate::bench::{Short, spread};
+use crate::bench::{Short, largest_gain, spread};
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series, SizeMark};
 use crate::claims;
 use crate::csv::{known, samples};
@@ -128,9 +128,7 @@ pub(crate) fn headline(jumps: &Jumps) -> String {
 /// The largest proven gain of larger pages in unpredictable jumps.
 fn best_gain(jumps: &Jumps) -> Option<&Ratio> {
     let ratios = jumps.judgement.iter().flat_map(|judgement| &judgement.ratios);
-    let is_gain = |r: &&Ratio| r.interval.known().is_some_and(|(_, high)| *high < 1.0);
-    let proven = ratios.filter(|r| r.order == Order::Changing).filter(is_gain);
-    proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+    largest_gain(ratios.filter(|r| r.order == Order::Changing), |r| (r.ratio, &r.interval))
 }
 
 /// A description of how the mappings were made.

@@ -9,7 +9,7 @@
 //!
 //! A ratio that may differ in the next run says why. Refusals are listed under their table.
 
-use crate::bench::{Short, spread};
+use crate::bench::{Short, largest_gain, spread};
 use crate::chart::{Curves, Lines, Picture, Range, Scale, Series, SizeMark};
 use crate::claims;
 use crate::csv::{known, samples};
@@ -145,8 +145,7 @@ pub(crate) fn headline(walks: &Walks) -> String {
 /// The largest proven gain of larger pages in a list.
 fn best_gain(walks: &Walks, path: Path) -> Option<&Ratio> {
     let here = walks.judgement.iter().flat_map(|j| &j.ratios).filter(|r| r.path == path);
-    let proven = here.filter(|r| r.interval.known().is_some_and(|(_, high)| *high < 1.0));
-    proven.min_by(|a, b| a.ratio.total_cmp(&b.ratio))
+    largest_gain(here, |r| (r.ratio, &r.interval))
 }
 
 /// The most telling list: random order and a cache line per element, or the nearest to that.
