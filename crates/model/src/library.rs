@@ -1,5 +1,5 @@
-//! Files whose code works for whoever calls it, by their names: C libraries and their loaders, allocators, and what
-//! the kernel gives every program. Who maps memory or touches a page through them is their caller.
+//! Files whose code works for its caller, by their names: C libraries and their loaders, allocators, and the code
+//! that the kernel gives every program. A page that such code touches, or memory that it maps, is its caller's.
 
 /// Beginnings of names: C libraries, the parts of them that are files of their own, their loaders.
 const OF_C: &[&str] = &[
@@ -30,7 +30,7 @@ pub fn is_of_c(path: &str) -> bool {
     begins(path, OF_C)
 }
 
-/// Whether the code of the file at `path` works for whoever calls it.
+/// Whether the code of the file at `path` works for its caller.
 #[must_use]
 pub fn works_for_others(path: &str) -> bool {
     [OF_C, ALLOCATORS, OF_KERNEL].iter().any(|names| begins(path, names))

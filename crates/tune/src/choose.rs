@@ -13,9 +13,8 @@ pub const LEAST_CEILING: f64 = 0.02;
 /// An ordinary budget cannot prove a remedy whose own ceiling is below this.
 const LEAST_REMEDY_CEILING: f64 = 0.01;
 
-/// The allocators' remedy. Its ceiling contains the whole cost of allocation, and seldom is much of that
-/// saved. In the sessions of `bench/accept/10-answers` it gained in none of 8 programs, heap-huge beside it
-/// in 5.
+/// The allocators' remedy. Its ceiling contains the whole cost of allocation, but it seldom saves much of that
+/// (docs/decisions/060).
 const ALLOCATOR: &str = "allocator";
 /// It is ranked as if its ceiling were this fraction of the real one.
 const SELDOM: f64 = 0.25;

@@ -180,8 +180,8 @@ impl Work {
         }
     }
 
-    /// How the work of a run that uses these tools of ours differs from that of the plain runs. `None` if it
-    /// does not. Bytes that our tools pass by reference are not counted, so with them a lower count is no
+    /// How the work of a run that uses these pagewise tools differs from that of the plain runs. `None` if it
+    /// does not. Bytes that the tools pass by reference are not counted, so with them a lower count is no
     /// evidence.
     pub(crate) fn unequal(&self, run: &Usage, tools: &[Tool]) -> Option<String> {
         let why = self.other_amount(run, tools)?;

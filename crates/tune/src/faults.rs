@@ -1,7 +1,7 @@
 //! Page faults of a program timed individually, compared with those of a probe.
 //!
-//! Recording makes each fault longer by a constant. A probe measures how much: a program of ours that only
-//! takes first touches. It runs right after the program and in the same way: once to have the host back its
+//! Recording makes each fault longer by a constant. A probe measures how much: a small program that only
+//! touches new pages. It runs right after the program and in the same way: once to have the host back its
 //! memory, once unrecorded, once recorded.
 
 use pagewise_judge::faults::{self, Probe};

@@ -81,7 +81,7 @@ impl Mark {
     }
 }
 
-/// Reads a file of ours that a run wrote to.
+/// Reads a scratch file that a run wrote to.
 pub(crate) fn read(path: &Path) -> Result<Stream, String> {
     open(path).and_then(|(file, _)| stream(file))
 }

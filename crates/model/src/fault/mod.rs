@@ -160,16 +160,16 @@ pub struct SourceLine {
 pub struct Inlined {
     /// Its name, as the linker would know it.
     pub function: String,
-    /// The line that calls it, where that is known.
+    /// The line that calls it, if known.
     pub called_at: Option<SourceLine>,
 }
 
 /// Where an instruction came from, by the debug information of its file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The line; that of the innermost inlined function, where there is one.
+    /// The line, in the innermost inlined function if there are any.
     pub source: Option<SourceLine>,
-    /// The inlined functions that it is of, the innermost first.
+    /// The inlined functions that contain it, the innermost first.
     pub inlined: Vec<Inlined>,
 }
 

@@ -50,7 +50,7 @@ pub fn resident_code(launch: &Launch, program: &Path) -> Result<Resident, StartE
         })?
         .ino();
     let child = launch::spawn(launch, &[])?;
-    // Another thread traces the child of this thread. It ends without any other tracee of ours.
+    // Another thread traces the child of this thread. That thread ends without any other tracee.
     std::thread::scope(|scope| {
         scope.spawn(|| watch(child, inode)).join().unwrap_or(Err(StartError::Lost))
     })

@@ -181,7 +181,7 @@ impl Engine {
             return Ok(());
         }
         self.add_unknown(tid);
-        // Any stop answers a pending interrupt of ours.
+        // Any stop answers a pending interrupt by the tracer.
         let thread = self.threads.get_mut(&tid);
         let interrupted = thread.is_some_and(|thread| std::mem::take(&mut thread.interrupted));
         match stop {

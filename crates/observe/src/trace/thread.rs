@@ -17,9 +17,9 @@ pub(super) enum Pending {
 pub(super) struct Thread {
     pub(super) pid: i32,
     pub(super) pending: Option<Pending>,
-    /// We asked it to stop.
+    /// The tracer has asked it to stop.
     pub(super) interrupted: bool,
-    /// A single step of ours may not have ended yet.
+    /// A single step may not have ended yet.
     pub(super) stepped: bool,
     /// Stopped by job control.
     pub(super) parked: bool,
