@@ -176,22 +176,29 @@ impl Scanner {
 
     /// The current descendants, without the root.
     pub fn scan(&mut self) -> Result<Vec<i32>, SysError> {
-        let started = |pid| stat::read(pid).ok().map(|stat| stat.start_ticks);
-        let alive = all()?;
-        let (mut parents, mut starts) = (BTreeMap::new(), BTreeMap::new());
-        for &pid in &alive {
-            let inside = self.started.get(&pid);
-            let is_inside = inside.is_some_and(|start| started(pid) == Some(*start));
-            starts.extend(inside.filter(|_| is_inside).map(|start| (pid, *start)));
-            let known = self.parents.get(&pid).filter(|_| is_inside || inside.is_none()).copied();
-            if let Some(parent) = known.or_else(|| stat::read(pid).ok().map(|s| s.ppid)) {
-                let adopted = is_inside && alive.binary_search(&parent).is_err();
-                parents.insert(pid, if adopted { self.root } else { parent });
+        let started = |pid: &i32| stat::read(*pid).ok().map(|stat| stat.start_ticks);
+        let mut inside = std::mem::take(&mut self.started);
+        let ended_or_reused: BTreeSet<i32> = inside
+            .extract_if(.., |pid, start| started(pid) != Some(*start))
+            .map(|(pid, _)| pid)
+            .collect();
+        let mut parents = BTreeMap::new();
+        for pid in all()? {
+            let known = self.parents.get(&pid).filter(|_| !ended_or_reused.contains(&pid)).copied();
+            let parent = known.or_else(|| stat::read(pid).ok().map(|s| s.ppid));
+            parents.extend(parent.map(|parent| (pid, parent)));
+        }
+        // Last, because a parent may have ended during the scan.
+        inside.retain(|pid, _| parents.contains_key(pid));
+        for pid in inside.keys() {
+            if let Some(parent) = parents.get_mut(pid).filter(|parent| !inside.contains_key(parent))
+            {
+                *parent = self.root;
             }
         }
         self.parents = parents;
         let found = below(self.root, &self.parents);
-        let start = |pid: &i32| Some((*pid, starts.get(pid).copied().or_else(|| started(*pid))?));
+        let start = |pid: &i32| Some((*pid, inside.get(pid).copied().or_else(|| started(pid))?));
         self.started = found.iter().filter_map(start).collect();
         Ok(found)
     }
@@ -215,6 +222,26 @@ mod tests {
         scanner.started.insert(stranger, its_start + 1);
         let found = scanner.scan().unwrap();
         assert!(found.contains(&pid) && !found.contains(&stranger), "{found:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn an_orphan_stays_inside_whenever_its_parent_ends() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id().cast_signed();
+        let own_parent = stat::read(own_pid()).unwrap().ppid;
+        // The parent has ended before the scan, and its id is free, or belongs to a stranger.
+        for ended in [i32::MAX, own_parent] {
+            let mut scanner = Scanner::new(own_pid());
+            assert!(scanner.scan().unwrap().contains(&pid));
+            scanner.parents.extend([(pid, ended), (ended, own_pid())]);
+            scanner.started.insert(ended, 0);
+            for _ in 0..2 {
+                let found = scanner.scan().unwrap();
+                assert!(found.contains(&pid) && !found.contains(&ended), "{found:?}");
+            }
+        }
         child.kill().unwrap();
         child.wait().unwrap();
     }
