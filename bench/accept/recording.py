@@ -1,4 +1,4 @@
-"""What the scripts on page faults (03-*) share: the programs that are recorded, and what `pagewise
+"""What the scripts on page faults share: the programs that are recorded, and what `pagewise
 faults` says of them.
 
 Nothing here knows how pagewise works: programs are started, their output is read.

@@ -8,7 +8,7 @@
 //! written over a region of huge pages, which are given to the pipe. Those that the reader has let go come
 //! back; if it still holds one, the kernel copies that page first: no byte changes that a reader may see.
 //! Taking them back costs less the fewer mappings a process has, so the fastest build is static
-//! (`bench/accept/02-fizzbuzz/run --help`).
+//! (`bench/accept/pipes/fizzbuzz/run --help`).
 
 #![allow(unsafe_code, reason = "a function for processors with AVX2, called where they have it")]
 

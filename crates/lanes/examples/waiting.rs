@@ -1,4 +1,4 @@
-//! One end of a pipe at work, to see what ways of waiting cost: `bench/accept/02-wait` runs two of
+//! One end of a pipe at work, to see what ways of waiting cost: `bench/accept/pipes/waiting` runs two of
 //! these beside each other.
 //!
 //!     waiting produce write|send|give block|adaptive|busy BYTES CHUNK [EVERY_US] | waiting consume read|skip ...

@@ -1,5 +1,5 @@
 //! Runs a program and injects calls into it and all that it starts, as often as can be, until it
-//! ends. For `bench/accept/09-inject`.
+//! ends. For `bench/accept/safety/injected-calls`.
 //!
 //! `constant_injection COUNTS PROGRAM [ARGUMENT...]`: ends as the program ends; the file COUNTS then
 //! says how many calls were made, put off, and met a process that had ended.

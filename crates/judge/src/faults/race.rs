@@ -18,7 +18,8 @@
 //!
 //! Not covered: rights that change meanwhile (fork, mprotect). The times are those of one machine (a 2-CPU
 //! guest, 7 runs of 8 threads on the same pages). There the processor's error codes agree with 99.2% of the
-//! later ones of such faults. With only what the kernel sees they agree with 73% (`bench/accept/03-access`).
+//! later ones of such faults. With only what the kernel sees they agree with 73%
+//! (`bench/accept/faults/access`).
 
 use pagewise_model::Nanos;
 use pagewise_model::fault::{Access, Cause};

@@ -17,7 +17,7 @@ use pagewise_model::{Bytes, Nanos};
 
 /// Deviation of the true effect between sessions on the same machine, as a logarithm of the time ratio:
 /// memory lies elsewhere, the host has other guests. From repeats of receipts within hours
-/// (`bench/accept/10-answers/drift`, docs/decisions/010).
+/// (`bench/accept/tune/answers/drift`, docs/decisions/010).
 const DRIFT: f64 = 0.020;
 /// The part of it that grows with the effect, as a share of its logarithm.
 const DRIFT_SHARE: f64 = 0.05;

@@ -1,6 +1,7 @@
 //! Reads a report as a person does, beside its run, and returns each defect that a reader would trip over.
 //!
-//! Shared by the tests and by the example `check_report`, which `bench/accept/21-reports` runs on new sessions.
+//! Shared by the tests and by the example `check_report`, which `bench/accept/product/reports` runs on new
+//! sessions.
 
 use pagewise_model::bench::{Answer, Claim, Evidence};
 use pagewise_model::body::Body;

@@ -1,7 +1,7 @@
-//! Sessions on recorded noise: run times of programs without any change (bench/accept/10-null). A session
-//! begins anywhere in a recording and takes the times in order. So drift, two speeds and disturbances come as
-//! they were recorded. The figures take minutes: `cargo test --release -p pagewise-tune --test simulation
-//! recorded -- --ignored --nocapture`.
+//! Sessions on recorded noise: run times of programs without any change (bench/accept/tune/null-recorded). A
+//! session begins anywhere in a recording and takes the times in order. So drift, two speeds and disturbances
+//! come as they were recorded. The figures take minutes: `cargo test --release -p pagewise-tune --test
+//! simulation recorded -- --ignored --nocapture`.
 
 use crate::machine::Machine;
 use crate::machine::plan::{Plan, plan, run};
@@ -37,7 +37,7 @@ fn read(file: &Path) -> Times {
 }
 
 fn recording(kind: &str) -> Times {
-    read(&noise("10-null").join(kind).with_extension("txt"))
+    read(&noise("tune/null-recorded").join(kind).with_extension("txt"))
 }
 
 /// A session of `budget`, continued up to `more` times until it keeps an arm. `ratio` is the time ratio of the
@@ -112,7 +112,7 @@ fn few_sessions_report_a_gain_where_there_is_none() {
 }
 
 #[test]
-#[ignore = "takes minutes in a release build: bench/accept/10-null/run"]
+#[ignore = "takes minutes in a release build: bench/accept/tune/null-recorded/run"]
 fn null_sessions() {
     let sessions = std::env::var("SESSIONS").map_or(10_000, |count| count.parse().unwrap());
     let is_sound = |kind: &str| {
@@ -133,7 +133,7 @@ fn null_sessions() {
 }
 
 #[test]
-#[ignore = "takes minutes in a release build: bench/accept/10-null/run"]
+#[ignore = "takes minutes in a release build: bench/accept/tune/null-recorded/run"]
 fn intervals() {
     let (mut held, mut held_later, mut sessions) = (0, 0, 0);
     let mut widths = Vec::new();
@@ -194,9 +194,10 @@ fn deviations(times: &[(f64, Option<Speed>)]) -> (f64, f64) {
 }
 
 #[test]
-#[ignore = "shows the figures of bench/accept/10-probe"]
+#[ignore = "shows the figures of bench/accept/tune/speed-probe"]
 fn probe() {
-    let files = std::fs::read_dir(noise("10-probe")).unwrap().map(|entry| entry.unwrap().path());
+    let files =
+        std::fs::read_dir(noise("tune/speed-probe")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = files.collect();
     files.sort();
     for file in files {
