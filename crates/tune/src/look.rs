@@ -14,7 +14,7 @@ use pagewise_tracee::run::Finished;
 /// The least memory touched and freed before a run, beyond the program's peak. Usually it is as much as the
 /// peak, within bounds. Freed pages merge with their neighbours, and the program takes others than those just
 /// touched. So much more memory than it needs must be in place. See
-/// docs/decisions/006-conditioning-before-each-run.md.
+/// docs/decisions/006-touch-memory-before-each-run.md.
 const SURPLUS_LEAST: Bytes = Bytes::mib(256);
 /// The most memory touched beyond the peak. Touching takes time, and a large program's pages are most of the
 /// free memory nearby.

@@ -3,7 +3,7 @@
 //! Uses the samples of the event that counts time, otherwise of the one that counts cycles, otherwise of all
 //! events. Mappings, names and forks among the records are applied (`tracee::perf::spaces`), all in time
 //! order ([`records`]). Functions come from files with the same build identifier ([`symbols`]). The file may
-//! be as perf wrote it, or written to a pipe and saved. Nothing in it is trusted. Decision 45 says why no
+//! be as perf wrote it, or written to a pipe and saved. Nothing in it is trusted. Decision 51 says why no
 //! library reads it.
 //!
 //! Not seen: callers that were recorded as copies of the stack (`--call-graph dwarf`), names of code that a
