@@ -1,61 +1,61 @@
-//! A receipt that was written to a file: what is needed to show it and to take it back.
+//! A receipt that was written to a file, with everything needed to show it and to undo it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A file as it is to be, and what makes it take effect.
+/// A file to be written, and the commands that make it take effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Change {
-    /// Identifier of the run whose receipt it is.
+    /// Identifier of the run that the receipt comes from.
     #[serde(deserialize_with = "crate::name::identifier")]
     pub run: String,
-    /// The arm that is kept.
+    /// Name of the arm to keep.
     #[serde(deserialize_with = "crate::name::arm")]
     pub arm: String,
     pub file: String,
-    /// All of the file.
+    /// Whole content of the file.
     pub content: String,
     /// Permission bits of the file.
     pub mode: u32,
-    /// Commands after which it has effect.
+    /// Commands to run after the file is written, so that it takes effect.
     pub next: Vec<String>,
-    /// Commands after which it has none, once the file is back.
+    /// Commands to run after the old file is restored, so that the change loses its effect.
     pub next_after_undo: Vec<String>,
-    /// What to know before it is written, a sentence each.
+    /// Warnings to read before the file is written, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 impl Change {
-    /// It is a script that stands for the program.
+    /// True if the file is a script that replaces the program.
     #[must_use]
     pub const fn is_wrapper(&self) -> bool {
         self.mode & 0o111 != 0
     }
 }
 
-/// A change that was made.
+/// A change that was applied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Applied {
-    /// Its number in `apply --list`.
+    /// Number of the change in `apply --list`.
     pub number: u32,
-    /// When, nanoseconds since 1970.
+    /// Time of the change, in nanoseconds since 1970.
     pub at_unix_ns: u64,
     #[serde(flatten)]
     pub change: Change,
-    /// The file that had this name.
+    /// The former file of this name; absent if none existed.
     pub before: Option<Before>,
-    /// Directories that were made for it, the outermost first.
+    /// Directories that were created for the file, the outermost first.
     pub directories: Vec<String>,
 }
 
-/// A file as it was.
+/// A file before the change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Before {
     pub content: Vec<u8>,
     /// Permission bits.
     pub mode: u32,
-    /// Its group; absent in records of before it was kept.
+    /// Group of the file; absent in records made before it was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
 }

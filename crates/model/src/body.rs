@@ -1,4 +1,4 @@
-//! What the commands save beside what all of them save: one of these, under its name.
+//! The part of a saved run that depends on its command: one of these, under its name.
 
 use crate::bench::code::Jumps;
 use crate::bench::file::Readings;
@@ -19,23 +19,23 @@ use crate::text_trial::TextTrial;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What one command found.
+/// The findings of one command.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Body {
-    /// `doctor`'s findings.
+    /// Findings of `doctor`.
     Checkup(Checkup),
-    /// Page faults.
+    /// Page faults of `faults`.
     Faults(FaultReport),
-    /// Buckets of CPU time.
+    /// Buckets of CPU time of `profile`.
     Profile(Profile),
-    /// The page cache of files.
+    /// The page cache of files, of `cache`.
     Cache(CacheReport),
-    /// A saved page cache, brought back.
+    /// A saved page cache, restored by `cache restore`.
     CacheRestore(CacheRestore),
-    /// Which way to read a file.
+    /// The ways to read a file, of `choose`.
     Choice(Choice),
-    /// Code on huge pages.
+    /// Code on huge pages, of `text`.
     Text(TextReport),
     /// The arms of `bench text -- COMMAND`.
     TextTrial(TextTrial),
@@ -44,7 +44,7 @@ pub enum Body {
     Bench(Bench),
 }
 
-/// What a bench measured.
+/// The measurements of a bench.
 #[allow(clippy::large_enum_variant, reason = "a program holds few runs")]
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -57,16 +57,16 @@ pub enum Bench {
     FirstTouch(FirstTouch),
     /// The readings of `bench file`.
     Readings(Readings),
-    /// What pinning costs, of `bench pin`.
+    /// The cost of pinning, of `bench pin`.
     Pins(Pins),
-    /// What fork costs, of `bench fork`.
+    /// The cost of fork, of `bench fork`.
     Forks(Forks),
     /// The jumps through code of `bench text`.
     Jumps(Jumps),
 }
 
-/// The same as it lies in a file: each under its name. (Reading the enum among the other keys of a run would keep a
-/// copy of all of them in memory.)
+/// The same in a file, each under its name. (The enum itself, read among the other keys of a run, would keep
+/// a copy of all of them in memory.)
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Saved {
@@ -87,10 +87,10 @@ struct Saved {
     jumps: Option<Jumps>,
 }
 
-/// The body of a saved run; none where its command saves none.
+/// The body of a saved run; none if its command saves none.
 ///
 /// # Errors
-/// It is of another form.
+/// If it has another form.
 pub(crate) fn of(run: &Document<'_>) -> Result<Option<Body>, serde_json::Error> {
     let saved: Saved = run.read()?;
     let bench = [

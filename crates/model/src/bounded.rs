@@ -1,11 +1,12 @@
-//! JSON of a file, read into no more memory than a stated multiple of its length.
+//! Reads JSON of a file into no more memory than a stated multiple of its length.
 //!
-//! Three bytes of JSON can be a hundred of a structure. So what is made is counted while it is read: each text, and each
-//! element of a list or map by the size of its type, with the room in which short lists grow. What would take more than
-//! [`ALWAYS`] and [`TIMES`] the length of the text is refused before it is there. Not counted are lists of numbers that
-//! their reader packs (`CacheList`).
+//! Three bytes of JSON can become a hundred bytes of a structure. So the reader counts what it makes: each
+//! text, and each element of a list or map by the size of its type, with the room in which short lists grow.
+//! It refuses a text before the result takes more than [`ALWAYS`] plus [`TIMES`] its length. It does not
+//! count lists of numbers that their reader packs (`CacheList`).
 //!
-//! It is a deserializer around that of `serde_json`, which counts what passes through it. Cost: some 5% of reading.
+//! A deserializer around that of `serde_json` counts what passes through it, at a cost of about 5% of the
+//! reading time.
 
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess,
@@ -14,21 +15,21 @@ use serde::de::{
 use std::cell::Cell;
 use std::fmt;
 
-/// What may be made of any text, in bytes, and of each byte of it.
+/// Bytes that any text may become, and bytes that each byte of it may become.
 const ALWAYS: u64 = 8 << 20;
 const TIMES: f64 = 1.5;
-/// What a text takes beside its bytes.
+/// Bytes that a text takes in addition to its own.
 const TEXT: u64 = 16;
 
 /// Reads a document.
 ///
 /// # Errors
-/// It is not JSON of the right form, or would take too much memory.
+/// If it is not JSON of the right form, or would take too much memory.
 pub fn from_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
     Document::new(text).read()
 }
 
-/// A document of which several things are read, all of them into no more memory than one would be.
+/// A document from which several things are read, all of them into no more memory than one would take.
 pub(crate) struct Document<'a> {
     text: &'a [u8],
     meter: Meter,
@@ -40,7 +41,7 @@ impl<'a> Document<'a> {
         Self { text, meter }
     }
 
-    /// Reads something of it; keys that this does not have take nothing.
+    /// Reads one thing from the document. Keys that it does not have take no memory.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         let mut from = serde_json::Deserializer::from_slice(self.text);
         let value = T::deserialize(Metered { inner: &mut from, meter: &self.meter })?;
@@ -49,7 +50,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// Bytes that may still be made.
+/// Number of bytes that may still be made.
 struct Meter(Cell<u64>);
 
 impl Meter {
@@ -65,8 +66,8 @@ impl Meter {
         self.take(text.len() as u64 + TEXT)
     }
 
-    /// The element of a list that so many are before. The first makes room for four; then lists grow by doubling,
-    /// long ones in pages that are not touched before they are needed.
+    /// Counts the element of a list after `before` others. The first makes room for four. Then lists grow by
+    /// doubling; pages of long ones are not touched before they are needed.
     fn element<T, E: Error>(&self, before: u64) -> Result<(), E> {
         const LONG: u64 = 1 << 12;
         let times = match before {
@@ -78,13 +79,13 @@ impl Meter {
         self.take(times * size_of::<T>() as u64)
     }
 
-    /// A key or a value of a map.
+    /// Counts a key or a value of a map.
     fn entry<T, E: Error>(&self) -> Result<(), E> {
         self.take(2 * size_of::<T>() as u64)
     }
 }
 
-/// Something of serde's, with what passes through it counted.
+/// A part of serde that counts what passes through it.
 struct Metered<'a, T> {
     inner: T,
     meter: &'a Meter,
@@ -119,7 +120,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Metered<'_, D> {
         deserialize_enum(name: &'static str, variants: &'static [&'static str])
     }
 
-    // Names of fields and what is passed over are not kept.
+    // Names of fields and skipped values are not kept.
     fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         self.inner.deserialize_identifier(visitor)
     }
@@ -228,11 +229,11 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Elements<'_, A> {
     }
 }
 
-/// The entries of a map, or the fields of a structure, which have their place in it.
+/// The entries of a map, or the fields of a structure, which already has room for them.
 struct Entries<'a, A> {
     inner: A,
     meter: &'a Meter,
-    /// Fields have numbers of a byte or two for keys.
+    /// True for a map. The keys of fields are numbers of a byte or two.
     is_map: bool,
 }
 
@@ -356,7 +357,7 @@ mod tests {
                 .starts_with("it would take more than 1.5 times its length in memory")
         );
         assert!(from_json::<Vec<String>>(list("\"\"").as_bytes()).is_err());
-        // What is read twice counts twice.
+        // A text that is read twice counts twice.
         let names = format!("[{}\"\"]", "\"\",".repeat(100_000));
         let document = Document::new(names.as_bytes());
         let reads: Vec<bool> = (0..3).map(|_| document.read::<Vec<String>>().is_ok()).collect();

@@ -1,9 +1,9 @@
-//! What the page cache holds of files, on which pages that is mapped, and what became of an attempt to
+//! What the page cache holds of files, the pages on which it is mapped, and the outcome of an attempt to
 //! change it.
 //!
-//! A *slot* is a piece of a file as large as a huge page, at a multiple of that size: what one entry of
-//! the page table can map when the cache holds it as one folio. The last slot of a file may be shorter,
-//! and is never huge.
+//! A *slot* is a piece of a file as large as a huge page, at a multiple of that size. One entry of the page
+//! table can map it if the cache holds it as one folio. The last slot of a file may be shorter, and is never
+//! huge.
 
 use crate::measured::Fact;
 use crate::units::{Bytes, Nanos, PageSize};
@@ -15,33 +15,33 @@ use std::borrow::Cow;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheVerb {
-    /// To be shown.
+    /// Shows what the cache holds.
     Show,
-    /// To be dropped.
+    /// Drops files from the cache.
     Evict,
-    /// To be held in huge folios.
+    /// Holds files in huge folios.
     Huge,
-    /// To be locked in memory.
+    /// Locks files in memory.
     Lock,
 }
 
-/// What the cache holds of one slot.
+/// Content of the cache for one slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
-    /// All of it, mapped huge.
+    /// The whole slot, mapped huge.
     Huge,
-    /// All of it, in smaller pieces.
+    /// The whole slot, in smaller pieces.
     Whole,
-    /// Some of it.
+    /// A part of the slot.
     Part,
-    /// Its first page, which alone was asked for.
+    /// The first page of the slot; no other page was checked.
     Asked,
-    /// Nothing, or not the page that was asked for.
+    /// Nothing of the slot, or not the page that was checked.
     Absent,
 }
 
 impl Slot {
-    /// Every state with its character.
+    /// All states with their characters.
     pub const ALL: [(Self, char); 5] = [
         (Self::Huge, 'H'),
         (Self::Whole, '#'),
@@ -50,25 +50,25 @@ impl Slot {
         (Self::Absent, '.'),
     ];
 
-    /// The character that stands for it.
+    /// The character of the state.
     #[must_use]
     pub fn letter(self) -> char {
         Self::ALL.iter().find(|(slot, _)| *slot == self).map_or('?', |(_, letter)| *letter)
     }
 }
 
-/// The slots of a file in order; saved as a text of one character for each.
+/// The slots of a file in order. The saved form is a text with one character for each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SlotMap(pub Vec<Slot>);
 
 impl SlotMap {
-    /// How many are in this state.
+    /// Number of slots in this state.
     #[must_use]
     pub fn count(&self, state: Slot) -> u64 {
         self.0.iter().filter(|slot| **slot == state).count() as u64
     }
 
-    /// The state at byte `offset` of the file.
+    /// State of the slot at byte `offset` of the file.
     #[must_use]
     pub fn at(&self, offset: u64, huge: PageSize) -> Option<Slot> {
         self.0.get(usize::try_from(offset / huge.bytes()).ok()?).copied()
@@ -104,36 +104,36 @@ impl<'de> Deserialize<'de> for SlotMap {
     }
 }
 
-/// What `cachestat(2)` counts.
+/// The counts of `cachestat(2)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheCounts {
     pub cached_bytes: Bytes,
-    /// Of it, written and not yet on disk.
+    /// Cached bytes that were written and are not yet on disk.
     pub dirty_bytes: Bytes,
-    /// Of it, on its way to the disk.
+    /// Cached bytes that are being written to disk.
     pub writeback_bytes: Bytes,
-    /// Was in the cache and has been dropped.
+    /// Bytes that were in the cache and have been dropped.
     pub evicted_bytes: Bytes,
 }
 
-/// How much of a file is in folios of one size.
+/// The part of a file in folios of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FolioShare {
     pub folio_bytes: Bytes,
-    /// All of them together.
+    /// Size of all these folios together.
     pub total_bytes: Bytes,
 }
 
-/// What the cache holds of a file at one moment.
+/// Content of the page cache for a file at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheState {
     pub cached_bytes: Fact<Bytes>,
-    /// Of it, mapped by one entry for each huge page in a fresh mapping of the file.
+    /// Cached bytes that a fresh mapping of the file maps by one entry for each huge page.
     pub huge_bytes: Fact<Bytes>,
     pub slots: SlotMap,
-    /// What the kernel counts.
+    /// The counts of the kernel.
     pub counts: Fact<CacheCounts>,
-    /// The folios, smallest first.
+    /// Folios by size, smallest first.
     pub folios: Fact<Vec<FolioShare>>,
 }
 
@@ -142,37 +142,37 @@ pub struct CacheState {
 pub struct Holder {
     pub pid: i32,
     pub name: String,
-    /// How much of the file it maps.
+    /// Bytes of the file that the process maps.
     pub mapped_bytes: Bytes,
 }
 
 /// The processes that map a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holders {
-    /// Those that could be seen, by number.
+    /// The processes that this account can see, by process id.
     pub seen: Vec<Holder>,
-    /// Processes whose mappings this account may not read.
+    /// Number of processes whose mappings this account may not read.
     pub hidden_processes: u64,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt to change the cache.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum CacheOutcome {
-    /// It is as asked.
+    /// Done as requested.
     Done,
-    /// It was so before; nothing was changed.
+    /// The state was already as requested, and nothing was changed.
     Already,
-    /// Not done, and nothing was changed.
+    /// Refused, and nothing was changed.
     Refused { why: String, help: String },
-    /// Done, but less came of it than asked.
+    /// Done in part.
     Short {
-        /// Why, as far as it is known.
+        /// The reason, as far as it is known.
         why: String,
     },
-    /// Less is on huge pages than before; the file was read back into the cache.
+    /// Less is on huge pages than before. The file was read back into the cache.
     Worse {
-        /// What is known of why.
+        /// The reason, as far as it is known.
         why: String,
     },
 }
@@ -181,38 +181,38 @@ pub enum CacheOutcome {
 pub struct CachedFile {
     pub path: String,
     pub size_bytes: Bytes,
-    /// The file system that it lies on.
+    /// The file system that holds the file.
     pub file_system: String,
-    /// What the cache held at first.
+    /// Content of the cache before the change.
     pub before: CacheState,
-    /// What it held afterwards; absent where nothing was changed.
+    /// Content of the cache after the change; absent if nothing was changed.
     pub after: Option<CacheState>,
-    /// Who maps it; absent if no search was made.
+    /// Processes that map the file; absent if they were not searched for.
     pub holders: Option<Holders>,
-    /// What came of it; absent where it was only looked at.
+    /// Outcome of the change; absent if none was requested.
     pub outcome: Option<CacheOutcome>,
-    /// How long the change took; absent where nothing was changed.
+    /// Time that the change took; absent if nothing was changed.
     pub took_ns: Option<Nanos>,
 }
 
 impl CachedFile {
-    /// What the cache holds now.
+    /// Content of the cache now.
     #[must_use]
     pub fn now(&self) -> &CacheState {
         self.after.as_ref().unwrap_or(&self.before)
     }
 }
 
-/// What `pagewise cache` found and did.
+/// Findings and actions of `pagewise cache`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheReport {
     pub verb: CacheVerb,
-    /// The size of a slot.
+    /// Size of a slot.
     pub slot_bytes: PageSize,
     pub files: Vec<CachedFile>,
 }
 
-/// On what the cache holds bytes.
+/// The kind of folio in which the cache holds bytes.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -220,10 +220,10 @@ pub struct CacheReport {
 #[derive(strum::IntoStaticStr)]
 #[strum(const_into_str)]
 pub enum FolioClass {
-    /// Single pages, or a few.
+    /// Single pages, or a few together.
     #[strum(serialize = "single pages")]
     Page,
-    /// Folios of some ten pages to less than a huge page, or never mapped as one.
+    /// Folios from about ten pages to less than a huge page, or larger ones that are never mapped huge.
     #[strum(serialize = "folios of some pages")]
     Piece,
     /// Folios that are mapped as huge pages.

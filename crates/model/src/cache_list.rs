@@ -1,8 +1,8 @@
-//! A saved page cache: which pages of which files it held, and what came of bringing them back.
+//! A saved page cache: the pages of files that it held, and the outcome of restoring them.
 //!
-//! Pages are counted from the beginning of their file. Saved, the pages of a file are a list of numbers
-//! that alternate: so many pages are skipped, so many were cached. That is the shortest form in JSON,
-//! its ranges are in order, and none touches another.
+//! Pages are counted from the beginning of their file. The saved form of a file's pages is a list of
+//! alternating numbers: how many pages are skipped, then how many were cached. This is the shortest form in
+//! JSON. Its ranges are in order, and none touches another.
 
 use crate::bounded;
 use crate::measured::Fact;
@@ -16,41 +16,41 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Version of the saved form.
+/// Version of the saved format.
 pub const CACHE_LIST_SCHEMA: u32 = 1;
 
-/// What the page cache held of some files.
+/// Content of the page cache for some files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheList {
-    /// Version of this form.
+    /// Version of this format.
     pub cache_list_schema: u32,
-    /// The page in which ranges are counted.
+    /// Size of the pages that ranges count.
     pub page_bytes: PageSize,
-    /// The files and directories that were asked for.
+    /// Files and directories that the user named.
     #[serde(with = "os_text::list")]
     #[schemars(with = "Vec<OsTextSchema>")]
     pub roots: Vec<PathBuf>,
-    /// By path; those of which nothing was cached are left out.
+    /// Files by path, without those of which nothing was cached.
     pub files: Vec<ListedFile>,
 }
 
-/// One file of it, as it was when it was saved.
+/// One file as it was when the list was saved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListedFile {
-    /// From the root directory on.
+    /// Absolute path of the file.
     #[serde(with = "os_text")]
     #[schemars(with = "OsTextSchema")]
     pub path: PathBuf,
     pub size_bytes: Bytes,
-    /// When it was last written, since 1970.
+    /// Time of the last write to the file, in nanoseconds since 1970.
     pub modified_unix_ns: u64,
     pub inode: u64,
-    /// Those that were cached.
+    /// Pages that were cached.
     pub pages: PageRanges,
 }
 
-/// Ranges of pages in order; none touches another. They are kept as they are saved, each number in as many
-/// bytes as it needs (7 bits in one): so a list takes no more memory than its JSON.
+/// Ranges of pages in order; none touches another. They are kept in their saved form, each number in as many
+/// bytes as it needs (7 bits in one). So a list takes no more memory than its JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PageRanges {
     packed: Vec<u8>,
@@ -59,7 +59,7 @@ pub struct PageRanges {
     end: u64,
 }
 
-/// The ranges of a list.
+/// An iterator over the ranges of a list.
 #[derive(Debug, Clone)]
 struct Unpacked<'a> {
     packed: &'a [u8],
@@ -92,7 +92,7 @@ impl Iterator for Unpacked<'_> {
 }
 
 impl PageRanges {
-    /// These ranges, which are in order; those that touch become one.
+    /// A list of these ranges, which are in order. Ranges that touch become one.
     #[must_use]
     pub fn merged(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut all = Self::default();
@@ -128,12 +128,12 @@ impl PageRanges {
         self.end = range.end;
     }
 
-    /// All of them, in order.
+    /// All ranges, in order.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + Clone + '_ {
         Unpacked { packed: &self.packed, at: 0 }
     }
 
-    /// How many ranges there are.
+    /// Number of ranges.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.ranges
@@ -144,19 +144,19 @@ impl PageRanges {
         self.ranges == 0
     }
 
-    /// How many pages are in them.
+    /// Number of pages in all ranges.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.pages
     }
 
-    /// The page after the last.
+    /// The page after the last range.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.end
     }
 
-    /// The pages that are in both.
+    /// The pages that are in both lists.
     #[must_use]
     pub fn shared_with(&self, other: &Self) -> Self {
         Self::merged(shared(self.ranges(), other.ranges()))
@@ -172,7 +172,7 @@ impl PageRanges {
     }
 }
 
-/// What two lists of ranges share, both in order.
+/// The ranges that two lists share, both in order.
 fn shared(
     a: impl Iterator<Item = Range<u64>>,
     b: impl Iterator<Item = Range<u64>>,
@@ -214,7 +214,7 @@ impl Serialize for PageRanges {
     }
 }
 
-/// The ranges so far, and how many pages are skipped before the next where that has come.
+/// The ranges so far, and how many pages are skipped before the next one, if that number was read.
 #[derive(Default)]
 struct Packing {
     all: PageRanges,
@@ -238,7 +238,7 @@ impl Packing {
     }
 }
 
-/// Takes one number: what it gives takes no memory, so the bound on memory does not count it.
+/// Takes one number. The result takes no memory, so the bound on memory does not count it.
 impl<'de> DeserializeSeed<'de> for &mut Packing {
     type Value = ();
 
@@ -271,10 +271,10 @@ impl<'de> Deserialize<'de> for PageRanges {
 }
 
 impl CacheList {
-    /// Reads a saved list that is for a machine with pages of size `page`.
+    /// Reads a saved list for a machine with pages of size `page`.
     ///
     /// # Errors
-    /// A phrase that says why it is none, or cannot be used.
+    /// A phrase that says why the text is not such a list, or cannot be used.
     pub fn from_json(text: &[u8], page: PageSize) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Head {
@@ -312,57 +312,57 @@ impl CacheList {
         Ok(())
     }
 
-    /// How many pages it names.
+    /// Number of pages that the list names.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.files.iter().map(|file| file.pages.count()).fold(0, u64::saturating_add)
     }
 }
 
-/// What became of one file of a list.
+/// Outcome of the restore for one file of a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RestoredFile {
     pub path: String,
-    /// How much of it was to be brought back.
+    /// Bytes of the file to restore.
     pub listed_bytes: Bytes,
-    /// Of that, what was cached before.
+    /// Of these bytes, those that were cached before.
     pub before_bytes: Fact<Bytes>,
-    /// Of that, what is cached now.
+    /// Of these bytes, those that are cached now.
     pub resident_bytes: Bytes,
-    /// Why not all was tried.
+    /// Why some of the file was left out.
     pub left_out: Option<String>,
 }
 
-/// What `pagewise cache restore` did.
+/// Actions of `pagewise cache restore`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheRestore {
     pub files: Vec<RestoredFile>,
-    /// How much was asked of the devices.
+    /// Bytes requested from the devices.
     pub read_bytes: Bytes,
-    /// The most that could be read.
+    /// Most bytes that could be read.
     pub limit_bytes: Bytes,
-    /// The most in a second; absent without a limit.
+    /// Most bytes read per second; absent without a limit.
     pub rate_bytes: Option<Bytes>,
     /// Why it ended before the end of the list.
     pub ended_early: Option<String>,
-    /// Whether a signal ended it.
+    /// True if a signal ended it.
     pub interrupted: bool,
 }
 
 impl CacheRestore {
-    /// How much the list names.
+    /// Bytes that the list names.
     #[must_use]
     pub fn listed(&self) -> Bytes {
         self.files.iter().fold(Bytes(0), |sum, file| sum + file.listed_bytes)
     }
 
-    /// How much of that is cached now.
+    /// Bytes of these that are cached now.
     #[must_use]
     pub fn resident(&self) -> Bytes {
         self.files.iter().fold(Bytes(0), |sum, file| sum + file.resident_bytes)
     }
 
-    /// Whether all of the list is cached now.
+    /// True if the whole list is cached now.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.resident() >= self.listed()

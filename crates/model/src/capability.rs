@@ -1,4 +1,4 @@
-//! What this machine, kernel and account allow, found by trying.
+//! What this machine, kernel and account allow, found by probes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,51 +7,51 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Works.
+    /// It works.
     Yes,
-    /// Refused in the way expected, and why.
+    /// It was refused in the expected way, with the reason.
     No(String),
-    /// The probe itself failed in a way it does not understand.
+    /// The probe itself failed in an unexpected way, with the reason.
     Unknown(String),
 }
 
-/// One thing that pagewise can use when it is there.
+/// Something that pagewise can use if it is available.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Capability {
-    /// Group it is shown under.
+    /// Group in which it is shown.
     pub group: String,
     pub name: String,
     pub gives: String,
     pub answer: Answer,
-    /// What would unlock it, where something would.
+    /// The step that would make it available; absent if there is none.
     pub unlock: Option<String>,
 }
 
-/// Something that spoils measurements on this machine.
+/// A condition of this machine that spoils measurements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Spoiler {
-    /// What, in one sentence.
+    /// The condition, in one sentence.
     pub what: String,
-    /// What to do about it, or how pagewise accounts for it.
+    /// Advice, or the way in which pagewise accounts for it.
     pub remedy: String,
 }
 
 /// A plain fact shown by `doctor` ("L1 dTLB 4K as claimed" -> "96 entries").
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trait {
-    /// Group it is shown under.
+    /// Group in which it is shown.
     pub group: String,
     pub name: String,
     pub value: String,
 }
 
-/// Everything `doctor` found.
+/// All findings of `doctor`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Checkup {
     pub machine: crate::machine::Machine,
-    /// Facts about it.
+    /// Facts about the machine.
     pub traits: Vec<Trait>,
     pub capabilities: Vec<Capability>,
-    /// What spoils measurements.
+    /// Conditions that spoil measurements.
     pub spoilers: Vec<Spoiler>,
 }

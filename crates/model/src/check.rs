@@ -1,20 +1,20 @@
-//! Budgets of programs set against what their runs took: what `check` says.
+//! Budgets of programs compared with the use of their runs: the result of `check`.
 
 use crate::fault::Budgets;
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a program may take.
+/// Limits for a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CheckLimits {
-    /// Page faults and what goes with them.
+    /// Limits on page faults and their time.
     pub faults: Budgets,
-    /// Bytes through read-like and write-like calls.
+    /// Most bytes through read-like and write-like calls.
     pub most_copied: Option<Bytes>,
-    /// Times it gives up the CPU to wait.
+    /// Most times that it gives up the CPU to wait.
     pub most_wakeups: Option<u64>,
-    /// Resident set of its largest process.
+    /// Largest resident set that any of its processes may have.
     pub most_resident: Option<Bytes>,
 }
 
@@ -38,7 +38,7 @@ pub enum Budgeted {
     Wakeups,
     #[strum(serialize = "resident memory")]
     Resident,
-    /// Wall time beside the baseline.
+    /// Wall time compared with the baseline.
     #[strum(serialize = "wall time beside the baseline")]
     Time,
 }
@@ -58,7 +58,7 @@ pub enum Figure {
     },
 }
 
-/// How one budget came out.
+/// Result of one budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::IntoStaticStr)]
@@ -72,13 +72,13 @@ pub enum Kept {
     CannotTell,
 }
 
-/// One budget.
+/// One budget with its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckItem {
     pub what: Budgeted,
-    /// What is allowed; for time the ratio.
+    /// The limit; for time, the largest ratio.
     pub most: Figure,
-    /// What was found; absent if not known.
+    /// The measured figure; absent if not known.
     pub found: Option<Figure>,
     pub kept: Kept,
 }
@@ -86,19 +86,19 @@ pub struct CheckItem {
 /// One program with its budgets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Check {
-    /// Its name in the file.
+    /// Name of the program in the file.
     pub name: String,
     pub command: Vec<String>,
     pub items: Vec<CheckItem>,
     pub took_ns: Nanos,
-    /// Why it could not be judged: it failed, or could not be started.
+    /// Why it could not be judged: the program failed, or could not be started.
     pub problem: Option<String>,
-    /// The problem is one of this environment, so nothing is known about the program.
+    /// True if the problem lies in this environment, so that nothing is known about the program.
     pub is_unfit: bool,
 }
 
 impl Check {
-    /// The worst of its budgets.
+    /// The worst result of its budgets.
     #[must_use]
     pub fn kept(&self) -> Kept {
         let has = |kept: Kept| self.items.iter().any(|item| item.kept == kept);

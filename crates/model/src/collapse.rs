@@ -1,47 +1,47 @@
 //! Text of a running process that was put on huge pages from outside: what was tried, what the kernel
 //! refused, and what is huge afterwards.
 //!
-//! Sizes are sums over mappings; what is huge was read back from the kernel each time, never taken from
-//! the answer of the call.
+//! Sizes are sums over mappings. Whether memory is huge was read back from the kernel each time, never taken
+//! from the result of the call.
 
 use crate::text::{Area, coverage};
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Slots that were refused for one reason.
+/// Number of slots that were refused for one reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedSlots {
     pub why: String,
     pub slots: u64,
 }
 
-/// One file of a process, or the memory of no file that it executes.
+/// One file of a process, or its executable memory without a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CollapsedPart {
-    /// The file; absent for generated code.
+    /// Path of the file; absent for generated code.
     pub path: Option<String>,
     pub huge_before_bytes: Bytes,
-    /// The slots that were tried.
+    /// Number of slots that were tried.
     pub tried_slots: u64,
-    /// Those that the kernel refused.
+    /// Slots that the kernel refused.
     pub refused: Vec<RefusedSlots>,
-    /// Its mappings afterwards.
+    /// Mappings of the file or memory afterwards.
     pub areas: Vec<Area>,
-    /// Resident in whole slots since, that was not before.
+    /// Bytes in whole slots that became resident since the first look.
     pub grown_bytes: Bytes,
-    /// What was huge at a second look.
+    /// Bytes on huge pages at a second look.
     pub later_huge_bytes: Option<Bytes>,
 }
 
 impl CollapsedPart {
-    /// How much text there is.
+    /// Bytes of text.
     #[must_use]
     pub fn text(&self) -> Bytes {
         coverage(&self.areas, Area::size).text_bytes
     }
 
-    /// How much of it is huge afterwards.
+    /// Bytes of text on huge pages afterwards.
     #[must_use]
     pub fn huge(&self) -> Bytes {
         coverage(&self.areas, Area::huge).text_bytes
@@ -52,37 +52,37 @@ impl CollapsedPart {
 pub struct CollapsedProcess {
     pub pid: i32,
     pub name: String,
-    /// It does without huge pages (`PR_SET_THP_DISABLE`).
+    /// True if huge pages are disabled for the process (`PR_SET_THP_DISABLE`).
     pub is_disabled: bool,
-    /// Its generated code, then files where these were asked for.
+    /// Its generated code, then its files if they were requested.
     pub parts: Vec<CollapsedPart>,
-    /// How long the calls took.
+    /// Time that the calls took.
     pub took_ns: Nanos,
-    /// How long after them it was looked at a second time.
+    /// Time from the calls to the second look.
     pub later_ns: Option<Nanos>,
 }
 
 impl CollapsedProcess {
-    /// Whether nothing stayed as it was that was to be huge.
+    /// True if every slot that was tried is on a huge page.
     #[must_use]
     pub fn is_all_done(&self) -> bool {
         let is_done = |part: &CollapsedPart| part.refused.is_empty();
         self.huge() > Bytes(0) && self.parts.iter().all(is_done)
     }
 
-    /// How much text was looked at.
+    /// Bytes of text that were examined.
     #[must_use]
     pub fn text(&self) -> Bytes {
         self.sum(CollapsedPart::text)
     }
 
-    /// How much of it is huge afterwards.
+    /// Bytes of text on huge pages afterwards.
     #[must_use]
     pub fn huge(&self) -> Bytes {
         self.sum(CollapsedPart::huge)
     }
 
-    /// How much was huge before.
+    /// Bytes of text on huge pages before.
     #[must_use]
     pub fn huge_before(&self) -> Bytes {
         self.sum(|part| part.huge_before_bytes)

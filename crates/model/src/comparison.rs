@@ -1,4 +1,4 @@
-//! Saved runs side by side: where they were made, what the plain program took, how that changed.
+//! Saved runs side by side: their machines, the figures of the plain program, and how these changed.
 
 use crate::machine::Machine;
 use crate::trial::Ratio;
@@ -6,70 +6,71 @@ use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of the form.
+/// Version of the format.
 pub const COMPARISON_SCHEMA: u32 = 1;
 
-/// What a change says about a limit.
+/// The answer of a change to a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitWord {
-    /// All of its interval stays below.
+    /// The whole interval lies below the limit.
     Within,
-    /// All of its interval lies beyond.
+    /// The whole interval lies beyond the limit.
     Beyond,
     /// The runs do not settle it, or were made on different machines.
     CannotTell,
 }
 
-/// A machine with the runs made on it.
+/// A machine with its runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedMachine {
-    /// Absent where the runs did not record it.
+    /// Description of the machine; absent if the runs did not record it.
     pub machine: Option<Machine>,
     /// Identifiers of the runs.
     pub runs: Vec<String>,
-    /// What differs from the machine of the first run.
+    /// Differences from the machine of the first run.
     pub differences: Vec<String>,
 }
 
-/// One of the runs; figures are medians of plain runs.
+/// One of the runs. Figures are medians of plain runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedRun {
-    /// Its identifier.
+    /// Identifier of the run.
     pub id: String,
     pub started_unix_ns: u64,
     pub command: Vec<String>,
-    /// Version of pagewise that made it.
+    /// Version of pagewise that made the run.
     pub pagewise: String,
-    /// Which of the machines.
+    /// Number of the machine in the list, from 0.
     pub machine: u32,
-    /// How many plain runs it has.
+    /// Number of plain runs.
     pub plain_runs: u64,
     pub wall_ns: Option<Nanos>,
-    /// In user mode and in the kernel.
+    /// CPU time in user mode and in the kernel.
     pub cpu_ns: Option<Nanos>,
     pub peak_rss_bytes: Option<Bytes>,
     pub faults: Option<u64>,
-    /// Time of plain runs, of services CPU time per request, against the first run. The interval allows for the drift of
-    /// machines between sessions. Absent for the first run and where there are too few.
+    /// Change against the first run: of the time of plain runs, or for services of the CPU time per request.
+    /// The interval allows for the drift of machines between sessions. Absent for the first run, and if there
+    /// are too few runs.
     pub change: Option<Ratio>,
-    /// Where a limit was given.
+    /// Answer to the limit; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<LimitWord>,
 }
 
-/// Runs against the first of them.
+/// Runs compared with the first of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     pub schema: u32,
-    /// The most that time may grow, as a share.
+    /// Largest accepted growth of the time, as a share; absent without a limit.
     pub limit_share: Option<f64>,
     pub machines: Vec<ComparedMachine>,
     pub runs: Vec<ComparedRun>,
 }
 
 impl Comparison {
-    /// The word on the limit for all runs: the worst of theirs; none without a limit.
+    /// The answer to the limit for all runs, which is the worst of theirs; none without a limit.
     #[must_use]
     pub fn limit(&self) -> Option<LimitWord> {
         let words: Vec<LimitWord> = self.runs.iter().filter_map(|run| run.limit).collect();

@@ -1,15 +1,16 @@
-//! What a session's runs depend on beside what was asked: saved with it, so that it can be continued.
+//! Conditions of a session's runs beside the user's request. They are saved with the session, so that it can
+//! be continued.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What tells whether a file is still the same.
+/// Facts that show whether a file is still the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileMark {
-    /// Its path, without links.
+    /// Path of the file, with links resolved.
     pub path: String,
     pub bytes: u64,
-    /// Its last modification, nanoseconds since 1970.
+    /// Time of its last modification, in nanoseconds since 1970.
     pub modified_unix_ns: i128,
     pub device: u64,
     pub inode: u64,

@@ -1,5 +1,5 @@
-//! Facts made up for tests (feature `constructed`), each the least that it can be: tests name what
-//! matters to them and take the rest from here with `..`.
+//! Facts made up for tests (feature `constructed`), each as small as possible. Tests name what matters to
+//! them and take the rest from here with `..`.
 
 use crate::bench::file::{
     Arm, Cell, Ledger, Part, Point, Proof, Readings, Residency, Sample, Source, Truth,
@@ -18,7 +18,7 @@ use crate::units::{Bytes, Nanos, PageSize};
 use crate::usage::{Ended, Usage};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A machine of two CPUs that is no guest and gives huge pages on request, seen by no root.
+/// A machine with two CPUs that is not a guest and gives huge pages on request, seen without root.
 #[must_use]
 pub fn machine() -> Machine {
     Machine {
@@ -40,7 +40,7 @@ pub fn machine() -> Machine {
     }
 }
 
-/// A pool of this many pages of 2 MiB, all of them free, to which nothing may be added.
+/// A pool of this many pages of 2 MiB, all free, to which nothing may be added.
 #[must_use]
 pub const fn pool(pages: u64) -> HugePool {
     HugePool {
@@ -53,7 +53,7 @@ pub const fn pool(pages: u64) -> HugePool {
     }
 }
 
-/// A program on glibc that used nothing, where `/proc/PID/io` could not be read.
+/// A program on glibc that used nothing, with `/proc/PID/io` not readable.
 #[must_use]
 pub fn process() -> ProcessSeen {
     ProcessSeen {
@@ -84,7 +84,7 @@ pub fn process() -> ProcessSeen {
     }
 }
 
-/// A look that saw one process and nothing reach the outside.
+/// A look that saw one process and no effect on the outside.
 #[must_use]
 pub fn traced() -> Traced {
     Traced {
@@ -102,7 +102,7 @@ pub fn traced() -> Traced {
     }
 }
 
-/// A run that used nothing and ended well, where `/proc/PID/io` could not be read.
+/// A run that used nothing and ended well, with `/proc/PID/io` not readable.
 #[must_use]
 pub const fn usage() -> Usage {
     Usage {
@@ -126,7 +126,7 @@ pub const fn usage() -> Usage {
     }
 }
 
-/// What a pass over any span of [`readings`] adds up to.
+/// The checksum of a pass over any span of [`readings`].
 pub const CHECKSUM: u64 = 7;
 
 /// A warm pass over 64 MiB in order, in blocks of 16 KiB.
@@ -135,8 +135,8 @@ pub const fn cell(arm: Arm) -> Cell {
     Cell::plain(Part::Blocks, arm, Bytes::kib(16), Bytes::mib(64))
 }
 
-/// A cell with so many processes that did what they were asked for, in `pass` for each pass and a
-/// hundredth of it for set-up and tear-down each.
+/// A cell with this many processes that did the requested work, taking `pass` for each pass and a hundredth
+/// of it each for set-up and tear-down.
 #[must_use]
 pub fn reading(cell: Cell, pass: Nanos, repeats: u32) -> Point {
     let cached = if cell.residency == Residency::Warm { 16_384 } else { 0 };
@@ -165,7 +165,7 @@ pub fn reading(cell: Cell, pass: Nanos, repeats: u32) -> Point {
     Point { samples: (0..repeats).map(sample).collect(), ..Point::new(cell) }
 }
 
-/// Readings of a file of our own of 64 MiB.
+/// Readings of a temporary file of 64 MiB.
 #[must_use]
 pub fn readings(points: Vec<Point>) -> Readings {
     let truth = |point: &Point| Truth {
@@ -200,7 +200,7 @@ pub fn readings(points: Vec<Point>) -> Readings {
     }
 }
 
-/// A stack in the kernel, leaf first, of a program of which no code was seen.
+/// A stack in the kernel, leaf first, of a program without visible code.
 #[must_use]
 pub fn profiled_stack(process: &str, kernel: &[&str], count: u64) -> ProfiledStack {
     ProfiledStack {
@@ -211,14 +211,14 @@ pub fn profiled_stack(process: &str, kernel: &[&str], count: u64) -> ProfiledSta
     }
 }
 
-/// Prices of a phase of a way on some folios, in whatever order.
+/// Prices of one phase of a way for some folios, in any order.
 #[must_use]
 pub fn price_list(phase: Phase, arm: Arm, folios: FolioClass, prices: &[(Term, f64)]) -> PriceList {
     let prices = prices.iter().map(|(term, ns)| Price { term: *term, ns: *ns }).collect();
     PriceList { phase, arm, order: None, folios: Some(folios), prices }
 }
 
-/// A call at one price, and every byte at another, wherever in a block it lies.
+/// One price for a call and one for every byte, wherever in a block it lies.
 #[must_use]
 pub fn pass_prices(block: f64, byte: f64) -> [(Term, f64); 5] {
     let bytes = [Term::LeadByte, Term::RampByte, Term::Byte, Term::SpillByte];
@@ -226,7 +226,7 @@ pub fn pass_prices(block: f64, byte: f64) -> [(Term, f64); 5] {
     [(Term::Block, block), lead, ramp, inner, spill]
 }
 
-/// Prices of one CPU, taken at once, whose forecasts are off by 5%.
+/// Prices of one CPU, taken at once, whose forecasts have an error of 5%.
 #[must_use]
 pub fn calibration(key: CalibrationKey, lists: Vec<PriceList>) -> Calibration {
     Calibration {
@@ -243,7 +243,7 @@ pub fn calibration(key: CalibrationKey, lists: Vec<PriceList>) -> Calibration {
     }
 }
 
-/// `runs` against the first; every other one changed by `change`.
+/// `runs` compared with the first; every other one changed by `change`.
 #[must_use]
 pub fn comparison(runs: &[Run], change: Option<&Ratio>) -> Comparison {
     let mut machines: Vec<ComparedMachine> = Vec::new();

@@ -1,4 +1,4 @@
-//! What page work costs a program, in time and as a share of it.
+//! The cost of page work for a program, as time and as a share of its time.
 
 use crate::measured::Fact;
 use crate::units::Nanos;
@@ -17,7 +17,7 @@ pub enum CostKind {
     /// First touches of anonymous memory, without the zeroing.
     #[strum(serialize = "anonymous faults")]
     AnonFaults,
-    /// Clearing the pages of those.
+    /// Clearing the pages of first touches.
     Zeroing,
     /// Faults on file mappings.
     #[strum(serialize = "file faults")]
@@ -34,7 +34,7 @@ pub enum CostKind {
     /// Copies through pipes.
     #[strum(serialize = "copies through pipes")]
     PipeCopies,
-    /// Copies out of and into files.
+    /// Copies from and to files.
     #[strum(serialize = "copies by read and write")]
     FileCopies,
     /// mmap, munmap, brk.
@@ -48,16 +48,16 @@ pub enum CostKind {
     /// Walks of the page table on TLB misses.
     #[strum(serialize = "address translation")]
     AddressTranslation,
-    /// `malloc`, `free` and their kin, in user mode.
+    /// `malloc`, `free` and related functions, in user mode.
     #[strum(serialize = "malloc and free")]
     Malloc,
 }
 
-/// How a cost was obtained.
+/// The method by which a cost was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// Counted events times unit price.
+    /// Counted events times the unit price.
     CountsTimesPrice,
     /// An upper bound from a model; an experiment must settle it.
     UpperBound,
@@ -73,15 +73,15 @@ pub enum Basis {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
     pub kind: CostKind,
-    /// CPU time it takes (all CPUs together).
+    /// CPU time of the cost, over all CPUs.
     pub cost_ns: Nanos,
-    /// `cost_ns` as a share (0..1) of the program's CPU time; for wake-ups of its wall time.
+    /// `cost_ns` as a share (0..1) of the program's CPU time; for wake-ups, of its wall time.
     pub time_share: f64,
-    /// How it was obtained.
+    /// The method by which the cost was obtained.
     pub basis: Basis,
     /// Counts and prices in one phrase.
     pub evidence: String,
-    /// The same cost by samples, where they exist for this kind.
+    /// The same cost by samples, if they exist for this kind.
     pub sampled_ns: Fact<Nanos>,
 }
 
@@ -120,18 +120,18 @@ pub enum Activity {
     /// Starting programs: fork, exec.
     #[strum(serialize = "fork and exec")]
     Spawn,
-    /// Known symbol, none of the above.
+    /// The symbol is known, but matches none of the above.
     Other,
-    /// Symbol not known.
+    /// The symbol is not known.
     #[strum(serialize = "unknown symbols")]
     Unknown,
 }
 
-/// Where in the kernel the CPU samples fell. Shares (0..1) are of all samples, user mode included.
+/// The kernel code in which CPU samples fell. Shares (0..1) are of all samples, user mode included.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelTime {
     pub activity_share: BTreeMap<Activity, f64>,
-    /// Share of each symbol at the leaf of a stack, the largest first; the rare ones are left out.
+    /// Share of each symbol at the leaf of a stack, the largest first, without rare ones.
     pub symbol_share: Vec<(String, f64)>,
 }
 
@@ -140,16 +140,17 @@ pub struct KernelTime {
 pub struct Diagnosis {
     /// Costs, largest first.
     pub costs: Vec<Cost>,
-    /// Share (0..1) of wall time that removing all page costs and wake-ups, and malloc where it was sampled, could give at most.
+    /// Largest share (0..1) of wall time that removing all page costs and wake-ups, and malloc if it was
+    /// sampled, could gain.
     pub ceiling_share: f64,
-    /// Costs that could not be bounded and are not in the ceiling, by name.
+    /// Names of costs that could not be bounded and are not in the ceiling.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_in_ceiling: Vec<String>,
-    /// System time per fault above the session's price: what the host charged, share of CPU time.
+    /// System time per fault above the session's price, which the host charged, as a share of CPU time.
     pub host_share: Fact<f64>,
-    /// Where the samples fell; missing without samples.
+    /// The kernel code of the samples; missing without samples.
     pub kernel_time: Fact<KernelTime>,
-    /// Pairs of estimates that differ by more than 20%, as sentences.
+    /// Pairs of estimates that differ by more than 20%, one sentence each.
     pub disagreements: Vec<String>,
 }
 
@@ -159,7 +160,7 @@ impl Diagnosis {
     pub fn cost(&self, kind: CostKind) -> Option<&Cost> {
         self.costs.iter().find(|c| c.kind == kind)
     }
-    /// What the ceiling is a ceiling of.
+    /// The costs that the ceiling covers.
     #[must_use]
     pub fn bounded(&self) -> &'static str {
         match self.cost(CostKind::Malloc) {
@@ -167,11 +168,11 @@ impl Diagnosis {
             None => "page costs and wake-ups",
         }
     }
-    /// Summed share of the given kinds.
+    /// Sum of the shares of these kinds.
     #[must_use]
     pub fn share(&self, kinds: &[CostKind]) -> f64 {
         let own = self.costs.iter().filter(|c| kinds.contains(&c.kind));
-        // A sum of nothing would be negative zero.
+        // The sum of no shares would be negative zero.
         own.fold(0.0, |sum, cost| sum + cost.time_share)
     }
 }

@@ -8,15 +8,15 @@ use std::ops::Range;
 /// The first call of a function in a tree of processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FirstCall {
-    /// Its symbol; of a stripped file its address.
+    /// Symbol of the function; its address in a stripped file.
     pub name: String,
-    /// Its address in the file's own numbering.
+    /// Address of the function in the file's own numbering.
     pub address: u64,
-    /// Its size; 0 if not known.
+    /// Size of the function; 0 if not known.
     pub bytes: Bytes,
-    /// Since the first program began, breakpoints included.
+    /// Time since the first program began, breakpoints included.
     pub at_ns: Nanos,
-    /// The process that called it.
+    /// Process id of the caller.
     pub pid: i32,
 }
 
@@ -25,13 +25,13 @@ pub struct FirstCall {
 pub struct CalledObject {
     pub path: String,
     pub functions: u64,
-    /// Addresses of its code; of variables, of its data.
+    /// Addresses of its code, or of its data for variables.
     pub code: Range<u64>,
-    /// Those that were called, in the order of their first calls.
+    /// Functions that were called, in the order of their first calls.
     pub calls: Vec<FirstCall>,
 }
 
-/// What was seen of a run.
+/// The events that were recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CallSource {
@@ -41,18 +41,18 @@ pub enum CallSource {
     Pages,
     /// Each page of data at its first touch, with all variables on it.
     Variables,
-    /// Each function at its first call, as hooks that were compiled in have written it.
+    /// Each function at its first call, written by hooks that were compiled in.
     Hooks,
 }
 
-/// What a run called.
+/// The functions that a run called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallRecord {
     pub command: Vec<String>,
     pub source: CallSource,
-    /// First calls that could not be placed in a file, or were too many for the list.
+    /// Number of first calls that belong to no file, or that the list had no room for.
     pub left_out: u64,
-    /// Files by their first mapping.
+    /// Files in the order of their first mapping.
     pub objects: Vec<CalledObject>,
 }
 

@@ -1,4 +1,4 @@
-//! One answer from runs of many hosts: what `merge` reads and says.
+//! One answer from runs on many hosts: the input and the result of `merge`.
 
 use crate::trial::Word;
 use schemars::JsonSchema;
@@ -11,17 +11,17 @@ pub const LINES_SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostArm {
     pub schema: u32,
-    /// Name of the host, by the file's name; else the run, or the start of a run without a name.
+    /// Name of the host from the name of the file; else the run, or the start time of a run without a name.
     pub host: String,
     pub run: String,
-    /// Start, nanoseconds since 1970.
+    /// Time of the start, in nanoseconds since 1970.
     pub started_unix_ns: u64,
     pub pagewise: String,
-    /// Words of the command, joined by blanks.
+    /// Words of the command, joined by spaces.
     pub command: String,
     pub arm: String,
     pub cpu_model: String,
-    /// Kernel, first two numbers.
+    /// First two numbers of the kernel version.
     pub kernel: String,
     /// `transparent_hugepage/enabled`.
     pub thp: String,
@@ -29,44 +29,44 @@ pub struct HostArm {
     pub memory_bytes: u64,
     pub quantity: String,
     pub word: Word,
-    /// Arm over control, with its 95% interval.
+    /// Ratio of the arm to the control; `low` and `high` are its 95% interval.
     pub ratio: f64,
     pub low: f64,
     pub high: f64,
     pub runs: u32,
 }
 
-/// What all hosts together say of an arm, or those of one class.
+/// The result of an arm on all hosts, or on those of one class.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pooled {
     pub hosts: u32,
-    /// Sessions on these hosts, all of which count; 0 in files of older versions.
+    /// Number of sessions on these hosts, all of which count; 0 in files of older versions.
     #[serde(default)]
     pub sessions: u32,
-    /// Arm over control on an average host, with its 95% interval.
+    /// Ratio of the arm to the control on an average host; `low` and `high` are its 95% interval.
     pub ratio: f64,
     pub low: f64,
     pub high: f64,
-    /// Deviation between hosts, of the logarithm of the ratio.
+    /// Standard deviation between hosts of the logarithm of the ratio.
     pub tau: f64,
-    /// Where 95% of further hosts are to be expected; absent with fewer than three.
+    /// Range in which 95% of further hosts are expected; absent with fewer than three hosts.
     pub next_host: Option<(f64, f64)>,
 }
 
-/// What is to be done with an arm.
+/// Advice on an arm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FleetWord {
     /// A gain over 1% is proven on an average host.
     Keep,
-    /// A loss, or no gain over 1%, is proven.
+    /// A loss is proven, or a gain over 1% is ruled out.
     Reject,
-    /// It is good for some classes of hosts and not for others.
+    /// The arm is good for some classes of hosts and not for others.
     DiffersByClass,
     CannotTell,
 }
 
-/// By what hosts are put into classes.
+/// The property by which hosts are divided into classes.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -80,7 +80,7 @@ pub enum ClassKey {
     HugePages,
 }
 
-/// The hosts that have a property alike.
+/// Hosts that share a property.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Class {
     pub key: ClassKey,
@@ -96,12 +96,12 @@ pub struct FleetArm {
     pub arm: String,
     pub quantity: String,
     pub word: FleetWord,
-    /// Absent where no host has an interval.
+    /// Pooled result; absent if no host has an interval.
     pub pooled: Option<Pooled>,
-    /// Classes of the keys by which the hosts differ, and of no others.
+    /// Classes by the properties in which the hosts differ.
     pub classes: Vec<Class>,
-    /// Hosts on which it was rejected: it failed, changed the output or broke a guard.
+    /// Hosts that rejected the arm: it failed, changed the output or broke a guard.
     pub rejected_on: Vec<String>,
-    /// Hosts whose interval says nothing yet.
+    /// Number of hosts whose interval is still open.
     pub open_on: u32,
 }

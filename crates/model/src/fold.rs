@@ -1,7 +1,7 @@
-//! A copy of an ELF file with other program headers, laid out so that more of its code can be on huge
-//! pages: what was changed, what it reaches, what it costs, and how a linker does the same.
+//! A copy of an ELF file with other program headers, laid out so that more of its code can be on huge pages:
+//! the changes, what they reach, what they cost, and how a linker does the same.
 //!
-//! Offsets are those in the file, addresses those of the program headers.
+//! Offsets are those in the file. Addresses are those of the program headers.
 
 use crate::text::{Segment, TextFile};
 use crate::units::{Bytes, Nanos};
@@ -15,35 +15,35 @@ pub struct FileRange {
     pub length_bytes: Bytes,
 }
 
-/// A part that is loaded, before and after.
+/// A part that is loaded, before and after the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FoldedSegment {
-    /// The place of its header in the table.
+    /// Index of its header in the table.
     pub header: u64,
-    /// As it was.
+    /// The part before the change.
     pub before: Segment,
-    /// As it is; absent where it became a part of the one before.
+    /// The part after the change; absent if it became a part of the one before it.
     pub after: Option<Segment>,
-    /// How far address and offset are from having the same remainder by a huge page.
+    /// Difference of the remainders of address and offset by the size of a huge page.
     pub off_by_bytes: Bytes,
 }
 
-/// What became of the last slot of a part, which it fills only in part.
+/// Treatment of the last slot of a part, which the part fills only partly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum TailOutcome {
-    /// The part reaches to the end of the slot now.
+    /// The part now reaches to the end of the slot.
     Filled,
-    /// There is too little in it.
+    /// The part has too few bytes in the slot.
     BelowThreshold,
     /// Another part begins in it.
     Taken {
-        /// Where that begins.
+        /// Address at which the other part begins.
         by_address: u64,
     },
-    /// The file would have to grow, and programs look at its end for what was appended to it.
+    /// The file would have to grow, and programs look at its end for appended data.
     Payload {
-        /// How much was appended.
+        /// Bytes that were appended.
         payload_bytes: Bytes,
     },
 }
@@ -51,40 +51,40 @@ pub enum TailOutcome {
 /// The last slot of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tail {
-    /// The address of the slot.
+    /// Address of the slot.
     pub address: u64,
-    /// How much of the part is in it.
+    /// Bytes of the part in the slot.
     pub tail_bytes: Bytes,
     #[serde(flatten)]
     pub outcome: TailOutcome,
 }
 
-/// What is changed in the copy.
+/// The changes in the copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Changes {
-    /// The parts that are loaded.
+    /// Parts that are loaded.
     pub segments: Vec<FoldedSegment>,
-    /// Their last slots, where filling was asked for and one is not full.
+    /// Last slots that are not full, if filling was requested.
     pub tails: Vec<Tail>,
-    /// The bytes that differ: program headers alone.
+    /// Bytes that differ, all in program headers.
     pub edited: Vec<FileRange>,
     /// Bytes of value 0 after the end of the original.
     pub appended: Option<FileRange>,
-    /// Read-only data that can be executed now.
+    /// Read-only data that is now executable.
     pub made_executable_bytes: Bytes,
-    /// By how many bits the place of the image is easier to guess, at most.
+    /// Bits of randomness that the base address of the image loses, at most.
     pub base_bits_lost: u32,
 }
 
 impl Changes {
-    /// Whether the copy is as the original.
+    /// True if the copy equals the original.
     #[must_use]
     pub const fn are_none(&self) -> bool {
         self.edited.is_empty() && self.appended.is_none()
     }
 }
 
-/// How a linker lays out the same.
+/// Linker options and a script for the same layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkAdvice {
     /// Options of the compiler driver for GNU ld.
@@ -98,17 +98,17 @@ pub struct LinkAdvice {
 /// A copy that was made.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Folded {
-    /// Neighbours were to become one.
+    /// True if neighbouring segments were to be merged (`--merge`).
     pub is_merged: bool,
     pub changes: Changes,
     pub original: TextFile,
     pub copy: TextFile,
-    /// Names of the extended attributes that the copy has from the original.
+    /// Names of the extended attributes copied from the original.
     pub attributes: Vec<String>,
-    /// What the reader must know.
+    /// Notes that the reader must know.
     pub notes: Vec<String>,
-    /// How a linker does the same.
+    /// Linker options and a script for the same layout.
     pub link: LinkAdvice,
-    /// How long writing took.
+    /// Time to write the copy.
     pub took_ns: Nanos,
 }

@@ -1,4 +1,4 @@
-//! Runs of schema 4 and before, in which what was asked lay in four places.
+//! Runs of schema 4 and before, which hold the user's request in four places.
 
 use crate::bounded::Document;
 use crate::conditions::FileMark;
@@ -68,7 +68,8 @@ struct FormerAsked {
 }
 
 impl FormerService {
-    /// A service without what was asked of its servers could not be continued; nor can it now.
+    /// The request for a service. Without the request for its servers a session could not be continued, and
+    /// cannot be now.
     fn spec(self) -> ServiceSpec {
         let (load_within_ns, warm_up_ns) = self
             .asked
@@ -89,7 +90,7 @@ impl FormerService {
     }
 }
 
-/// What was asked, where the session could be continued or was one of a service; and the files that its runs
+/// The request, if the session could be continued or was one of a service, and the files that its runs
 /// depended on.
 pub(crate) fn asked(
     run: &Document<'_>,

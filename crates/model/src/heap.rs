@@ -1,8 +1,8 @@
-//! Memory of no file that a process writes (heap, stacks, arenas): what of it is on huge pages, what is not
-//! and why.
+//! Memory without a file that a process writes (heap, stacks, arenas): the part on huge pages, the rest, and
+//! the reasons.
 //!
-//! A slot counts as on a huge page when one entry of the page table maps it, or when it is a page of a reserved
-//! pool (hugetlb). What was only read and is the zero page counts as not touched.
+//! A slot counts as on a huge page if one entry of the page table maps it, or if it is a page of a reserved
+//! pool (hugetlb). Memory that was only read and is the zero page counts as not touched.
 
 use crate::address::Scanned;
 use crate::text::Standing;
@@ -14,57 +14,57 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HugeAdvice {
     None,
-    /// Huge pages, please (`MADV_HUGEPAGE`).
+    /// Huge pages are wanted (`MADV_HUGEPAGE`).
     Wanted,
-    /// None (`MADV_NOHUGEPAGE`, and since Linux 6.7 `MAP_STACK`, which thread stacks have).
+    /// Huge pages are refused (`MADV_NOHUGEPAGE`, and since Linux 6.7 `MAP_STACK`, which thread stacks have).
     Refused,
 }
 
-/// The reserved pool that a mapping is served from.
+/// The reserved pool that serves a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolSeen {
     pub page: PageSize,
-    /// A touch of what is not there would find no page: nothing is set aside for the mapping, all that is free
-    /// is set aside for others, and the pool may take none from elsewhere.
+    /// True if a touch of absent memory would find no page: nothing is reserved for the mapping, all free
+    /// pages are reserved for others, and the pool may take none from elsewhere.
     pub is_empty: bool,
 }
 
-/// One mapping as it was seen.
+/// Readings of one mapping.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeapSeen {
-    /// Its name, as `/proc/PID/maps` has it.
+    /// Name of the mapping in `/proc/PID/maps`.
     pub name: String,
-    /// Its first address.
+    /// First address of the mapping.
     pub start: u64,
-    /// The address after its last.
+    /// Address after the last one.
     pub end: u64,
-    /// What was asked for it.
+    /// Advice of the program for the mapping.
     pub advice: HugeAdvice,
-    /// Its pool, where it has one.
+    /// Pool that serves the mapping; none if no pool does.
     pub pool: Option<PoolSeen>,
-    /// What of it is there, by address.
+    /// Ranges of the mapping that are present, by address.
     pub populated: Vec<Scanned>,
 }
 
-/// Slots next to each other that stand alike, or the part of one that a mapping has.
+/// Adjacent slots of the same standing, or the part of one slot that a mapping has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stretch {
     pub address: u64,
     pub length_bytes: Bytes,
-    /// Huge, or why not.
+    /// Huge, or the reason why not.
     #[serde(flatten)]
     pub standing: Standing,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeapArea {
-    /// Its name; empty where it has none.
+    /// Name of the mapping; empty if it has none.
     pub name: String,
-    /// The huge page that it could have.
+    /// Size of the huge page that it could have.
     pub slot_bytes: PageSize,
-    /// What of it is there, in memory or swapped out.
+    /// Bytes that exist, in memory or swapped out.
     pub populated_bytes: Bytes,
-    /// All of it, by address.
+    /// The whole mapping, by address.
     pub stretches: Vec<Stretch>,
 }
 
@@ -74,7 +74,7 @@ impl HeapArea {
         self.stretches.iter().fold(Bytes(0), |sum, stretch| sum + stretch.length_bytes)
     }
 
-    /// How much of it is huge.
+    /// Bytes on huge pages.
     #[must_use]
     pub fn huge(&self) -> Bytes {
         let huge = self.stretches.iter().filter(|stretch| stretch.standing == Standing::Huge);

@@ -1,4 +1,4 @@
-//! What saved runs of one program say about it over time.
+//! Saved runs of one program over time.
 
 use crate::trial::Ratio;
 use crate::units::Nanos;
@@ -12,19 +12,20 @@ pub struct TrendPoint {
     pub run: String,
     pub started_unix_ns: u64,
     pub kernel: String,
-    /// Median of plain runs, of a service the CPU time for a request.
+    /// Median time of plain runs; for a service, CPU time per request.
     pub typical_ns: Nanos,
 }
 
-/// The sessions of one command on one machine, oldest first; its kernel and settings may have changed meanwhile.
+/// Sessions of one command on one machine, oldest first. Its kernel and settings may have changed between
+/// them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trend {
     pub command: Vec<String>,
-    /// The machine of the newest.
+    /// The machine of the newest session.
     pub machine: String,
-    /// Figures are CPU time for a request of a service, not the time of a run.
+    /// True if figures are CPU time per request of a service and not the time of a run.
     pub is_service: bool,
     pub points: Vec<TrendPoint>,
-    /// From the first session to the newest; absent where there are too few runs.
+    /// Change from the first session to the newest; absent if there are too few runs.
     pub change: Option<Ratio>,
 }

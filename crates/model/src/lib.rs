@@ -1,13 +1,11 @@
-//! Plain facts and verdicts: what pagewise saw, what it concluded, and the form in which both are
-//! saved.
+//! Plain facts and verdicts: what pagewise saw, what it concluded, and the saved form of both.
 //!
-//! Nothing here reads a clock, a file, the environment or the kernel. Producers (`kernel`,
-//! `tracee`, `measure`, `observe`) fill these types; `judge` turns facts into verdicts; `report`
-//! shows them. Everything in this crate can be saved and read back, so each later step also runs
-//! on a recording.
+//! This crate reads no clock, file, environment or kernel. Producers (`kernel`, `tracee`, `measure`,
+//! `observe`) fill these types, `judge` turns facts into verdicts, and `report` shows them. Everything in
+//! this crate can be saved and read back, so each later step also runs on a recording.
 //!
-//! Units are types ([`Bytes`], [`Nanos`]); a JSON key ends in its unit (`_ns`, `_bytes`,
-//! `_pages`, `_share`); what could not be measured is [`Fact::Missing`] with the reason, never 0.
+//! Units are types ([`Bytes`], [`Nanos`]). A JSON key ends in its unit (`_ns`, `_bytes`, `_pages`, `_share`).
+//! A value that could not be measured is [`Fact::Missing`] with the reason, never 0.
 #![forbid(unsafe_code)]
 
 pub mod address;

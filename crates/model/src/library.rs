@@ -1,7 +1,8 @@
-//! Files whose code works for its caller, by their names: C libraries and their loaders, allocators, and the code
-//! that the kernel gives every program. A page that such code touches, or memory that it maps, is its caller's.
+//! Files whose code works for its caller, by their names: C libraries and their loaders, allocators, and the
+//! code that the kernel maps into every program. A page that such code touches, or memory that it maps,
+//! belongs to its caller.
 
-/// Beginnings of names: C libraries, the parts of them that are files of their own, their loaders.
+/// Prefixes of the names of C libraries, of their parts in separate files, and of their loaders.
 const OF_C: &[&str] = &[
     "libc.so",
     "libc-2",
@@ -24,13 +25,13 @@ fn begins(path: &str, names: &[&str]) -> bool {
     names.iter().any(|name| file.starts_with(name))
 }
 
-/// Whether the file at `path` is of a C library or a loader.
+/// True if the file at `path` belongs to a C library or a loader.
 #[must_use]
 pub fn is_of_c(path: &str) -> bool {
     begins(path, OF_C)
 }
 
-/// Whether the code of the file at `path` works for its caller.
+/// True if the code of the file at `path` works for its caller.
 #[must_use]
 pub fn works_for_others(path: &str) -> bool {
     [OF_C, ALLOCATORS, OF_KERNEL].iter().any(|names| begins(path, names))

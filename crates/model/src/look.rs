@@ -1,5 +1,5 @@
-//! What the look saw: the program's runs, its processes, mappings and pipes, what it did to the
-//! outside, and where its kernel time went.
+//! Findings of the look: the program's runs, its processes, mappings and pipes, its effects on the outside,
+//! and the kernel code that took its time.
 
 use crate::cache::SlotMap;
 use crate::diagnosis::CostKind;
@@ -12,7 +12,7 @@ use crate::usage::{Ended, Usage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who serves `malloc` in a process, from its ELF files.
+/// The allocator that serves `malloc` in a process, by its ELF files.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -20,15 +20,15 @@ use serde::{Deserialize, Serialize};
 pub enum Allocator {
     /// glibc, dynamic or static.
     Glibc,
-    /// jemalloc, whichever symbol prefix.
+    /// jemalloc, with any symbol prefix.
     Jemalloc,
     Mimalloc,
     /// tcmalloc (gperftools or google/tcmalloc).
     Tcmalloc,
     Musl,
-    /// The Go runtime's own.
+    /// The Go runtime's allocator.
     Go,
-    /// The heap of a Java program (HotSpot), whichever malloc its native code uses.
+    /// The heap of a Java program (HotSpot), whatever malloc its native code uses.
     Hotspot,
     /// None of the known ones.
     Unknown,
@@ -49,38 +49,38 @@ impl std::fmt::Display for Allocator {
     }
 }
 
-/// One process image of the tree (a new `exec` starts a new one), as the traced look saw it.
+/// One process image of the tree, as the traced look saw it. Each `exec` starts a new one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessSeen {
     /// Process id in that run.
     pub pid: i32,
-    /// Path of the executable (for a script: of its interpreter).
+    /// Path of the executable; for a script, of its interpreter.
     pub exe: String,
     /// First arguments, shortened.
     pub args: Vec<String>,
-    /// Statically linked.
+    /// True if it is statically linked.
     pub is_static: bool,
-    /// Its file holds 32-bit code.
+    /// True if its file holds 32-bit code.
     #[serde(default)]
     pub is_32_bit: bool,
-    /// Who serves malloc.
+    /// The allocator that serves malloc.
     pub allocator: Allocator,
-    /// Whether its glibc knows the tunable for huge pages (2.35 and later); absent with another C
-    /// library and where its file could not be read.
+    /// True if its glibc knows the tunable for huge pages (2.35 and later); absent with another C library, or
+    /// if the file of the library could not be read.
     pub glibc_huge_tunable: Option<bool>,
-    /// It is a CPython whose own pools for small objects `PYTHONMALLOC` switches off.
+    /// True for a CPython whose own pools for small objects `PYTHONMALLOC` can switch off.
     #[serde(default)]
     pub is_python: bool,
-    /// The file of it that opens libraries with `RTLD_DEEPBIND`, if one does.
+    /// Its file that opens libraries with `RTLD_DEEPBIND`; absent if none does.
     #[serde(default)]
     pub opens_deep: Option<String>,
-    /// Most threads seen at once.
+    /// Largest number of threads seen at once.
     pub threads: u32,
     /// Peak resident set (VmHWM).
     pub peak_rss_bytes: Bytes,
-    /// Anonymous memory resident at exit (RssAnon).
+    /// Anonymous memory that was resident at exit (RssAnon).
     pub anon_bytes: Bytes,
-    /// Of that, on huge pages (AnonHugePages).
+    /// Part of it on huge pages (AnonHugePages).
     pub anon_huge_bytes: Bytes,
     /// Pages of files resident in its mappings at exit (RssFile + RssShmem).
     pub file_bytes: Bytes,
@@ -88,44 +88,45 @@ pub struct ProcessSeen {
     pub file_cow_bytes: Bytes,
     /// Page tables (VmPTE) at exit.
     pub page_table_bytes: Bytes,
-    /// Minor faults of this image's process until exit, its own only.
+    /// Minor faults of this image's own process until exit.
     pub minor_faults: u64,
-    /// Bytes through its read-like and write-like calls, those of children that it waited for
-    /// included; absent where `/proc/PID/io` could not be read.
+    /// Bytes through its read-like and write-like calls, including those of children that it waited for;
+    /// absent if `/proc/PID/io` could not be read.
     #[serde(default)]
     pub moved_bytes: Option<Bytes>,
-    /// Its wall time in the traced look; only its proportion to the others means anything.
+    /// Wall time in the traced look. Only its proportion to the others has a meaning.
     pub traced_life_ns: Nanos,
-    /// Mapping calls it made.
+    /// Mapping calls that it made.
     pub churn: MapChurn,
-    /// Processes it made by fork, those left out that share its memory until exec (vfork, posix_spawn).
+    /// Number of processes that it forked, without those that share its memory until exec (vfork,
+    /// posix_spawn).
     #[serde(default)]
     pub forks: u64,
-    /// Anonymous memory that was resident in it at those moments, their sum.
+    /// Sum of the anonymous memory that was resident in it at these forks.
     #[serde(default)]
     pub forked_bytes: Bytes,
-    /// Anonymous memory that it had from its parent when it was forked; none once it has called exec.
+    /// Anonymous memory inherited from its parent at the fork; none once it has called exec.
     #[serde(default)]
     pub inherited_bytes: Bytes,
-    /// Its memory cannot be described at exit (for example: it was killed), and why.
+    /// Why its memory cannot be described at exit (for example: it was killed); absent if it can be.
     pub incomplete: Option<String>,
 }
 
-/// Calls that change the address space, counted over a process' life.
+/// Calls that change the address space, counted over the life of a process.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MapChurn {
     /// Anonymous private mmap calls.
     pub mmap_calls: u64,
-    /// Their total size.
+    /// Total size of these calls.
     pub mmap_bytes: Bytes,
-    /// Of them, calls for at least 8 MiB.
+    /// Number of these calls for at least 8 MiB.
     pub large_mmap_calls: u64,
-    /// Total size of those.
+    /// Total size of these larger calls.
     pub large_mmap_bytes: Bytes,
-    /// Largest single one.
+    /// Size of the largest single call.
     pub largest_mmap_bytes: Bytes,
     pub munmap_calls: u64,
-    /// Bytes given back by them.
+    /// Bytes that munmap calls gave back.
     pub munmap_bytes: Bytes,
     pub mremap_calls: u64,
     /// brk calls that grew the heap.
@@ -138,7 +139,7 @@ pub struct MapChurn {
     pub brk_shrink_bytes: Bytes,
     /// madvise(MADV_DONTNEED or MADV_FREE) calls.
     pub dontneed_calls: u64,
-    /// Bytes they gave back.
+    /// Bytes that these calls gave back.
     pub dontneed_bytes: Bytes,
     /// madvise(MADV_HUGEPAGE) calls: the program manages huge pages by itself.
     pub hugepage_advice_calls: u64,
@@ -155,17 +156,17 @@ pub struct PipeSeen {
     pub writers: Vec<i32>,
     /// Pids that held a reading end.
     pub readers: Vec<i32>,
-    /// Inherited from outside: never touched by a remedy.
+    /// True if it was inherited from outside. Remedies never touch such a pipe.
     pub inherited: bool,
 }
 
-/// A call that makes the capacity of pipes the program's own affair.
+/// A call by which the program manages the capacity of pipes itself.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum PipeCall {
-    /// vmsplice(2): pages of a process were passed to a pipe by reference.
+    /// vmsplice(2): a process passed pages to a pipe by reference.
     Lends,
     /// `F_GETPIPE_SZ`.
     AsksCapacity,
@@ -173,16 +174,16 @@ pub enum PipeCall {
     SetsCapacity,
 }
 
-/// Something the program did to the world outside itself that a second run may not repeat safely.
+/// An effect of the program on the outside that a second run may not repeat safely.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SideEffect {
-    /// What was done, as a phrase: "opened for writing", "removed", "renamed", "connected to".
+    /// The effect as a phrase: "opened for writing", "removed", "renamed", "connected to".
     pub action: String,
     pub subject: String,
     pub pid: i32,
 }
 
-/// The first three effects and how many more there are, as the rest of a sentence that begins with "it".
+/// The first three effects and the number of further ones, as the rest of a sentence that begins with "it".
 #[must_use]
 pub fn sentence(effects: &[SideEffect]) -> String {
     const SHOWN: usize = 3;
@@ -197,124 +198,125 @@ pub fn sentence(effects: &[SideEffect]) -> String {
     format!("{}{rest}", shown.collect::<Vec<_>>().join(", "))
 }
 
-/// Pattern of data accesses in short single-stepped bursts of user code.
+/// Data accesses in short single-stepped bursts of user code.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AccessPattern {
-    /// Bursts taken.
+    /// Number of bursts.
     pub bursts: u32,
-    /// Instructions stepped, those left out that begin each burst.
+    /// Number of instructions stepped, without those that begin each burst.
     pub instructions: u64,
-    /// Their memory operands whose address could be computed.
+    /// Number of their memory operands whose address could be computed.
     pub accesses: u64,
-    /// First uses, by them or for them, of a page far from all that the burst had used before.
+    /// Number of first uses, by or for these operands, of a page far from all that the burst had used.
     pub jumps: u64,
-    /// First uses of a page next to one that the burst had used.
+    /// Number of first uses of a page next to one that the burst had used.
     #[serde(default)]
     pub next_pages: u64,
-    /// Resident memory of the mappings jumped to: the set jumped in.
+    /// Resident memory of the mappings that contain such far pages: the set of the jumps.
     pub jump_span_bytes: Bytes,
-    /// Of that set, what is already on huge pages.
+    /// Part of that set that is already on huge pages.
     pub jump_huge_bytes: Bytes,
 }
 
-/// How fast programs of the tree come to use other base pages than the TLB keeps, by the accessed
-/// bits of their page tables while they run at full speed.
+/// The rate at which programs of the tree use base pages other than those in the TLB, by the accessed bits of
+/// their page tables while they run at full speed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Footprint {
-    /// Moments from which on the pages used were counted.
+    /// Number of moments from which used pages were counted.
     pub probes: u32,
-    /// Pages that came into use per millisecond of CPU time, when as many had been used as the
-    /// smallest TLB keeps: mean over the time probed.
+    /// Pages that came into use per millisecond of CPU time when as many had been used as the smallest TLB
+    /// keeps. It is the mean over the probed time.
     pub new_pages_per_ms: f64,
 }
 
-/// A file of the tree that is large enough for a huge page, as it lay in the page cache after the look.
+/// A file of the tree that is large enough for a huge page, with its page cache after the look.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsedFile {
     pub path: String,
-    /// What it was to the tree.
+    /// Its use in the tree.
     pub kind: FileKind,
     pub size_bytes: Bytes,
-    /// What the cache held of it.
+    /// Content of the page cache for it.
     pub slots: SlotMap,
-    /// How its code is mapped; of other files absent.
+    /// Mapping of its code; absent for files without code.
     pub layout: Option<Layout>,
-    /// The kernel places mappings of it at boundaries of huge pages.
+    /// True if the kernel places mappings of it at boundaries of huge pages.
     pub is_placed_aligned: bool,
-    /// Why its cache cannot be filled again here, if so.
+    /// Why its cache cannot be filled again here; absent if it can be.
     pub obstacle: Option<String>,
 }
 
-/// The traced look: what the tree did, seen with tracing on. Its times are never shown.
+/// The traced look: the actions of the tree under tracing. Its times are never shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Traced {
     /// Every process image, in order of appearance.
     pub processes: Vec<ProcessSeen>,
     /// Pipes between processes of the tree.
     pub pipes: Vec<PipeSeen>,
-    /// Calls of the tree that depend on the capacity of its pipes, each kind once.
+    /// Calls of the tree that depend on the capacity of its pipes, one of each kind.
     #[serde(default, skip_serializing_if = "std::collections::BTreeSet::is_empty")]
     pub pipe_calls: std::collections::BTreeSet<PipeCall>,
-    /// Most processes alive at once.
+    /// Largest number of processes alive at once.
     pub most_processes: u32,
-    /// Effects on the outside that a rerun may not repeat.
+    /// Effects on the outside that a second run may not repeat safely.
     pub effects: Vec<SideEffect>,
-    /// Regular files that it wrote and left behind, by path.
+    /// Paths of the regular files that it wrote and left behind.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub written: Vec<String>,
-    /// Files with code that was mapped, and files that were read and not written, the largest first.
+    /// Files with mapped code, and files that were read and not written, the largest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<UsedFile>,
-    /// Access pattern of the user code; missing where it could not be stepped.
+    /// Data accesses of the user code; missing if it could not be stepped.
     pub pattern: Fact<AccessPattern>,
-    /// Growth of the footprint; missing where accessed bits could not be read.
+    /// Growth of the footprint; missing if accessed bits could not be read.
     #[serde(default = "not_recorded")]
     pub footprint: Fact<Footprint>,
-    /// Kinds of the descriptors that processes held at exit ("regular", "pipe", "socket", ...) with counts.
+    /// Kinds of descriptors that processes held at exit ("regular", "pipe", "socket", ...), with their
+    /// counts.
     pub descriptor_kinds: std::collections::BTreeMap<String, u64>,
     pub ended: Ended,
 }
 
-/// For recordings of former versions.
+/// For recordings of older versions.
 fn not_recorded() -> Fact<Footprint> {
     Fact::missing("not in this recording")
 }
 
-/// The name of a frame whose address belongs to no known symbol.
+/// Name of a frame whose address belongs to no known symbol.
 pub const UNKNOWN_SYMBOL: &str = "[unknown]";
 
-/// Equal kernel stacks among the samples.
+/// Samples with the same kernel stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KernelStack {
-    /// Symbol names, leaf first; [`UNKNOWN_SYMBOL`] where none is known.
+    /// Names of the symbols, leaf first; [`UNKNOWN_SYMBOL`] for one that is not known.
     pub symbols: Vec<String>,
-    /// Samples with this stack.
+    /// Number of samples with this stack.
     pub count: u64,
 }
 
-/// CPU-clock samples over the tree, as they were taken.
+/// CPU-clock samples over the tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Samples {
-    /// Samples in user mode.
+    /// Number of samples in user mode.
     pub user: u64,
     /// Samples in the kernel by stack, the most frequent first.
     pub stacks: Vec<KernelStack>,
-    /// Samples in the kernel with stacks too rare to be listed.
+    /// Number of samples in the kernel whose stacks are too rare to be listed.
     pub rest: u64,
-    /// CPU time one sample stands for.
+    /// CPU time that one sample stands for.
     pub period_ns: Nanos,
-    /// Samples the kernel reported as lost.
+    /// Number of samples that the kernel reported as lost.
     pub lost: u64,
 }
 
 impl Samples {
-    /// Samples in the kernel.
+    /// Number of samples in the kernel.
     #[must_use]
     pub fn kernel_total(&self) -> u64 {
         self.stacks.iter().map(|stack| stack.count).fold(self.rest, u64::saturating_add)
     }
 
-    /// All samples.
+    /// Number of all samples.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.kernel_total().saturating_add(self.user)
@@ -324,18 +326,18 @@ impl Samples {
 /// CPU-clock samples over the tree in user mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UserSamples {
-    /// All of them.
+    /// Number of all these samples.
     pub all: u64,
-    /// Of them, in `malloc`, `free` and their kin of glibc's shared library.
+    /// Number of those in `malloc`, `free` and related functions of glibc's shared library.
     pub malloc: u64,
 }
 
-/// Everything the look found.
+/// All findings of the look.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Look {
     /// Plain timed runs, in order.
     pub runs: Vec<Usage>,
-    /// The traced look; missing where tracing is not possible.
+    /// The traced look; missing if tracing is not possible.
     pub traced: Fact<Traced>,
     /// CPU samples with kernel symbols; missing without the right to take them.
     pub samples: Fact<Samples>,
@@ -344,34 +346,34 @@ pub struct Look {
     pub user: Fact<UserSamples>,
     /// Hardware counts of page walks over one plain run.
     pub walks: Fact<WalkCounts>,
-    /// Page faults timed one by one; missing where they were not.
+    /// Page faults, each timed; missing if they were not timed.
     #[serde(default = "not_timed")]
     pub faults: Fact<TimedFaults>,
 }
 
-/// Of looks that were saved before user mode was sampled.
+/// For looks saved before user mode was sampled.
 fn not_sampled() -> Fact<UserSamples> {
     Fact::missing("not in this saved run")
 }
 
-/// Of looks that were saved before faults were timed.
+/// For looks saved before faults were timed.
 fn not_timed() -> Fact<TimedFaults> {
     Fact::missing("not in this saved run")
 }
 
-/// Page faults of one run, each timed from its beginning to its end. The times hold what recording
-/// costs: they mean something only beside those of the probe, a program that touches fresh
-/// anonymous base pages and does nothing else.
+/// Page faults of one run, each timed from its beginning to its end. The times include the cost of recording.
+/// Compare them only with those of the probe, a program that does nothing but touch fresh anonymous base
+/// pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimedFaults {
-    /// Those that were served, by what a diagnosis counts them as; zeroing lies within.
+    /// Served faults by their kind in a diagnosis. The time to zero pages is included.
     pub by_cost: Vec<GroupTally<CostKind>>,
-    /// Median latency of the probe's faults, recorded in the same way right afterwards.
+    /// Median latency of the probe's faults, recorded in the same way immediately afterwards.
     pub probe_ns: Nanos,
-    /// CPU time that recording adds to a fault altogether: the probe's recorded less not recorded.
+    /// CPU time that recording adds to each fault: the probe's recorded faults minus unrecorded ones.
     pub added_ns: Nanos,
-    /// The run is the one whose times and counts are shown, and which hold the recording; else it
-    /// was made for the faults alone.
+    /// True if this is the run whose times and counts are shown, which then include the recording. Else the
+    /// run was made for the faults alone.
     pub in_shown_run: bool,
 }
 
@@ -381,7 +383,7 @@ impl TimedFaults {
         self.by_cost.iter().map(|group| group.tally.faults).sum()
     }
 
-    /// CPU time that the recording took altogether.
+    /// CPU time of the recording for all faults.
     #[must_use]
     pub fn recording_ns(&self) -> Nanos {
         Nanos(self.added_ns.0.saturating_mul(self.faults()))

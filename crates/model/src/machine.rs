@@ -1,5 +1,5 @@
-//! The machine a run was made on. Printed with every result; two runs with different machines are
-//! not compared without saying so.
+//! The machine of a run. It is printed with every result. Runs on different machines are never compared
+//! without a note.
 
 use crate::look::Allocator;
 use crate::measured::Fact;
@@ -7,65 +7,66 @@ use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Machine, kernel and account, as far as they bear on page costs.
+/// Facts about machine, kernel and account that bear on page costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Machine {
-    /// `uname -r`.
+    /// Kernel version (`uname -r`).
     pub kernel: String,
-    /// `uname -m`.
+    /// Architecture (`uname -m`).
     pub arch: String,
     /// Model name from /proc/cpuinfo.
     pub cpu_model: String,
-    /// CPUs this process may run on.
+    /// Numbers of the CPUs that this process may run on.
     pub cpus: Vec<u32>,
     pub base_page_bytes: PageSize,
     /// Size of a transparent huge page, from sysfs.
     pub huge_page_bytes: Fact<PageSize>,
     /// Installed memory.
     pub memory_bytes: Bytes,
-    /// `transparent_hugepage/enabled`: always, madvise or never.
+    /// Setting of `transparent_hugepage/enabled`: always, madvise or never.
     pub thp_enabled: Fact<String>,
-    /// `transparent_hugepage/defrag`.
+    /// Setting of `transparent_hugepage/defrag`.
     pub thp_defrag: Fact<String>,
-    /// For whom small folios are.
+    /// Settings for small folios.
     #[serde(default = "not_recorded")]
     pub small_folios: Fact<SmallFolios>,
-    /// A hypervisor is present (CPUID or device tree), by name where it gives one.
+    /// Hypervisor (from CPUID or the device tree), by name if it gives one; absent without one.
     pub hypervisor: Option<String>,
-    /// `fs.pipe-max-size`.
+    /// Setting of `fs.pipe-max-size`.
     pub pipe_max_bytes: Bytes,
-    /// `kernel.perf_event_paranoid`.
+    /// Setting of `kernel.perf_event_paranoid`.
     pub perf_event_paranoid: Fact<i64>,
     /// Effective user id.
     pub uid: u32,
-    /// Allocators that a program can be given as a shared library, the preferred first.
+    /// Allocators that a program can use as a shared library, the preferred first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allocator_libraries: Vec<AllocatorLibrary>,
 }
 
-/// For whom anonymous memory is on folios of two sizes (`/sys/kernel/mm/transparent_hugepage/hugepages-*/enabled`, Linux
-/// 6.8): `always`, `inherit`, `madvise` or `never`.
+/// Which anonymous memory may use folios of two sizes
+/// (`/sys/kernel/mm/transparent_hugepage/hugepages-*/enabled`, Linux 6.8): `always`, `inherit`, `madvise` or
+/// `never`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SmallFolios {
-    /// Those of [`Self::SIZE`].
+    /// Setting for folios of [`Self::SIZE`].
     pub small: String,
-    /// Those of the largest size.
+    /// Setting for folios of the largest size.
     pub largest: String,
-    /// The words may be changed for a while.
+    /// True if pagewise may change the settings temporarily.
     pub may_change: bool,
 }
 
 impl SmallFolios {
-    /// The size between the base page and the largest that heaps are put on.
+    /// The size, between the base page and the largest, that heaps are put on.
     pub const SIZE: PageSize = PageSize::BASE_64K;
 }
 
-/// For recordings of former versions.
+/// For recordings of older versions.
 fn not_recorded() -> Fact<SmallFolios> {
     Fact::missing("not in this recording")
 }
 
-/// An allocator that the system has as a shared library.
+/// An allocator that the system provides as a shared library.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocatorLibrary {
     pub allocator: Allocator,
@@ -80,7 +81,7 @@ pub const fn default_pipe(base: PageSize) -> Bytes {
 }
 
 impl Machine {
-    /// What bears on page costs and differs from `other`: nothing where the two are alike.
+    /// Facts that bear on page costs and differ from `other`; empty if there are none.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut all = Vec::new();

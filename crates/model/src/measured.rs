@@ -1,15 +1,15 @@
-//! A number with where it came from, or the reason why there is none.
+//! A number with its source, or the reason for its absence.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Either a value or the reason why it could not be had.
+/// A value, or the reason why it is missing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact<T> {
-    /// The value as it was read.
+    /// The value.
     Known(T),
-    /// Not measured, and why; never shown as 0.
+    /// The reason why it was not measured. It is never shown as 0.
     Missing(String),
 }
 
@@ -18,25 +18,25 @@ impl<T> Fact<T> {
     pub fn missing(reason: impl Into<String>) -> Self {
         Self::Missing(reason.into())
     }
-    /// The value, if there is one.
+    /// The value, if it is known.
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
             Self::Missing(_) => None,
         }
     }
-    /// The reason why there is no value, if there is none.
+    /// The reason for a missing value.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Known(_) => None,
             Self::Missing(reason) => Some(reason),
         }
     }
-    /// The same fact with its value changed by `f`.
+    /// The same fact with `f` applied to its value.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Fact<U> {
         self.and_then(|value| Fact::Known(f(value)))
     }
-    /// The fact that `f` finds by the value.
+    /// The fact that `f` derives from the value.
     pub fn and_then<U>(self, f: impl FnOnce(T) -> Fact<U>) -> Fact<U> {
         match self {
             Self::Known(value) => f(value),
@@ -54,13 +54,13 @@ impl<T, E: std::fmt::Display> From<Result<T, E>> for Fact<T> {
     }
 }
 
-/// The mean, 0 without values.
+/// The mean; 0 without values.
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// The median; `None` without values or when one is not finite.
+/// The median; `None` without values or if one is not finite.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     if values.is_empty() || values.iter().any(|v| !v.is_finite()) {
@@ -80,7 +80,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// The median of repeated measurements of one quantity with its spread.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measured {
-    /// Median of the repeats, in the unit that the field's name says.
+    /// Median of the repeats, in the unit that the name of the field gives.
     pub median: f64,
     /// Smallest repeat.
     pub min: f64,
@@ -91,7 +91,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Summary of `values`; `None` when there are none or one is not finite.
+    /// Summary of `values`; `None` if there are none or one is not finite.
     #[must_use]
     pub fn from_values(values: &[f64]) -> Option<Self> {
         let fold = |pick: fn(f64, f64) -> f64| values.iter().copied().reduce(pick);
@@ -102,7 +102,7 @@ impl Measured {
             n: u32::try_from(values.len()).unwrap_or(u32::MAX),
         })
     }
-    /// Half the distance from smallest to largest, relative to the median.
+    /// Half the distance from the smallest to the largest repeat, relative to the median.
     #[must_use]
     pub fn spread_share(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.max - self.min) / 2.0 / self.median.abs() }

@@ -1,37 +1,38 @@
-//! Names in saved files that pagewise writes elsewhere: as a file of its own, as a line of a script, as a string of
-//! YAML. They are checked where a file is read, so no reader has to.
+//! Names in saved files that pagewise writes elsewhere: as the name of a file, as a line of a script, or as a
+//! string of YAML. They are checked when a file is read, so readers need no check of their own.
 
 use serde::{Deserialize, Deserializer, de::Error};
 
-/// Longest identifier of a run; those that pagewise makes have up to 60 bytes.
+/// Longest identifier of a run. Those that pagewise makes have up to 60 bytes.
 const LONGEST: usize = 128;
 
-/// Whether this is the identifier of a run: a plain name of a file, or nothing where the run was not kept.
+/// True for an identifier of a run: a plain file name, or an empty text if the run was not kept.
 #[must_use]
 pub fn is_identifier(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     text.len() <= LONGEST && !text.starts_with('.') && text.chars().all(is_plain)
 }
 
-/// Whether this is part of one line, whatever prints it.
+/// True if the text stays within one line, whatever prints it.
 #[must_use]
 pub fn is_in_line(text: &str) -> bool {
     !text.contains(breaks)
 }
 
-/// What some reader takes for the end of a line, or refuses in a text: YAML 1.1 ends lines at U+0085, U+2028 and
-/// U+2029, and allows no byte order mark and no U+FFFE in the middle.
+/// True for a character that some reader takes for the end of a line, or refuses in a text. YAML 1.1 ends
+/// lines at U+0085, U+2028 and U+2029, and allows no byte order mark and no U+FFFE in the middle.
 fn breaks(c: char) -> bool {
     c.is_control() || "\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}".contains(c)
 }
 
-/// Text as a part of a comment, which ends with its line.
+/// The text as a part of a comment, which ends with its line.
 #[must_use]
 pub fn in_comment(text: &str) -> String {
     text.chars().map(|c| if breaks(c) { escaped(c) } else { c.to_string() }).collect()
 }
 
-/// A string of YAML in double quotes, whatever the text would mean without them. It is JSON too.
+/// The text as a string of YAML in double quotes, whatever it would mean without them. The string is also
+/// JSON.
 #[must_use]
 pub fn yaml_string(text: &str) -> String {
     let one = |c| match c {
@@ -42,7 +43,7 @@ pub fn yaml_string(text: &str) -> String {
     format!("\"{}\"", text.chars().map(one).collect::<String>())
 }
 
-/// An escape of YAML and JSON for one of those that break a line; all have four digits at most.
+/// An escape of YAML and JSON for a character that breaks a line. All have four digits at most.
 fn escaped(c: char) -> String {
     match c {
         '\n' => "\\n".to_owned(),
@@ -50,13 +51,13 @@ fn escaped(c: char) -> String {
     }
 }
 
-/// Whether this is a label of DNS (RFC 1123), as names of containers in Kubernetes are.
+/// True for a label of DNS (RFC 1123), such as the names of containers in Kubernetes.
 #[must_use]
 pub fn is_label(name: &str) -> bool {
     name.len() <= 63 && is_part_of_domain(name)
 }
 
-/// Whether this is a subdomain of DNS (RFC 1123), as names of most objects of Kubernetes are.
+/// True for a subdomain of DNS (RFC 1123), such as the names of most Kubernetes objects.
 #[must_use]
 pub fn is_subdomain(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_part_of_domain)
@@ -86,7 +87,7 @@ pub(crate) fn arms<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D:
     Vec::<String>::deserialize(from)?.into_iter().map(checked).collect()
 }
 
-/// Arms by their names.
+/// A map whose keys are names of arms.
 pub(crate) fn by_arm<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     from: D,
 ) -> Result<Vec<(String, T)>, D::Error> {

@@ -1,6 +1,7 @@
-//! Words and paths of the operating system in JSON: a string, or the list of its bytes if it is not UTF-8.
+//! Words and paths of the operating system in JSON: a string, or a list of bytes if the text is not UTF-8.
 //!
-//! For `#[serde(with = "crate::os_text")]`; [`list`] and [`optional`] are for more and for fewer than one.
+//! For `#[serde(with = "crate::os_text")]`. The modules [`list`] and [`optional`] serve several texts and an
+//! optional one.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeSeed, Error, SeqAccess, Visitor};
@@ -10,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// One of them, as it is saved.
+/// One text in its saved form.
 struct Text<T>(T);
 
 impl<T: AsRef<OsStr>> Serialize for Text<T> {
@@ -43,10 +44,10 @@ impl JsonSchema for OsTextSchema {
     }
 }
 
-/// Reads both forms without an intermediate one: a list of bytes takes no more memory than its JSON.
+/// Reads both forms without an intermediate one, so a list of bytes takes no more memory than its JSON.
 struct Bytes(Vec<u8>);
 
-/// Takes one byte: the bound on memory does not count it.
+/// Takes one byte. The bound on memory does not count it.
 impl<'de> DeserializeSeed<'de> for &mut Bytes {
     type Value = ();
 
@@ -72,7 +73,7 @@ impl<'de> Visitor<'de> for Bytes {
     }
 }
 
-/// Saves one.
+/// Saves one text.
 ///
 /// # Errors
 /// Those of `to`.
@@ -84,19 +85,19 @@ pub fn serialize<S: Serializer>(text: &impl AsRef<OsStr>, to: S) -> Result<S::Ok
     }
 }
 
-/// Reads one.
+/// Reads one text.
 ///
 /// # Errors
-/// It is neither form.
+/// If it has neither form.
 pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     Text::deserialize(from).map(|text| text.0)
 }
 
-/// Several.
+/// Several texts.
 pub mod list {
     use super::{Deserialize, Deserializer, OsStr, OsString, Serializer, Text};
 
-    /// Saves all.
+    /// Saves all texts.
     ///
     /// # Errors
     /// Those of `to`.
@@ -104,10 +105,10 @@ pub mod list {
         to.collect_seq(all.iter().map(Text))
     }
 
-    /// Reads all.
+    /// Reads all texts.
     ///
     /// # Errors
-    /// One is neither form.
+    /// If one has neither form.
     pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Vec<T>, D::Error> {
@@ -115,11 +116,11 @@ pub mod list {
     }
 }
 
-/// One that may be absent.
+/// A text that may be absent.
 pub mod optional {
     use super::{Deserialize, Deserializer, OsStr, OsString, Serialize, Serializer, Text};
 
-    /// Saves it.
+    /// Saves the text.
     ///
     /// # Errors
     /// Those of `to`.
@@ -130,10 +131,10 @@ pub mod optional {
         one.as_ref().map(Text).serialize(to)
     }
 
-    /// Reads it.
+    /// Reads the text.
     ///
     /// # Errors
-    /// It is neither form.
+    /// If it has neither form.
     pub fn deserialize<'de, T: From<OsString>, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<T>, D::Error> {

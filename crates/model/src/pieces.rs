@@ -1,7 +1,7 @@
-//! The pieces that a linker places: the sections of object files, and what each one refers to.
+//! The pieces that a linker places: the sections of object files, and the references of each.
 //!
-//! With `-ffunction-sections` and `-fdata-sections`, and always from rustc, a section is one function
-//! or one variable. Sizes are bytes.
+//! With `-ffunction-sections` and `-fdata-sections`, and always from rustc, a section holds one function or
+//! one variable. Sizes are bytes.
 
 use crate::trial::Verdict;
 use crate::units::{Bytes, Nanos};
@@ -10,76 +10,76 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// What a section holds.
+/// The content of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PieceKind {
     Code,
-    /// Code that the compiler found unlikely to run.
+    /// Code that the compiler considers unlikely to run.
     ColdCode,
     /// Data: variables, constants, tables.
     Data,
 }
 
-/// How one piece refers to another.
+/// Kind of reference from one piece to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reference {
-    /// Calls it or jumps to it, from one place.
+    /// It calls the piece or jumps to it, from one place.
     Call,
-    /// Takes its address or reads it.
+    /// It takes the address of the piece or reads it.
     Address,
 }
 
 /// A section of an object file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The symbol at its start; the name of the section if it has none.
+    /// The symbol at its start, or the name of the section if it has none.
     pub name: String,
     pub section: String,
-    /// Place in [`Pieces::objects`].
+    /// Index in [`Pieces::objects`].
     pub object: usize,
     pub kind: PieceKind,
     pub bytes: Bytes,
-    /// Its alignment in bytes.
+    /// Alignment in bytes.
     pub align: u64,
-    /// Functions or variables in it.
+    /// Number of functions or variables in it.
     pub symbols: usize,
-    /// A list of functions that run before or after `main`.
+    /// True for a list of functions that run before or after `main`.
     pub is_start_list: bool,
-    /// What it refers to, by place in [`Pieces::all`].
+    /// The pieces that it refers to, as indexes in [`Pieces::all`], with the kind of reference.
     pub references: Vec<(usize, Reference)>,
 }
 
 /// The sections of all object files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pieces {
-    /// Object files by name; members of archives as `archive(member)`.
+    /// Names of the object files; members of archives as `archive(member)`.
     pub objects: Vec<String>,
-    /// Their sections.
+    /// The sections of these files.
     pub all: Vec<Piece>,
-    /// Where each global symbol is defined.
+    /// The piece that defines each global symbol.
     pub symbols: HashMap<String, usize>,
-    /// Symbols that are referred to and defined in none of the files.
+    /// Symbols that are referred to and that none of the files defines.
     pub undefined: Vec<String>,
 }
 
-/// A function or variable as a build has it.
+/// A function or variable of a build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Function {
-    /// Its symbol.
+    /// Symbol of the function or variable.
     pub name: String,
-    /// Other symbols at its address.
+    /// Other symbols at the same address.
     pub aliases: Vec<String>,
-    /// Its address in the linked program; 0 in object files.
+    /// Address in the linked program; 0 in object files.
     pub address: u64,
-    /// Its size; 0 if not known.
+    /// Size; 0 if not known.
     pub bytes: Bytes,
-    /// Symbols of the functions that it calls; empty where they are not known.
+    /// Symbols of the functions that it calls; empty if they are not known.
     pub callees: Vec<String>,
     /// The section of an object file that holds it.
     pub section: Option<String>,
 }
 
-/// What is put in order.
+/// The pieces that are put in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum By {
@@ -89,82 +89,81 @@ pub enum By {
     Variable,
 }
 
-/// An order with what it comes to.
+/// An order with its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LinkOrder {
-    /// Names in the order; of object files, or of symbols.
+    /// Names of object files or symbols, in order.
     pub names: Vec<String>,
-    /// What is reached, of how many.
+    /// Number of pieces that are reached, out of `all`.
     pub reached: u64,
     pub all: u64,
     pub reached_bytes: Bytes,
     pub all_bytes: Bytes,
-    /// Pages in the order in which the files define them, with the rest left out.
+    /// Pages of the order in which the files define the pieces, without the pieces that are not reached.
     pub plain: Paged,
-    /// Pages in this order.
+    /// Pages of this order.
     pub packed: Paged,
-    /// Sections that hold several functions or variables, which no linker can separate.
+    /// Number of sections with several functions or variables, which no linker can separate.
     pub joined: u64,
 }
 
-/// What an order comes to in pages.
+/// The pages of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Paged {
-    /// Pages that the pieces take, one after the other.
+    /// Number of pages that the pieces take, one after the other.
     pub pages: u64,
-    /// Pieces no larger than a page that lie over the end of one.
+    /// Number of pieces no larger than a page that cross the end of one.
     pub crossing: u64,
 }
 
-/// What a start does, as far as code goes.
+/// The code that a start runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Workload {
     pub name: String,
-    /// How much it counts beside the others.
+    /// Weight of the workload among the others.
     pub weight: f64,
-    /// Functions by place, in the order of their first calls.
+    /// Indexes of the functions, in the order of their first calls.
     pub calls: Vec<usize>,
-    /// Addresses of the pages that the run touched in today's layout, by first touch; empty where that is
-    /// not known.
+    /// Addresses of the pages that the run touched in today's layout, by first touch; empty if not known.
     pub touched: Vec<Range<u64>>,
 }
 
-/// What a workload touches of a program's code in one layout.
+/// The code that a workload touches in one layout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Touched {
     /// Bytes of the functions that are called.
     pub called_bytes: Bytes,
-    /// Base pages that hold some of them.
+    /// Number of base pages that hold these functions.
     pub pages: u64,
-    /// Faults, the mean over all places the program may be loaded at.
+    /// Number of faults, as the mean over all addresses at which the program may be loaded.
     pub faults: f64,
-    /// Whether they were counted on the program's file. Else they are windows of fault-around.
+    /// True if the faults were counted on the program's file. Else they are windows of fault-around.
     pub is_counted: bool,
 }
 
-/// A layout with what each workload touches, in the order of the workloads.
+/// A layout with the code that each workload touches, in the order of the workloads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayoutForecast {
     pub layout: String,
-    /// One for each workload.
+    /// Code that each workload touches.
     pub touched: Vec<Touched>,
-    /// Addresses of the functions, from the first to the end of the last.
+    /// Address range of the functions, from the first to the end of the last.
     pub code: Range<u64>,
-    /// For each workload the addresses of the pages that it is likely to touch, about in this order.
+    /// Addresses of the pages that each workload probably touches, roughly in this order.
     pub pages: Vec<Vec<u64>>,
 }
 
-/// What all workloads touch with pages of another size.
+/// The code that all workloads touch, with pages of another size.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SizeForecast {
     pub page_bytes: Bytes,
-    /// Pages in today's layout.
+    /// Number of pages in today's layout.
     pub today_pages: u64,
-    /// Pages in the best order.
+    /// Number of pages in the best order.
     pub ordered_pages: u64,
-    /// Bytes of those pages that hold nothing called, in today's layout.
+    /// Bytes in those pages that hold nothing called, in today's layout.
     pub today_waste_bytes: Bytes,
-    /// The same in the best order.
+    /// Bytes in those pages that hold nothing called, in the best order.
     pub ordered_waste_bytes: Bytes,
 }
 
@@ -176,7 +175,7 @@ impl OrderForecast {
     }
 }
 
-/// What orders come to, predicted from one recording of each workload.
+/// The results of orders, predicted from one recording of each workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderForecast {
     /// Names of the workloads.
@@ -188,47 +187,47 @@ pub struct OrderForecast {
     pub sizes: Vec<SizeForecast>,
 }
 
-/// How well a build follows an order.
+/// Agreement of a build with an order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Conformance {
-    /// Names of the order.
+    /// Number of names in the order.
     pub names: u64,
-    /// Of them those that the build has.
+    /// Number of these names that the build has.
     pub found: u64,
-    /// Neighbours in the order that lie in the order of addresses, as a share of all neighbours.
+    /// Neighbours in the order whose addresses are also in order, as a share of all neighbours.
     pub in_order_share: f64,
-    /// The most functions that follow each other as in the order.
+    /// Largest number of functions that follow each other as in the order.
     pub longest_run: u64,
-    /// From the first of these functions to the end of the last.
+    /// Bytes from the first of the functions found to the end of the last.
     pub span_bytes: Bytes,
     pub function_bytes: Bytes,
 }
 
-/// What starts of one build touched of its code; one figure a start.
+/// The code that starts of one build touched, with one figure for each start.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartSeen {
     pub path: String,
     /// Executable parts of the file: offset and length.
     pub text: Vec<(Bytes, Bytes)>,
-    /// Faults on these parts.
+    /// Number of faults on these parts.
     pub faults: Vec<u64>,
-    /// Of these parts resident when the program ended.
+    /// Bytes of these parts that were resident when the program ended.
     pub resident_bytes: Vec<Bytes>,
-    /// The share of that which this process stands for.
+    /// The proportional share of those bytes that counts for this process.
     pub proportional_bytes: Vec<Bytes>,
-    /// First touch of each page by its offset, from one start with a fault for each page.
+    /// First touch of each page by its offset, from one start that takes a fault for each page.
     pub touched: Vec<(Bytes, Nanos)>,
 }
 
-/// Two builds by their starts.
+/// Two builds, compared by their starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OrderCheck {
-    /// How the second follows the order.
+    /// Agreement of the second build with the order.
     pub conformance: Conformance,
-    /// The first build.
+    /// Starts of the first build.
     pub before: StartSeen,
     pub after: StartSeen,
-    /// Time of the second against the first; absent where it was not measured.
+    /// Time of the second build compared with the first; absent if it was not measured.
     pub time: Option<Verdict>,
 }
 
@@ -241,18 +240,18 @@ impl OrderCheck {
 }
 
 impl Conformance {
-    /// Names that a build must have, as a share.
+    /// Smallest share of the names that a build must have.
     const LEAST_FOUND: f64 = 0.95;
-    /// Neighbours that must lie in order.
+    /// Smallest share of the neighbours that must be in order.
     const LEAST_IN_ORDER: f64 = 0.98;
 
-    /// Whether the linker followed the order.
+    /// True if the linker followed the order.
     #[must_use]
     pub fn is_honoured(&self) -> bool {
         self.found_share() >= Self::LEAST_FOUND && self.in_order_share >= Self::LEAST_IN_ORDER
     }
 
-    /// Names that the build has, as a share.
+    /// Share of the names that the build has.
     #[must_use]
     pub fn found_share(&self) -> f64 {
         self.found as f64 / (self.names as f64).max(1.0)

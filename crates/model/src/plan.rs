@@ -1,5 +1,5 @@
-//! Plans: what a remedy would do to a program, as data. Carried from the remedy to the process
-//! that starts the program, and into the receipt: the arm that is tested runs exactly this.
+//! Plans: the effect of a remedy on a program, as data. The plan goes to the process that starts the program,
+//! and into the receipt, so the receipt repeats exactly the arm that was tested.
 
 use crate::name::is_in_line;
 use crate::units::{Bytes, PageSize};
@@ -7,30 +7,30 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// One environment variable to set, merged with what the user already has.
+/// One environment variable to set, merged with the user's value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnvMerge {
     /// Name of the variable.
     pub name: String,
     /// Separator between its entries (`:` for GLIBC_TUNABLES, `,` for MALLOC_CONF).
     pub separator: Option<char>,
-    /// Entries `key=value` or, without separator, the whole value. An entry whose key the user's
-    /// value already has is left as the user has it.
+    /// Entries `key=value` or, without a separator, the whole value. If the user's value already has the key,
+    /// the user's entry stays.
     pub entries: Vec<String>,
 }
 
 /// The variable that names libraries to load before all others (ld.so(8)).
 pub const LD_PRELOAD: &str = "LD_PRELOAD";
 
-/// How transparent huge pages are restricted for the tree (`prctl(PR_SET_THP_DISABLE)`).
+/// A restriction of transparent huge pages for the tree (`prctl(PR_SET_THP_DISABLE)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThpRestriction {
-    /// Off altogether, inherited over fork and exec.
+    /// Huge pages are off, also in processes after fork and exec.
     Off,
 }
 
-/// A tool of pipelines of which pagewise has its own, with the same options (docs/tools.md).
+/// A tool for pipelines that pagewise provides itself, with the same options (docs/tools.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::EnumString, strum::IntoStaticStr)]
@@ -46,31 +46,31 @@ impl Tool {
     pub const ALL: [Self; 2] = [Self::Cat, Self::Tee];
 }
 
-/// What a file is to a program.
+/// The use of a file by a program.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
-    /// An ELF file with code that it runs.
+    /// An ELF file with code that the program runs.
     Code,
-    /// Something it reads.
+    /// A file that the program reads.
     Input,
 }
 
-/// A file whose page cache is to lie in huge folios when the program starts.
+/// A file to hold in huge folios of the page cache when the program starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugeFile {
     pub path: String,
-    /// What it is to the program.
+    /// The use of the file by the program.
     pub kind: FileKind,
 }
 
 impl HugeFile {
-    /// What separates files in a list.
+    /// Separator of files in a list.
     pub const SEPARATOR: char = ':';
 
-    /// A file by its absolute path; none where that cannot stand in a list of remedies.
+    /// A file by its absolute path; none if the path cannot stand in a list of remedies.
     #[must_use]
     pub fn of(path: &Path, kind: FileKind) -> Option<Self> {
         let text = path.to_str().filter(|text| !text.contains([',', Self::SEPARATOR]))?;
@@ -81,101 +81,101 @@ impl HugeFile {
     }
 }
 
-/// Something done to the running tree from outside, by the supervising process.
+/// An action of the supervising process on the running tree, from outside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "watch", rename_all = "snake_case")]
 pub enum Watch {
     /// Grow every pipe that the tree creates.
     GrowPipes {
-        /// Wanted capacity.
+        /// Capacity that pipes grow to.
         capacity_bytes: Bytes,
-        /// Stop growing when this much pipe memory is in use by what was grown.
+        /// Most memory that grown pipes may use. Above it no further pipe grows.
         budget_bytes: Bytes,
     },
-    /// Advise huge pages on each new large anonymous mapping, by one injected call.
+    /// Advise huge pages for each new large anonymous mapping, by one injected call.
     AdviseHuge {
-        /// Smallest mapping that is advised.
+        /// Size of the smallest mapping that is advised.
         min_bytes: Bytes,
-        /// Stop when the tree's resident memory exceeds this.
+        /// Most resident memory of the tree. Above it no further mapping is advised.
         growth_limit_bytes: Bytes,
     },
-    /// Count the memory that the tree has on pages of the reserved pool.
+    /// Count the memory of the tree on pages of the reserved pool.
     CountPool {
-        /// The size of these pages.
+        /// Size of these pages.
         page_bytes: PageSize,
     },
-    /// Keep pipe-connected processes on alternating CPUs.
+    /// Keep processes that a pipe connects on alternating CPUs.
     AlternateCpus { cpus: Vec<u32> },
 }
 
-/// What has to be free in the pool of reserved huge pages when a program starts.
+/// Memory that must be free in the pool of reserved huge pages when a program starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PoolNeed {
     pub bytes: Bytes,
-    /// On pages of this size.
+    /// Page size of the pool.
     pub page_bytes: PageSize,
 }
 
 impl PoolNeed {
-    /// Pages that hold it.
+    /// Number of pages that hold it.
     #[must_use]
     pub const fn pages(self) -> u64 {
         self.bytes.pages(self.page_bytes)
     }
 }
 
-/// All that makes one arm different from a plain run.
+/// Everything that makes an arm different from a plain run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Settings {
-    /// Environment.
+    /// Environment variables.
     pub env: Vec<EnvMerge>,
     pub thp: Option<ThpRestriction>,
-    /// Affinity inherited by the tree.
+    /// CPUs that the tree may run on, by inherited affinity.
     pub cpus: Option<Vec<u32>>,
-    /// Things done while it runs.
+    /// Actions while the program runs.
     pub watches: Vec<Watch>,
-    /// A saved working set that is read before the program starts.
+    /// Path of a saved working set that is read before the program starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_set: Option<String>,
-    /// Tools of which the tree finds ours, in front of PATH.
+    /// Tools for which the tree finds pagewise's own, in front of PATH.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
-    /// Options for Java programs, in front of the user's.
+    /// Options for Java programs, in front of the user's options.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jvm_options: Vec<String>,
-    /// Files that are brought into huge folios of the page cache before the program starts.
+    /// Files to bring into huge folios of the page cache before the program starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub huge_files: Vec<HugeFile>,
-    /// What has to be free in the pool of huge pages, or the rest is left undone.
+    /// Memory that must be free in the pool of huge pages. Otherwise the other settings are not applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolNeed>,
-    /// The only folios that memory with advice is to be on, by settings of the machine.
+    /// The only folio size for memory with advice, by settings of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folios: Option<PageSize>,
 }
 
 impl Settings {
-    /// True when nothing at all is changed.
+    /// True if nothing is changed.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
     }
-    /// True when a process of ours must stay beside the program.
+    /// True if a supervising process must stay beside the program.
     #[must_use]
     pub fn needs_supervision(&self) -> bool {
         !self.watches.is_empty()
     }
-    /// True where settings of the machine may have to be changed meanwhile.
+    /// True if settings of the machine may have to change during the run.
     #[must_use]
     pub const fn needs_machine(&self) -> bool {
         self.pool.is_some() || self.folios.is_some()
     }
-    /// Paths of libraries that the dynamic linker loads before those that a program names.
+    /// Paths of libraries that the dynamic linker loads before the program's own.
     pub fn preloaded(&self) -> impl Iterator<Item = &str> {
         let preloads = self.env.iter().filter(|merge| merge.name == LD_PRELOAD);
         preloads.flat_map(|merge| merge.entries.iter().map(String::as_str))
     }
-    /// Both settings together; `other` adds to `self`.
+    /// Both settings together: `other` is added to `self`.
     #[must_use]
     pub fn merged(&self, other: &Self) -> Self {
         let mut all = self.clone();
@@ -200,27 +200,27 @@ impl Settings {
     }
 }
 
-/// A remedy with its parameters chosen, ready to be tried: `name` or `name=parameter`.
+/// A remedy with its parameters, ready to try: `name` or `name=parameter`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dose {
     /// Name of the remedy.
     #[serde(deserialize_with = "crate::name::of_remedy")]
     pub remedy: String,
-    /// Parameter, as the user would type it after `=`; empty for the default.
+    /// Parameter as the user types it after `=`; empty for the default.
     #[serde(deserialize_with = "crate::name::of_remedy")]
     pub parameter: String,
-    /// What it does to the program.
+    /// Effect of the remedy on the program.
     pub settings: Settings,
 }
 
-/// Doses as one list, as `run --with` takes it.
+/// The doses as one list, in the form that `run --with` takes.
 #[must_use]
 pub fn list(doses: &[Dose]) -> String {
     doses.iter().map(Dose::spec).collect::<Vec<_>>().join(",")
 }
 
 impl Dose {
-    /// `name` or `name=parameter`, as `run --with` takes it.
+    /// `name` or `name=parameter`, in the form that `run --with` takes.
     #[must_use]
     pub fn spec(&self) -> String {
         if self.parameter.is_empty() {
@@ -231,30 +231,30 @@ impl Dose {
     }
 }
 
-/// Whether a remedy fits what was seen.
+/// A remedy with the answer whether it fits the program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Candidate {
     /// Name of the remedy.
     pub remedy: String,
-    /// What it does, in one sentence.
+    /// Effect of the remedy, in one sentence.
     pub sentence: String,
-    /// Why it fits, or why not.
+    /// Why it fits, or why it does not.
     pub why: String,
-    /// Largest gain it could bring, as a share (0..1) of wall time; 0 where it does not fit.
+    /// Largest gain that it could bring, as a share (0..1) of wall time; 0 if it does not fit.
     pub ceiling_share: f64,
-    /// The doses to try; empty where it does not fit.
+    /// Doses to try; empty if it does not fit.
     pub doses: Vec<Dose>,
 }
 
 impl Candidate {
-    /// True when there is something to try.
+    /// True if there is a dose to try.
     #[must_use]
     pub fn fits(&self) -> bool {
         !self.doses.is_empty()
     }
 }
 
-/// An environment as those who start containers write it.
+/// Environment variables in the forms of container tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContainerLines {
     /// `docker run` with its options; podman takes the same.
@@ -265,21 +265,21 @@ pub struct ContainerLines {
     pub kubernetes: Vec<String>,
 }
 
-/// How to keep a remedy, and how to go back.
+/// Instructions to keep a remedy and to undo it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Receipt {
-    /// The command that starts the program with the remedy on.
+    /// Command that starts the program with the remedy.
     pub command: String,
-    /// Environment lines (`export NAME=value`), where the environment alone does it.
+    /// Environment lines (`export NAME=value`), if the environment alone applies the remedy.
     pub environment: Vec<String>,
     /// Lines of a systemd drop-in.
     pub systemd: Vec<String>,
-    /// Lines for containers, where the program is a service and the environment alone does it.
+    /// Lines for containers, if the program is a service and the environment alone applies the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub containers: Option<ContainerLines>,
-    /// What it costs and what to know, a sentence each.
+    /// Cost of the remedy and other notes, one sentence each.
     pub notes: Vec<String>,
-    /// How to go back.
+    /// Instructions to undo the remedy.
     pub undo: String,
 }
 

@@ -1,8 +1,8 @@
-//! The pool of reserved huge pages: how many there are, and whose they are. Units: pages of the pool's size.
+//! The pool of reserved huge pages and its users. The unit is a page of the pool's size.
 //!
-//! The kernel keeps two kinds in it (Documentation/admin-guide/mm/hugetlbpage.rst): those that were asked for
-//! (`nr_hugepages`, which stay until somebody asks for fewer) and *surplus* ones, which leave with their last
-//! user. A *reserved* page is still free and already promised to a mapping.
+//! The kernel keeps two kinds of pages in it (Documentation/admin-guide/mm/hugetlbpage.rst). Pages that were
+//! requested (`nr_hugepages`) stay until fewer are requested. *Surplus* pages leave with their last user. A
+//! *reserved* page is still free, but promised to a mapping.
 
 use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
@@ -11,34 +11,34 @@ use serde::{Deserialize, Serialize};
 /// The pool of one page size at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HugePool {
-    /// The size of its pages.
+    /// Size of a page of the pool.
     pub page_bytes: PageSize,
-    /// Pages that were asked for and are there, in use or not.
+    /// Number of pages that were requested and exist, in use or not.
     pub pages: u64,
-    /// Unused pages, surplus ones too.
+    /// Number of unused pages, including surplus ones.
     pub free_pages: u64,
-    /// Of the free ones, those that are promised.
+    /// Number of free pages that are promised to mappings.
     pub reserved_pages: u64,
-    /// Pages beyond those that were asked for.
+    /// Number of pages beyond those that were requested.
     pub surplus_pages: u64,
-    /// Pages that may be added: 0 where nothing on the machine is to be changed.
+    /// Number of pages that may be added; 0 if nothing on the machine may be changed.
     pub addable_pages: u64,
 }
 
 impl HugePool {
-    /// Pages that a new mapping can have.
+    /// Number of pages that a new mapping can have.
     #[must_use]
     pub const fn available_pages(&self) -> u64 {
         self.free_pages.saturating_sub(self.reserved_pages)
     }
 
-    /// What a new mapping can have.
+    /// Memory that a new mapping can have.
     #[must_use]
     pub const fn available(&self) -> Bytes {
         self.size(self.available_pages())
     }
 
-    /// The size of so many pages.
+    /// Size of this number of pages.
     #[must_use]
     pub const fn size(&self, pages: u64) -> Bytes {
         Bytes(pages.saturating_mul(self.page_bytes.bytes()))

@@ -1,21 +1,21 @@
-//! A gain that was proven once, measured again.
+//! A proven gain, measured again.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What has become of a gain.
+/// The result of measuring a gain again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// It is proven again.
+    /// The gain is proven again.
     Holds,
-    /// It is ruled out, or has become a loss.
+    /// The gain is ruled out, or has become a loss.
     Vanished,
     /// The runs do not settle it.
     CannotTell,
 }
 
-/// A ratio of an arm to the plain program, with the bounds of its interval.
+/// Ratio of an arm to the plain program, with the bounds of its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gain {
     pub ratio: f64,
@@ -23,12 +23,12 @@ pub struct Gain {
     pub high: f64,
 }
 
-/// A gain then and now.
+/// The earlier gain and the new one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Recheck {
-    /// When it was measured again, nanoseconds since 1970.
+    /// Time of the new measurement, in nanoseconds since 1970.
     pub at_unix_ns: u64,
-    /// Identifier of the run that proved it.
+    /// Identifier of the run that proved the gain.
     #[serde(deserialize_with = "crate::name::identifier")]
     pub run: String,
     pub command: Vec<String>,
@@ -37,10 +37,10 @@ pub struct Recheck {
     pub then: Option<Gain>,
     pub now: Option<Gain>,
     pub standing: Standing,
-    /// What has changed since then, if that is known.
+    /// Changes since that run, if known.
     pub change: Option<String>,
-    /// Identifier of the new run; none where it could not be made.
+    /// Identifier of the new run; none if it could not be made.
     pub new_run: Option<String>,
-    /// Why it could not be measured.
+    /// Why the gain could not be measured; absent if it was measured.
     pub problem: Option<String>,
 }

@@ -1,8 +1,8 @@
-//! The saved run: one JSON document per `tune`, `ab`, `profile`, `faults`, `doctor`, `bench`, `cache`,
+//! The saved run: one JSON document for each `tune`, `ab`, `profile`, `faults`, `doctor`, `bench`, `cache`,
 //! `choose` or `text`.
 //!
-//! `schema` is raised whenever a reader of the former version would misread a file. Readers
-//! refuse newer schemas by number and accept unknown keys.
+//! `schema` is raised when a reader of the former version would misread a file. Readers refuse newer schemas
+//! by number and accept unknown keys.
 
 use crate::body::{self, Body};
 use crate::bounded::Document;
@@ -24,10 +24,10 @@ use crate::usage::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of the saved form.
+/// Version of the saved format.
 pub const SCHEMA: u32 = 5;
 
-/// Which command made the run.
+/// The command that made the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RunKind {
@@ -51,17 +51,17 @@ pub enum RunKind {
     Choose,
 }
 
-/// What a comparison of outputs found for one arm.
+/// Result of the comparison of outputs for one arm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutputCheck {
     pub arm: String,
-    /// Equal in all that was compared.
+    /// True if everything that was compared is equal.
     pub equal: bool,
-    /// What differed, or what was left out because plain runs differ in it by themselves.
+    /// Differences, and outputs left out because plain runs differ in them too.
     pub notes: Vec<String>,
 }
 
-/// How a session ended.
+/// The outcome of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
@@ -73,20 +73,20 @@ pub enum Outcome {
     },
     /// No remedy is proven, but at least one is likely.
     Likely {
-        /// These arms, best first.
+        /// Likely arms, best first.
         #[serde(deserialize_with = "crate::name::arms")]
         arms: Vec<String>,
     },
-    /// None of the arms gains more than this.
+    /// No arm gains more than this share.
     NoGain {
-        /// The share of time, 0.02 to 0.05.
+        /// Share of time, from 0.02 to 0.05.
         above_share: f64,
     },
-    /// Tried, nothing worth keeping: what was not refused is slower.
+    /// Arms were tried, but none is worth keeping: those that were not rejected are slower.
     NothingKept,
-    /// The ceiling is below what is worth trying, or no remedy fits.
+    /// The ceiling is below the smallest gain worth a try, or no remedy fits.
     NothingToGain { why: String },
-    /// Stopped before trying, as asked.
+    /// Stopped before any trial, as requested.
     AdviceOnly,
     /// The machine did not allow a verdict.
     CannotTell { why: String },
@@ -105,91 +105,91 @@ impl Outcome {
     }
 }
 
-/// A saved run. [`Run::from_json`] reads it; without that its body is left out.
+/// A saved run. Read it with [`Run::from_json`]; other readers leave out its body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
-    /// Version of this form.
+    /// Version of this format.
     pub schema: u32,
-    /// Version of the program that made it.
+    /// Version of pagewise that made the run.
     pub pagewise: String,
-    /// Which command.
+    /// The command that made the run.
     pub kind: RunKind,
-    /// Name of this run in `history` and `show`: a plain name of a file.
+    /// Name of the run in `history` and `show`, which is a plain file name.
     #[serde(deserialize_with = "crate::name::identifier")]
     pub id: String,
-    /// Start, nanoseconds since 1970.
+    /// Time of the start, in nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// How long the whole session took.
+    /// Duration of the whole session.
     pub took_ns: Nanos,
     /// The command that was examined.
     pub command: Vec<String>,
-    /// The words that began the session, without the name of pagewise; runs of older versions have none.
+    /// Words that began the session, without the name of pagewise; empty in runs of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<String>,
-    /// The file that was its standard input; none without `--input`.
+    /// File of the program's standard input; none without `--input`.
     pub input: Option<String>,
-    /// Environment variables of the listed set that were present (GLIBC_TUNABLES, MALLOC_CONF, ...).
+    /// Environment variables of a fixed list that were set (GLIBC_TUNABLES, MALLOC_CONF, ...).
     pub environment: Vec<(String, String)>,
     pub machine: Option<Machine>,
-    /// Prices of the session.
+    /// Unit prices of the session.
     pub prices: Option<Prices>,
-    /// The pool of reserved huge pages, as remedies were chosen by it.
+    /// The pool of reserved huge pages by which remedies were chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<Fact<HugePool>>,
     pub look: Option<Look>,
     pub diagnosis: Option<Diagnosis>,
-    /// Every remedy, fitting or not.
+    /// All remedies, whether they fit or not.
     pub candidates: Vec<Candidate>,
-    /// Output comparisons.
+    /// Comparisons of outputs.
     pub output_checks: Vec<OutputCheck>,
-    /// The arms as they were run.
+    /// The doses of each arm that was run.
     #[serde(deserialize_with = "crate::name::by_arm")]
     pub doses: Vec<(String, Vec<Dose>)>,
     pub experiment: Option<Experiment>,
     /// The service that was tuned under its load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Service>,
-    /// How to keep what was proven.
+    /// Instructions to keep the proven remedy.
     pub receipt: Option<Receipt>,
-    /// What its command alone found.
+    /// The part of the result that depends on the command.
     #[serde(flatten, skip_deserializing)]
     #[schemars(!skip_deserializing)]
     pub body: Option<Body>,
-    /// What its memory is, of `profile --memory`.
+    /// Memory of the program, from `profile --memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryAccount>,
-    /// What was asked of `tune`, `ab` or `bench text -- COMMAND`.
+    /// The user's request to `tune`, `ab` or `bench text -- COMMAND`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Spec>,
-    /// The program's files, its input and the files that its arguments name, less those that changed while the
-    /// session lasted: these the program writes.
+    /// The program's files, its input and the files that its arguments name. Files that changed during the
+    /// session are left out, because the program writes them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileMark>,
-    /// How it ended.
+    /// Outcome of the session.
     pub outcome: Option<Outcome>,
-    /// Things the reader must know.
+    /// Warnings that the reader must know.
     pub warnings: Vec<String>,
 }
 
 /// Why a text is not a saved run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Not JSON at all.
+    /// The text is not JSON.
     #[error("not a saved run: it is not JSON")]
     NotJson,
-    /// Not JSON of the right form.
+    /// The JSON does not have the form of a run.
     #[error("not a saved run: {0}")]
     Form(#[from] serde_json::Error),
-    /// Made by a newer pagewise.
+    /// A newer pagewise made the run.
     #[error("saved by a newer pagewise (schema {found}, this one reads up to {SCHEMA})")]
     Newer {
-        /// The schema found.
+        /// The schema of the run.
         found: u32,
     },
-    /// Made by an older pagewise, in a form that would be misread.
+    /// An older pagewise made the run, in a form that would be misread.
     #[error("saved in an older format (schema {found}, now {SCHEMA}): run the command again")]
     Older {
-        /// The schema found.
+        /// The schema of the run.
         found: u32,
     },
 }
@@ -229,8 +229,8 @@ impl Run {
         }
     }
 
-    /// Runs of the program as it is, one at a time: those of the experiment where there were enough, else those of
-    /// the look too.
+    /// Runs of the program without remedies, one at a time: those of the experiment if there were enough,
+    /// else also those of the look.
     #[must_use]
     pub fn plain_runs(&self) -> Vec<Usage> {
         let raced = self.experiment.iter().flat_map(|e| e.points_in(&e.design.control, false));
@@ -280,20 +280,20 @@ impl Run {
         Ok(run)
     }
 
-    /// Whether its session can be continued, as far as it is known here.
+    /// True if the session can be continued, as far as the run itself shows.
     #[must_use]
     pub fn can_continue(&self) -> bool {
         let is_repeatable = self.spec.as_ref().is_some_and(Spec::is_repeatable);
         self.kind == RunKind::Tune && is_repeatable && !self.files.is_empty()
     }
 
-    /// The service that was asked for.
+    /// The service that the user requested.
     #[must_use]
     pub fn asked_service(&self) -> Option<&ServiceSpec> {
         self.spec.as_ref()?.service.as_ref()
     }
 
-    /// Where the standard output of timed runs went; absent where it went wherever the caller's goes.
+    /// Destination of standard output in timed runs; absent if it was that of the caller.
     #[must_use]
     pub fn stdout(&self) -> Option<StdoutTo> {
         self.spec.as_ref().filter(|spec| spec.service.is_none()).map(|spec| spec.stdout)
@@ -309,7 +309,7 @@ impl Run {
         text.unwrap_or_else(|error| unreachable!("a schema is plain JSON: {error}")) + "\n"
     }
 
-    /// The remedies of an arm; none where it is a command of the user's.
+    /// The remedies of an arm; none if the arm is a command of the user.
     #[must_use]
     pub fn doses_of(&self, arm: &str) -> Option<&[Dose]> {
         self.doses.iter().find(|(name, _)| name == arm).map(|(_, doses)| &doses[..])

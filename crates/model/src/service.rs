@@ -1,61 +1,61 @@
-//! A service under its own load: what a load generator reports of one run, pairs of servers, and what was
-//! asked of them.
+//! A service under load: the report of a load generator on one run, pairs of servers, and the user's request.
 //!
-//! Times of a load are seconds, as generators differ in theirs. What a generator does not report is `None`.
+//! Times of a load are seconds. A figure that a generator does not report is `None`.
 
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a load generator reported of one run.
+/// The report of a load generator on one run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Load {
-    /// Requests (transactions, events, operations) that it counts as done; some count failed ones too.
+    /// Requests (transactions, events, operations) that the generator counts as done. Some generators include
+    /// failed ones.
     pub requests: f64,
-    /// How long it sent them.
+    /// Time for which it sent requests, in seconds.
     pub seconds: Option<f64>,
     /// Requests per second.
     #[serde(rename = "rate_per_second")]
     pub rate: Option<f64>,
-    /// Requests that failed, were answered by an error, or were due and never sent.
+    /// Number of requests that failed, were answered by an error, or were due and never sent.
     pub errors: Option<f64>,
-    /// How long requests took.
+    /// Latency of requests.
     pub latency: Latency,
-    /// Requests are sent when they are due, whether earlier ones are answered or not (an open loop), and
-    /// latency counts from then. `None` where neither the output nor the command says so.
+    /// True if requests are sent when they are due, whether earlier ones are answered or not (an open loop),
+    /// and latency counts from then. `None` if neither the output nor the command shows it.
     pub open_loop: Option<bool>,
 }
 
-/// How long requests took. A figure that the generator rounded to 0 is `None`.
+/// Latency of requests. A figure that the generator rounded to 0 is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
-    /// Of all on average.
+    /// Mean latency, in seconds.
     #[serde(rename = "mean_seconds")]
     pub mean: Option<f64>,
-    /// Of 50 in 100 at most.
+    /// Latency that 50% of the requests do not exceed, in seconds.
     #[serde(rename = "p50_seconds")]
     pub p50: Option<f64>,
-    /// Of 95 in 100 at most.
+    /// Latency that 95% of the requests do not exceed, in seconds.
     #[serde(rename = "p95_seconds")]
     pub p95: Option<f64>,
-    /// Of 99 in 100 at most.
+    /// Latency that 99% of the requests do not exceed, in seconds.
     #[serde(rename = "p99_seconds")]
     pub p99: Option<f64>,
-    /// Of the slowest.
+    /// Largest latency, in seconds.
     #[serde(rename = "max_seconds")]
     pub max: Option<f64>,
 }
 
-/// How two servers are compared.
+/// Mode of comparison of two servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Mode {
-    /// Both on the same CPUs at the same time, their loads on the others; then as a duet, for what CPU time does not
-    /// show.
+    /// Both on the same CPUs at the same time, with their loads on the other CPUs. Then as a duet, for what
+    /// CPU time does not show.
     AtOnce,
-    /// Both at once, each on half of the CPUs, which they swap.
+    /// Both at the same time, each on half of the CPUs, which they swap.
     Duet,
     /// One after the other.
     Restart,
@@ -66,21 +66,22 @@ pub enum Mode {
 /// One run of the load against one server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
-    /// CPU time of the server's processes meanwhile.
+    /// CPU time of the server's processes during the run.
     pub cpu_ns: Nanos,
-    /// Wall time of the generator, its start and end included.
+    /// Wall time of the generator, including its start and end.
     pub wall_ns: Nanos,
     /// CPU time of the generator.
     pub generator_cpu_ns: Nanos,
-    /// What the generator reported.
+    /// Report of the generator.
     pub load: Load,
-    /// The server shared its CPUs with others meanwhile: CPU time can be compared, rates and latencies cannot.
+    /// True if the server shared its CPUs with others. CPU times can then be compared; rates and latencies
+    /// cannot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
 }
 
 impl Window {
-    /// Requests a second: as reported, or over the time that the generator took.
+    /// Requests per second: as reported, or over the time that the generator took.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         let over = self.load.seconds.unwrap_or(self.wall_ns.as_secs());
@@ -91,68 +92,68 @@ impl Window {
 /// Memory of a server's processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Holding {
-    /// Proportional set size (`Pss` of smaps_rollup), summed.
+    /// Sum of the proportional set sizes (`Pss` in smaps_rollup).
     pub pss_bytes: Bytes,
     /// Anonymous memory on huge pages.
     pub anon_huge_bytes: Bytes,
-    /// Pages of files mapped by one entry for a huge page.
+    /// Pages of files that one entry for a huge page maps.
     pub file_huge_bytes: Bytes,
     /// Page tables (`VmPTE`).
     pub page_table_bytes: Bytes,
 }
 
-/// One start of a server, with all runs of the load against it; or what a running one did in one block
-/// with a remedy off, or on.
+/// One start of a server with all runs of the load against it. For a running server: one block with the
+/// remedy off, or on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Side {
-    /// From the start to readiness; what switching took where it ran already.
+    /// Time from the start until the server is ready; for a running server, the time to switch.
     pub ready_ns: Nanos,
-    /// Runs of the load until its rate had settled, or right after a switch; they do not count.
+    /// Number of runs of the load that do not count: until the rate has settled, or right after a switch.
     pub warm_ups: u32,
     /// The runs that count.
     pub windows: Vec<Window>,
-    /// Memory when the first of them began.
+    /// Memory of the server when the first of these runs began.
     pub at_first: Holding,
-    /// Memory after the last.
+    /// Memory of the server after the last of these runs.
     pub at_last: Holding,
 }
 
-/// A fresh start of the plain server and one of an arm, compared with each other; or a block of windows of
-/// one server, with the remedy off and on in random order.
+/// A fresh start of the plain server and one of an arm, compared with each other. For a running server: a
+/// block of windows with the remedy off and on in random order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Pair {
-    /// The arm.
+    /// Name of the arm.
     pub arm: String,
-    /// How they ran.
+    /// Mode in which the servers ran.
     pub mode: Mode,
-    /// The plain server, or the remedy off.
+    /// The plain server, or the server with the remedy off.
     pub plain: Side,
-    /// The arm's, or the remedy on.
+    /// The server of the arm, or the server with the remedy on.
     pub other: Side,
 }
 
-/// A service that was tuned under its load.
+/// A service that was tuned under load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Service {
-    /// How servers were compared, unless an arm needs another mode.
+    /// Mode of comparison, unless an arm needs another mode.
     pub mode: Mode,
-    /// Why in that mode.
+    /// Why this mode was used.
     pub mode_why: String,
-    /// The plain server under load, before anything was tried.
+    /// The plain server under load, before any trial.
     pub first: Option<Side>,
     /// All pairs, in order.
     pub pairs: Vec<Pair>,
 }
 
 impl Side {
-    /// Several pairs that ran at once have one start of the plain server.
+    /// True if both have the same start of the plain server, as several pairs that ran at the same time do.
     fn is_same_start(&self, other: &Self) -> bool {
         self.ready_ns == other.ready_ns
             && self.at_first == other.at_first
             && self.windows.first() == other.windows.first()
     }
 
-    /// Runs of the load in which the server shared its CPUs with no other; all of them where it did in each.
+    /// Runs of the load in which the server did not share its CPUs; all runs if it shared them in each.
     #[must_use]
     pub fn windows_apart(&self) -> Vec<&Window> {
         let apart: Vec<&Window> = self.windows.iter().filter(|window| !window.at_once).collect();
@@ -161,7 +162,7 @@ impl Side {
 }
 
 impl Service {
-    /// Starts of the plain server: those of the pairs, each once, else the one before anything was tried.
+    /// Starts of the plain server: those of the pairs, each once, else the one before any trial.
     #[must_use]
     pub fn plain_sides(&self) -> Vec<&Side> {
         if self.pairs.is_empty() {

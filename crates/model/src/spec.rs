@@ -1,5 +1,5 @@
-//! What the user asked of a session: saved with it word for word, so that it can be continued, checked again, and
-//! run on other hosts.
+//! The user's request for a session. It is saved word for word, so that the session can be continued, checked
+//! again, and run on other hosts.
 
 use crate::guard::Guard;
 use crate::os_text::{self, OsTextSchema};
@@ -12,44 +12,44 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Everything that a session of `tune`, `ab` or `bench text -- COMMAND` was asked.
+/// The whole request for a session of `tune`, `ab` or `bench text -- COMMAND`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spec {
-    /// The program and its arguments; of a service the server's.
+    /// The program and its arguments; for a service, those of the server.
     #[serde(with = "os_text::list")]
     #[schemars(with = "Vec<OsTextSchema>")]
     pub command: Vec<OsString>,
-    /// The directory that it starts in.
+    /// Directory in which the program starts.
     #[serde(with = "os_text")]
     #[schemars(with = "OsTextSchema")]
     pub directory: PathBuf,
-    /// Where standard input comes from in each run.
+    /// Source of standard input in each run.
     pub input: Input,
-    /// Where standard output goes in timed runs.
+    /// Destination of standard output in timed runs.
     pub stdout: StdoutTo,
     /// Files that the program writes, compared between arms.
     #[serde(with = "os_text::list")]
     #[schemars(with = "Vec<OsTextSchema>")]
     pub outputs: Vec<PathBuf>,
-    /// The user says that it may run again whatever it writes.
+    /// True if the user declares that the program may run again, whatever it writes.
     pub rerun_safe: bool,
-    /// Shell command before each run.
+    /// Shell command to run before each run.
     pub prepare: Option<String>,
-    /// Shell command after each run.
+    /// Shell command to run after each run.
     pub cleanup: Option<String>,
-    /// A failing program is accepted.
+    /// True if a failing program is accepted.
     pub ignore_failure: bool,
-    /// Stop after the advice.
+    /// True to stop after the advice.
     pub advise: bool,
-    /// Only these doses are tried, fitting or not.
+    /// Doses to try exclusively, whether they fit or not.
     pub only: Option<Vec<Dose>>,
-    /// Arms of the user's own.
+    /// Arms that the user added.
     pub own_arms: Vec<OwnArm>,
-    /// What decides.
+    /// The quantity that decides.
     pub quantity: Quantity,
-    /// What an arm may not pass, whatever it gains.
+    /// Bounds that an arm must keep, whatever it gains.
     pub guards: Vec<Guard>,
-    /// One run at a time, also where runs at once would answer sooner.
+    /// True to make one run at a time, even if runs at the same time would answer sooner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_turn: bool,
     /// Time for the experiment; the default depends on the program.
@@ -61,7 +61,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// A session of `command` in this directory, with nothing asked beside it.
+    /// A session of `command` in this directory, without options.
     #[must_use]
     pub const fn new(command: Vec<OsString>, directory: PathBuf, seed: u64) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Spec {
         }
     }
 
-    /// Whether another process can make the same runs.
+    /// True if another process can make the same runs.
     #[must_use]
     pub fn is_repeatable(&self) -> bool {
         let server = self.service.as_ref().map(|service| &service.server);
@@ -95,56 +95,57 @@ impl Spec {
     }
 }
 
-/// An arm of the user's own: another command to set against the plain one.
+/// An arm of the user: a command to compare with the plain one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnArm {
-    /// Its name.
+    /// Name of the arm.
     #[serde(deserialize_with = "crate::name::arm")]
     pub name: String,
-    /// Its command.
+    /// Command of the arm.
     #[serde(with = "os_text::list")]
     #[schemars(with = "Vec<OsTextSchema>")]
     pub command: Vec<OsString>,
 }
 
-/// A service under a load.
+/// A service with its load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServiceSpec {
-    /// The command that starts it, as typed; or how a running one was started, as far as it shows.
+    /// Command that starts the server, as typed; for a running server, how it was started, as far as it
+    /// shows.
     pub serve: String,
     pub server: ServerSpec,
-    /// Shell command that loads it and ends.
+    /// Shell command that loads the server and ends.
     pub load: String,
-    /// How long a run of the load may take.
+    /// Most time for a run of the load.
     pub load_within_ns: Nanos,
-    /// What reads the output of the load.
+    /// The reader of the load's output.
     pub metric: String,
-    /// How long a server is warmed up at most.
+    /// Most time to warm up a server.
     pub warm_up_ns: Nanos,
 }
 
-/// Where the servers come from.
+/// Source of the servers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerSpec {
-    /// They are started.
+    /// pagewise starts them.
     Started {
-        /// When one is ready, as typed.
+        /// Condition under which a server is ready, as typed.
         ready: String,
-        /// How long that may take.
+        /// Most time for a server to become ready.
         ready_within_ns: Nanos,
-        /// The command that ends one; SIGTERM without it.
+        /// Command that ends a server; SIGTERM without it.
         stop: Option<String>,
-        /// How long its end may take.
+        /// Most time for a server to end.
         stop_within_ns: Nanos,
-        /// How they are to be compared; none: what fits.
+        /// Mode of comparison; none for the mode that fits.
         mode: Option<Mode>,
     },
-    /// One runs already.
+    /// One server runs already.
     Running { pid: i32 },
 }
 
-/// Where standard output went in timed runs, the same for all arms.
+/// Destination of standard output in timed runs, the same for all arms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[derive(strum::IntoStaticStr)]
@@ -152,14 +153,14 @@ pub enum ServerSpec {
 pub enum StdoutTo {
     /// /dev/null, for which some programs do no work.
     Null,
-    /// A pipe that is emptied at once.
+    /// A pipe that is read at once.
     #[default]
     Pipe,
-    /// A scratch file.
+    /// A file in a scratch directory.
     File,
 }
 
-/// Where standard input comes from.
+/// Source of standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
@@ -173,20 +174,20 @@ pub enum Input {
     ),
     /// The standard input of pagewise, opened again for each start.
     Again {
-        /// The place in it.
+        /// Position in the file.
         at: u64,
-        /// A path to all of it, if it has one.
+        /// Path of the whole file, if it has one.
         #[serde(with = "os_text::optional")]
         #[schemars(with = "Option<OsTextSchema>")]
         path: Option<PathBuf>,
     },
-    /// The stand-in for the standard input of pagewise, which can be read only once.
+    /// A stand-in: the standard input of pagewise can be read only once.
     Ended(Once),
     /// The standard input of pagewise itself.
     Inherit,
 }
 
-/// What can be read only once.
+/// Kinds of input that can be read only once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Once {
@@ -203,7 +204,7 @@ pub enum Once {
 pub const OWN_INPUT: &str = "/proc/self/fd/0";
 
 impl Once {
-    /// What it is, in words.
+    /// Description in words.
     #[must_use]
     pub const fn what(self) -> &'static str {
         match self {
@@ -214,7 +215,7 @@ impl Once {
 }
 
 impl Input {
-    /// A path by which a start of the user's own has the same input.
+    /// A path by which the user's own start has the same input.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -234,7 +235,7 @@ impl Input {
         }
     }
 
-    /// The same for another process; none where the input has no path.
+    /// The same input for another process; none if it has no path.
     #[must_use]
     pub fn elsewhere(&self) -> Option<Self> {
         match self {

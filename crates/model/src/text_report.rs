@@ -1,5 +1,5 @@
-//! What `pagewise text` found and did, by its verb: files, one process slot by slot, the whole system, or sums
-//! over processes.
+//! Findings and actions of `pagewise text`, by verb: files, one process slot by slot, the whole system, or
+//! sums over processes.
 
 use crate::collapse::CollapsedProcess;
 use crate::fold::Folded;
@@ -15,26 +15,26 @@ use serde::{Deserialize, Serialize};
 pub struct ExplainedProcess {
     pub pid: i32,
     pub name: String,
-    /// It does without huge pages.
+    /// True if huge pages are disabled for it.
     pub is_disabled: bool,
-    /// The files that it maps, the largest text first.
+    /// Files that it maps, the largest text first.
     pub files: Vec<MappedFile>,
-    /// Its executable memory of no file: code that it has generated.
+    /// Its executable memory without a file: generated code.
     #[serde(default)]
     pub generated: Vec<Area>,
-    /// Its memory of no file that it writes.
+    /// Its writable memory without a file.
     #[serde(default)]
     pub heap: Vec<HeapArea>,
 }
 
 impl ExplainedProcess {
-    /// How much text it has, in files and generated.
+    /// Bytes of text, in files and generated.
     #[must_use]
     pub fn text(&self) -> Bytes {
         self.sum(MappedFile::size, Area::size)
     }
 
-    /// How much of that is huge.
+    /// Bytes of text on huge pages.
     #[must_use]
     pub fn huge(&self) -> Bytes {
         self.sum(MappedFile::huge, Area::huge)
@@ -46,13 +46,13 @@ impl ExplainedProcess {
     }
 }
 
-/// Executable mappings and what of them is huge.
+/// Executable mappings, and their bytes on huge pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TextCount {
-    /// A process, or a file of one.
+    /// Name of a process, or of a file of one.
     pub name: String,
     pub pid: i32,
-    /// Mapped executable.
+    /// Bytes that are mapped executable.
     pub text_bytes: Bytes,
     pub resident_bytes: Bytes,
     /// Pages of files mapped huge (`FilePmdMapped`).
@@ -70,62 +70,62 @@ impl TextCount {
     }
 }
 
-/// What is on huge pages at a moment.
+/// Memory on huge pages at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TextStatus {
-    /// The process that was asked for; absent for all.
+    /// The requested process; absent for all.
     pub pid: Option<i32>,
-    /// Processes, or the files of the one, the most huge first.
+    /// Processes, or the files of one process, the most huge memory first.
     pub counts: Vec<TextCount>,
-    /// Pages of files mapped huge (`FilePmdMapped`) in mappings that are not executable, which are in no count:
-    /// read-only data.
+    /// Pages of files mapped huge (`FilePmdMapped`) in mappings that are not executable, that is read-only
+    /// data. They are in none of the counts.
     #[serde(default)]
     pub other_file_pmd_bytes: Bytes,
-    /// Processes whose mappings this account may not read.
+    /// Number of processes whose mappings this account may not read.
     pub hidden_processes: u64,
     pub totals: HugeTotals,
 }
 
-/// What `pagewise text` found and did.
+/// Findings and actions of `pagewise text`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verb", rename_all = "snake_case")]
 pub enum TextReport {
-    /// Files brought on huge pages.
+    /// Files that were brought onto huge pages.
     Warm {
-        /// The size of a huge page.
+        /// Size of a huge page.
         slot_bytes: PageSize,
         files: Vec<TextFile>,
-        /// Libraries that were not found.
+        /// Names of libraries that were not found.
         missing_libraries: Vec<String>,
     },
     ExplainFile {
-        /// The size of a huge page.
+        /// Size of a huge page.
         slot_bytes: PageSize,
         file: Box<TextFile>,
     },
     ExplainProcess {
-        /// The size of a huge page.
+        /// Size of a huge page.
         slot_bytes: PageSize,
         process: ExplainedProcess,
     },
-    /// A copy laid out for huge pages.
+    /// A copy that is laid out for huge pages.
     Fold {
-        /// The size of a huge page.
+        /// Size of a huge page.
         slot_bytes: PageSize,
         /// The copy.
         folded: Box<Folded>,
     },
-    /// Text of a running process put on huge pages from outside.
+    /// Text of a running process that was put on huge pages from outside.
     Collapse {
-        /// The size of a huge page.
+        /// Size of a huge page.
         slot_bytes: PageSize,
         process: CollapsedProcess,
     },
     /// The whole system.
     System {
-        /// The size of a huge page.
+        /// Size of a huge page.
         slot_bytes: PageSize,
-        /// What was found and done.
+        /// Findings and actions.
         system: Box<TextSystem>,
     },
     /// Sums over processes.

@@ -1,9 +1,8 @@
-//! Code on huge pages for the whole system: what the kernel offers for it, how that is set, and what was
-//! changed.
+//! Code on huge pages for the whole system: the kernel's facilities, their settings, and what was changed.
 //!
 //! Some kernels (Alibaba Cloud Linux 2 and 3, Anolis OS 8) have *hugetext*: one setting by which khugepaged
-//! puts the code of all programs on huge pages by and by. Others collapse text of files on demand
-//! (READ_ONLY_THP_FOR_FS), or map what of it the page cache holds in huge folios.
+//! gradually puts the code of all programs on huge pages. Others collapse text of files on demand
+//! (READ_ONLY_THP_FOR_FS), or map the part of it that the page cache holds in huge folios.
 
 use crate::collapse::CollapsedProcess;
 use crate::measured::Fact;
@@ -12,20 +11,20 @@ use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which code hugetext puts on huge pages.
+/// The code that hugetext puts on huge pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::FromRepr, strum::IntoStaticStr)]
 #[strum(const_into_str)]
 #[repr(u64)]
 pub enum Mode {
-    /// None; what is there stays.
+    /// None. Code that is on huge pages stays there.
     #[strum(serialize = "no code; what is on huge pages stays there")]
     Off,
-    /// That of programs and libraries.
+    /// Code of programs and libraries.
     #[strum(serialize = "code of programs and libraries")]
     Files,
-    /// That which programs generate: executable anonymous memory.
+    /// Code that programs generate: executable anonymous memory.
     #[strum(serialize = "code that programs generate")]
     Generated,
     #[strum(serialize = "code of programs and libraries, and code that programs generate")]
@@ -33,19 +32,19 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The number that stands for it, 0 to 3.
+    /// Number of the mode, 0 to 3.
     #[must_use]
     pub const fn number(self) -> u64 {
         self as u64
     }
 
-    /// Whether it is about programs and libraries.
+    /// True if it covers programs and libraries.
     #[must_use]
     pub const fn has_files(self) -> bool {
         matches!(self, Self::Files | Self::Both)
     }
 
-    /// Whether it is about generated code.
+    /// True if it covers generated code.
     #[must_use]
     pub const fn has_generated(self) -> bool {
         matches!(self, Self::Generated | Self::Both)
@@ -60,10 +59,10 @@ impl Mode {
 #[derive(strum::IntoStaticStr)] // its file under `/sys/kernel/mm/transparent_hugepage`
 #[strum(const_into_str)]
 pub enum Setting {
-    /// Which code.
+    /// The code that hugetext covers.
     #[strum(serialize = "hugetext_enabled")]
     Mode,
-    /// From how many bytes in the last slot of a mapping on that is filled up to a huge page; 0 is off.
+    /// Bytes in the last slot of a mapping from which the slot is filled up to a huge page; 0 is off.
     #[strum(serialize = "hugetext_pad_threshold")]
     PadThreshold,
 }
@@ -73,19 +72,19 @@ pub enum Setting {
 pub struct Change {
     pub setting: Setting,
     pub before: u64,
-    /// What the kernel says that it is now.
+    /// Value that the kernel reports now.
     pub after: u64,
 }
 
-/// What removes huge pages that are there, on the whole machine and for good.
+/// An action that removes existing huge pages, on the whole machine and for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[derive(strum::EnumString, strum::IntoStaticStr)] // as a user types it
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Cleaner {
-    /// The page cache dropped (`drop_caches`).
+    /// Drop the page cache (`drop_caches`).
     Caches,
-    /// Every huge page split (`split_huge_pages`).
+    /// Split every huge page (`split_huge_pages`).
     Split,
 }
 
@@ -100,7 +99,7 @@ impl Cleaner {
         }
     }
 
-    /// What has to be known before: there is no undo.
+    /// Warning to show before: there is no undo.
     #[must_use]
     pub const fn warning(self) -> &'static str {
         match self {
@@ -114,62 +113,62 @@ impl Cleaner {
     }
 }
 
-/// A way to remove huge pages, and whether this account can take it here.
+/// An action that removes huge pages, and whether this account can use it here.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Offered {
     pub cleaner: Cleaner,
-    /// Whether it may be used; the reason why that is unknown.
+    /// True if it may be used; missing if that is unknown.
     pub may_write: Fact<bool>,
 }
 
 /// The settings of hugetext.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hugetext {
-    /// Which code.
+    /// The code that hugetext covers.
     pub mode: Fact<Mode>,
-    /// From how many bytes on a last slot is filled.
+    /// Bytes in a last slot from which the slot is filled up.
     pub pad_threshold_bytes: Fact<Bytes>,
 }
 
-/// The pace of khugepaged, which does what hugetext asks for.
+/// The pace of khugepaged, which does the work of hugetext.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pace {
-    /// How much it looks at in a round.
+    /// Bytes that it scans in a round.
     pub round_bytes: Bytes,
-    /// How long it sleeps between two rounds.
+    /// Time that it sleeps between two rounds.
     pub sleep_ns: Nanos,
 }
 
-/// What the kernel has, and what was done.
+/// The kernel's facilities, and what was done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TextSystem {
-    /// The settings of hugetext; absent where the kernel has none.
+    /// Settings of hugetext; absent if the kernel has none.
     pub hugetext: Option<Hugetext>,
-    /// What the kernel was started with (`hugetext=`).
+    /// Mode that the kernel was started with (`hugetext=`).
     pub boot_mode: Option<Mode>,
-    /// Whether it collapses text of files (`MADV_COLLAPSE`, READ_ONLY_THP_FOR_FS).
+    /// True if the kernel collapses text of files (`MADV_COLLAPSE`, READ_ONLY_THP_FOR_FS).
     pub collapses_files: Fact<bool>,
-    /// The pace of khugepaged.
+    /// Pace of khugepaged.
     pub pace: Fact<Pace>,
-    /// What removes huge pages.
+    /// Actions that remove huge pages.
     pub cleaners: Vec<Offered>,
     /// Settings that were changed.
     pub changes: Vec<Change>,
     pub cleaned: Option<Cleaner>,
-    /// Files that were brought on huge pages instead.
+    /// Files that were brought onto huge pages instead.
     pub files: Vec<TextFile>,
-    /// Processes whose generated code was.
+    /// Processes whose generated code was put on huge pages instead.
     pub processes: Vec<CollapsedProcess>,
-    /// What else came of it.
+    /// Further results.
     pub notes: Vec<String>,
-    /// The machine before.
+    /// Huge pages of the machine before.
     pub before: HugeTotals,
-    /// The machine afterwards, where something was changed.
+    /// Huge pages of the machine afterwards; absent if nothing was changed.
     pub after: Option<HugeTotals>,
 }
 
 impl TextSystem {
-    /// Whether anything was done.
+    /// True if anything was changed.
     #[must_use]
     pub const fn is_changed(&self) -> bool {
         self.after.is_some()

@@ -1,4 +1,4 @@
-//! What an experiment saw and what it concluded.
+//! Measurements and conclusions of an experiment.
 
 use crate::guard::{Guard, Guarded};
 use crate::units::{Bytes, Nanos};
@@ -11,145 +11,146 @@ use serde::{Deserialize, Serialize};
 pub struct Point {
     /// Name of the arm.
     pub arm: String,
-    /// What the run used.
+    /// Resource usage of the run.
     pub usage: Usage,
-    /// The mechanism's own kernel counter over this run (huge faults, pipes grown, ...);
-    /// absent where the arm has none.
+    /// The mechanism's own kernel counter over this run (huge faults, pipes grown, ...); absent if the arm
+    /// has none.
     pub mechanism: Option<u64>,
-    /// In a run of the control: what the counter of each arm read there, by arm. A remedy whose
-    /// counter moves without it proves nothing by moving.
+    /// For a run of the control: what each arm's counter showed in it, by arm. If a counter moves without its
+    /// remedy, its movement proves nothing.
     #[serde(default)]
     pub idle_mechanisms: Vec<(String, u64)>,
-    /// Huge pages handed out at faults on the machine during the run.
+    /// Huge pages allocated at faults on the machine during the run.
     #[serde(default)]
     pub huge_faults: u64,
-    /// CPU time our own supervising process spent beside the run.
+    /// CPU time that the supervising process took during the run.
     pub supervisor_ns: Nanos,
 }
 
-/// One block: each arm that still raced, equally often, and the control, in random order.
+/// One block: the control and each arm still in the race, equally often, in random order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Block {
-    /// Its runs shared CPUs, started together: their CPU times are compared, and their wall times mean nothing.
+    /// True if its runs started together and shared CPUs. Their CPU times are compared; their wall times mean
+    /// nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
-    /// Points in the order they were run.
+    /// Points in the order in which they were run.
     pub points: Vec<Point>,
-    /// What the machine did meanwhile.
+    /// State of the machine during the block.
     pub weather: Weather,
-    /// Why the block does not count, if it does not.
+    /// Why the block does not count; absent if it counts.
     pub dropped: Option<String>,
 }
 
-/// What the machine did during a block.
+/// State of the machine during a block.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Weather {
-    /// CPU time stolen by the hypervisor during the block.
+    /// CPU time that the hypervisor stole during the block.
     pub steal_ns: Nanos,
     /// Share (0..1) of the block in which some task waited for a CPU (pressure stall information).
     pub cpu_pressure_share: Option<f64>,
     pub memory_pressure_share: Option<f64>,
-    /// Host time of each point, in their order: system time beyond what its faults cost at the
-    /// session's price.
+    /// Host time of each point, in their order: system time above the cost of its faults at the session's
+    /// price.
     pub host_by_point_ns: Vec<Nanos>,
 }
 
-/// The word of a verdict, strongest first.
+/// The word of a verdict, the strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Word {
     /// A gain is proven: keep it.
     Keep,
-    /// A gain over 1% is at least 90% sure, the choice among the arms included.
+    /// A gain over 1% is at least 90% sure, with the choice among the arms taken into account.
     Likely,
-    /// A gain above a share that is named is ruled out.
+    /// A gain above a stated share is ruled out.
     NoGain,
     /// A loss is proven.
     Slower,
-    /// It changes the output, or does not run as the control does.
+    /// The arm changes the output, or does not run as the control does.
     Reject,
     /// None of these.
     CannotTell,
-    /// It was not run.
+    /// The arm was not run.
     NotTried,
 }
 
-/// A time ratio (arm / control; below 1 is faster) with the ends of its 95% interval.
+/// A time ratio (arm / control; below 1 is faster) with the bounds of its 95% interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// The estimate.
+    /// Estimate of the ratio.
     pub ratio: f64,
-    /// Lower end.
+    /// Lower bound of the interval.
     pub ratio_low: f64,
-    /// Upper end.
+    /// Upper bound of the interval.
     pub ratio_high: f64,
 }
 
-/// The effect of an arm against the control, as time ratios (arm / control; below 1 is faster).
+/// The effect of an arm compared with the control, as time ratios (arm / control; below 1 is faster).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
-    /// Estimate of the ratio: mean of the logarithms, block by block.
+    /// Estimate of the ratio, from the mean of the logarithms, block by block.
     pub ratio: f64,
-    /// Lower end of its 95% interval, which holds whenever the experiment is stopped.
+    /// Lower bound of its 95% interval, which holds whenever the experiment stops.
     pub ratio_low: f64,
-    /// Upper end.
+    /// Upper bound of that interval.
     pub ratio_high: f64,
-    /// Lower end of where the ratio of a later repeat of 20 pairs is to be expected (95%): the
-    /// interval holds for this session, and machines drift between sessions.
+    /// Lower bound of the ratio expected (95%) in a later repeat of 20 pairs. The interval above holds for
+    /// this session, and machines drift between sessions.
     pub repeat_low: f64,
-    /// Upper end.
+    /// Upper bound of the ratio expected in a later repeat.
     pub repeat_high: f64,
-    /// Evidence (an e-value) against no gain, the choice among the arms included.
+    /// Evidence (an e-value) against no gain, with the choice among the arms taken into account.
     pub evidence_of_gain: f64,
-    /// The same against a gain of 1% at most.
+    /// Evidence (an e-value) against a gain of 1% at most.
     pub evidence_of_worth: f64,
-    /// How sure a gain over 1% is: one less the reciprocal of its evidence, at least 0.
+    /// Certainty of a gain over 1%: 1 minus the reciprocal of its evidence, at least 0.
     pub sure_share: f64,
-    /// Runs of the arm.
+    /// Number of runs of the arm.
     pub runs: u32,
-    /// Runs of the control beside them.
+    /// Number of runs of the control beside them.
     pub control_runs: u32,
-    /// The same with the host's time taken off each run, where that differs between the two.
+    /// Ratio after the host's time is subtracted from each run; present if that time differs between the two.
     pub without_host: Option<Ratio>,
-    /// The same by plain times, where the times were corrected by what a load from memory cost during
+    /// Ratio of the plain times; present if times were corrected by the cost of a load from memory during
     /// each run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncorrected: Option<Ratio>,
-    /// It is of CPU time, by runs that shared CPUs with the control's.
+    /// True if the ratio is of CPU time, from runs that shared CPUs with those of the control.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
-    /// What a few runs of such an arm showed that were made one at a time, by wall time.
+    /// Ratio of wall time from a few runs of such an arm that were made one at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone: Option<Ratio>,
 }
 
-/// The verdict on one arm.
+/// The verdict on an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// Name of the arm.
     pub arm: String,
     pub word: Word,
-    /// Why, in one sentence.
+    /// Reason in one sentence.
     pub why: String,
-    /// The effect on wall time; absent when there are no runs.
+    /// Effect on wall time; absent if there are no runs.
     pub effect: Option<Effect>,
-    /// The least share (of 2, 3, 4 and 5%) that it does not gain, where one is ruled out.
+    /// Smallest share (of 2, 3, 4 and 5%) above which a gain is ruled out; absent if none is.
     pub no_gain_above_share: Option<f64>,
-    /// The least of these that it does not lose.
+    /// Smallest of these shares above which a loss is ruled out; absent if none is.
     pub no_loss_above_share: Option<f64>,
-    /// Time that would settle an open verdict, if evidence goes on growing as it did.
+    /// Time that would settle an open verdict if evidence grows as before.
     pub settled_by_ns: Option<Nanos>,
     /// Median ratio of CPU time, arm / control.
     pub cpu_ratio: Option<f64>,
-    /// Median peak memory of the arm minus that of the control, bytes.
+    /// Median peak memory of the arm minus that of the control, in bytes.
     pub peak_rss_change_bytes: Option<i64>,
     /// Median peak memory of the control.
     pub control_peak_rss_bytes: Option<Bytes>,
-    /// Median of our supervisor's CPU time beside a run of this arm.
+    /// Median CPU time of the supervising process during a run of this arm.
     pub supervisor_ns: Nanos,
 }
 
-/// What the runs of an experiment are compared by.
+/// The quantity by which runs of an experiment are compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[derive(strum::IntoStaticStr)] // as a user types it
@@ -162,17 +163,17 @@ pub enum Quantity {
     Cpu,
     /// CPU time of a service's processes for each request.
     CpuPerRequest,
-    /// The time in which a service answers a request on average: the reciprocal of its rate.
+    /// The mean time in which a service answers a request: the reciprocal of its rate.
     Throughput,
     /// The time within which 99% of requests are answered.
     P99,
-    /// Of a service, the proportional set size of its processes. Of a run, the most memory that its processes
-    /// held together.
+    /// For a service, the proportional set size of its processes. For a run, the most memory that its
+    /// processes held together.
     Memory,
 }
 
 impl Quantity {
-    /// In a sentence after "less" or "more".
+    /// Noun for a sentence, after "less" or "more".
     #[must_use]
     pub const fn noun(self) -> &'static str {
         match self {
@@ -186,76 +187,76 @@ impl Quantity {
     }
 }
 
-/// What an experiment set out with.
+/// The design of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Design {
-    /// What decides.
+    /// The quantity that decides.
     #[serde(default)]
     pub quantity: Quantity,
-    /// What an arm may not pass, whatever it gains.
+    /// Bounds that an arm must keep, whatever it gains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<Guard>,
     /// Seed of the random orders.
     pub seed: u64,
     /// Time for the whole session.
     pub budget_ns: Nanos,
-    /// What the arms are measured against.
+    /// Name of the arm that the others are compared with.
     pub control: String,
-    /// The arms, combinations included.
+    /// Names of the arms, including combinations.
     pub arms: Vec<String>,
 }
 
-/// Time and memory of an arm side by side: medians over its runs.
+/// Time and memory of an arm: medians over its runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeAndMemory {
     pub arm: String,
     pub time_ns: Nanos,
     pub memory_bytes: Bytes,
-    /// Of the control.
+    /// Time of the arm divided by that of the control.
     pub time_ratio: f64,
     pub memory_ratio: f64,
-    /// How many percent of memory stand against one percent of time, where an arm has less of one and more of
-    /// the other.
+    /// Percent of memory traded for one percent of time; present if the arm has less of one and more of the
+    /// other.
     pub memory_price: Option<f64>,
-    /// No other has clearly less of one without more of the other.
+    /// True if no other arm has clearly less of one without more of the other.
     pub is_on_front: bool,
 }
 
 /// A whole experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Experiment {
-    /// What it set out with.
+    /// Design of the experiment.
     pub design: Design,
-    /// Its blocks, unfinished ones included.
+    /// Blocks, including unfinished ones.
     pub blocks: Vec<Block>,
     /// A verdict for each arm.
     pub verdicts: Vec<Verdict>,
-    /// What each guard showed of each arm.
+    /// Result of each guard for each arm.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Guarded>,
     /// Time and memory of each arm that ran, the control first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub time_and_memory: Vec<TimeAndMemory>,
-    /// Things the reader must know (two speeds, interrupted).
+    /// Warnings that the reader must know (two speeds, interrupted).
     pub warnings: Vec<String>,
-    /// Ended by the user.
+    /// True if the user ended the experiment.
     pub interrupted: bool,
-    /// Why no runs were made at once, or none any more, where that could have been.
+    /// Why runs were not, or no longer, made at the same time; absent if that was not possible anyway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_turn_because: Option<String>,
-    /// Why the control could not be measured to the end, if so: nothing is decided then.
+    /// Why the control could not be measured to the end. Nothing is decided then. Absent if it was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub halted: Option<String>,
 }
 
-/// Whether an interval of a ratio says nothing: it goes from a tenth to ten times, or beyond.
+/// True if the interval of a ratio says nothing: it spans from a tenth to ten times, or more.
 #[must_use]
 pub fn is_open(low: f64, high: f64) -> bool {
     low <= 0.1 && high >= 10.0
 }
 
 impl Effect {
-    /// Whether it is one: a single run shows nothing of an arm, and neither does an open interval.
+    /// True if the effect was measured. A single run, or an open interval, shows nothing about an arm.
     #[must_use]
     pub fn is_measured(&self) -> bool {
         self.runs > 1 && self.control_runs > 1 && !is_open(self.ratio_low, self.ratio_high)
@@ -263,7 +264,7 @@ impl Effect {
 }
 
 impl Experiment {
-    /// What its arms are compared by: CPU time where runs were made at once.
+    /// The quantity by which its arms are compared: CPU time if runs were made at the same time.
     #[must_use]
     pub fn compared(&self) -> Quantity {
         let at_once = |verdict: &Verdict| verdict.effect.as_ref().is_some_and(|one| one.at_once);
@@ -273,14 +274,14 @@ impl Experiment {
         }
     }
 
-    /// Points of one arm in the blocks that count, of runs at once or one at a time.
+    /// Points of one arm in the blocks that count, from runs at the same time or one at a time.
     pub fn points_in<'a>(&'a self, arm: &'a str, at_once: bool) -> impl Iterator<Item = &'a Point> {
         let counts = move |block: &&Block| block.dropped.is_none() && block.at_once == at_once;
         let points = self.blocks.iter().filter(counts).flat_map(|block| &block.points);
         points.filter(move |point| point.arm == arm)
     }
 
-    /// The arm was compared by runs at once.
+    /// True if the arm was compared by runs at the same time.
     #[must_use]
     pub fn is_at_once(&self, arm: &str) -> bool {
         self.points_in(arm, true).next().is_some()

@@ -1,4 +1,4 @@
-//! Units of size and time. The only file in which page sizes are spelled out as numbers.
+//! Units of size and time. This is the only file that spells out page sizes as numbers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ impl Bytes {
     pub const fn gib(n: u64) -> Self {
         Self(n << 30)
     }
-    /// Whole pages of size `page` that this size touches at most (rounded up).
+    /// Number of pages of size `page` that hold this size (rounded up).
     #[must_use]
     pub const fn pages(self, page: PageSize) -> u64 {
         self.0.div_ceil(page.bytes())
@@ -126,7 +126,7 @@ impl Nanos {
     pub const fn secs(n: u64) -> Self {
         Self(n * 1_000_000_000)
     }
-    /// Rounds a non-negative number of nanoseconds; anything negative or not finite becomes 0.
+    /// Rounds a non-negative number of nanoseconds. A negative or non-finite number becomes 0.
     #[must_use]
     pub fn from_f64(ns: f64) -> Self {
         if ns.is_finite() && ns > 0.0 { Self(ns.round() as u64) } else { Self(0) }
@@ -136,7 +136,7 @@ impl Nanos {
     pub fn as_secs(self) -> f64 {
         self.0 as f64 / 1e9
     }
-    /// As the standard library's duration.
+    /// The span as the standard library's duration.
     #[must_use]
     pub const fn duration(self) -> std::time::Duration {
         std::time::Duration::from_nanos(self.0)
@@ -167,7 +167,7 @@ impl fmt::Display for Nanos {
         let ns = self.0 as f64;
         match self.0 {
             0..1_000 => write!(f, "{} ns", self.0),
-            // What rounds to 1000.0 of a unit is 1 of the next.
+            // A value that rounds to 1000.0 of a unit is 1 of the next.
             1_000..999_950 => write!(f, "{:.1} us", ns / 1e3),
             999_950..999_950_000 => write!(f, "{:.1} ms", ns / 1e6),
             999_950_000..100_000_000_000 => write!(f, "{:.2} s", ns / 1e9),
@@ -228,7 +228,7 @@ impl PageSize {
     pub const fn bytes(self) -> u64 {
         self.0
     }
-    /// The whole pages of this size within a range of addresses; none if none fits.
+    /// The whole pages of this size in a range of addresses; none if none fits.
     #[must_use]
     pub fn whole_within(self, range: Range<u64>) -> Option<Range<u64>> {
         let start = range.start.checked_next_multiple_of(self.0)?;
@@ -247,7 +247,7 @@ impl fmt::Display for PageSize {
     }
 }
 
-/// A text that is not the number with unit it should be.
+/// A text that is not a number with its unit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {want}")]
 pub struct UnitError {

@@ -1,20 +1,20 @@
-//! What one run of a program used: the kernel's own accounting at its end.
+//! The resource usage of one run of a program, by the kernel's accounting at its end.
 
 use crate::measured::median;
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How fast CPU and memory were during a run, as threads of ours beside it sampled them.
+/// The speed of CPU and memory during a run, sampled by threads of pagewise beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Speed {
-    /// Time of one round of arithmetic in registers, ns.
+    /// Time of one round of arithmetic in registers, in nanoseconds.
     pub round_ns: f64,
-    /// Time of one load from memory that needs the one before, ns.
+    /// Time of one load from memory that depends on the previous one, in nanoseconds.
     pub load_ns: f64,
 }
 
-/// How a program ended.
+/// End of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
@@ -29,7 +29,7 @@ impl Ended {
     pub const fn success(self) -> bool {
         matches!(self, Self::Exited(0))
     }
-    /// The status a shell would show (128 + signal).
+    /// The status that a shell would show (128 + signal).
     #[must_use]
     pub const fn shell_status(self) -> i32 {
         match self {
@@ -48,32 +48,32 @@ impl std::fmt::Display for Ended {
     }
 }
 
-/// Memory of all processes of a program together, sampled while it ran.
+/// Memory of all processes of a program together, sampled during a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryUse {
     /// Proportional set size, as the mean over time.
     pub mean_pss_bytes: Bytes,
-    /// The largest sample of it.
+    /// Largest sample of the proportional set size.
     pub peak_pss_bytes: Bytes,
-    /// Page tables then.
+    /// Memory of page tables at that sample.
     pub page_table_bytes: Bytes,
-    /// Anonymous memory on huge pages then.
+    /// Anonymous memory on huge pages at that sample.
     pub huge_bytes: Bytes,
     pub samples: u32,
-    /// Proportional set size in equally long parts of the run, each the largest of its samples; empty in
-    /// runs saved before this was kept.
+    /// Proportional set size in equally long parts of the run, each the largest of its samples; empty in runs
+    /// saved before this was kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over_time_bytes: Vec<Bytes>,
 }
 
-/// Usage of a program and all descendants that were waited for.
+/// Resource usage of a program and all descendants that were waited for.
 ///
-/// Sources: clock around fork and reap; `wait4(2)` rusage; `/proc/PID/io` of the unreaped zombie
-/// (which includes reaped children). Not seen: descendants that outlive the program, and work of
-/// kernel threads on its behalf.
+/// Sources: the clock around fork and reap; `wait4(2)` rusage; `/proc/PID/io` of the unreaped zombie (which
+/// includes reaped children). Not included: descendants that outlive the program, and work of kernel threads
+/// for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// From the moment the program may start to its end.
+    /// Time from the moment the program may start to its end.
     pub wall_ns: Nanos,
     /// CPU time in user mode.
     pub user_ns: Nanos,
@@ -85,11 +85,11 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Page faults that waited for I/O (`ru_majflt`).
     pub major_faults: u64,
-    /// Times it gave up the CPU to wait (`ru_nvcsw`).
+    /// Times the program gave up the CPU to wait (`ru_nvcsw`).
     pub voluntary_switches: u64,
     /// Times the CPU was taken away (`ru_nivcsw`).
     pub involuntary_switches: u64,
-    /// Bytes through read-like calls (`rchar`); absent when /proc/PID/io could not be read.
+    /// Bytes through read-like calls (`rchar`); absent if /proc/PID/io could not be read.
     pub read_bytes: Option<Bytes>,
     /// Bytes through write-like calls (`wchar`).
     pub written_bytes: Option<Bytes>,
@@ -99,21 +99,21 @@ pub struct Usage {
     pub write_calls: Option<u64>,
     /// Bytes fetched from a device (`read_bytes`).
     pub device_read_bytes: Option<Bytes>,
-    /// How fast CPU and memory were meanwhile; absent where that was not sampled.
+    /// Speed of CPU and memory during the run; absent if it was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
-    /// Memory of all processes together; absent where that was not sampled.
+    /// Memory of all processes together; absent if it was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryUse>,
-    /// How long its processes were ready to run while others had the CPU; absent where that was not sampled.
+    /// Time for which its processes were ready to run while others had the CPU; absent if it was not sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay_ns: Option<Nanos>,
     pub ended: Ended,
 }
 
 impl Usage {
-    /// The most memory that its processes held together: the largest sample, and where none was taken or it
-    /// was missed, the peak of the largest process.
+    /// Most memory that its processes held together: the largest sample. If there was no sample, or it missed
+    /// the peak, the peak of the largest process.
     #[must_use]
     pub fn peak_memory(&self) -> Bytes {
         self.memory
@@ -121,7 +121,7 @@ impl Usage {
             .map_or(Bytes(0), |memory| memory.peak_pss_bytes)
             .max(self.peak_rss_bytes)
     }
-    /// CPU time, user and kernel.
+    /// CPU time in user mode and in the kernel.
     #[must_use]
     pub fn cpu_ns(&self) -> Nanos {
         self.user_ns + self.sys_ns

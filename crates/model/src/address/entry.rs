@@ -1,9 +1,9 @@
-//! Entries of `/proc/PID/pagemap` and ranges of the ioctl `PAGEMAP_SCAN`, by the meanings that
-//! `Documentation/admin-guide/mm/pagemap.rst` gives.
+//! Entries of `/proc/PID/pagemap` and ranges of the ioctl `PAGEMAP_SCAN`, with the meanings of
+//! `Documentation/admin-guide/mm/pagemap.rst`.
 //!
-//! Frame numbers and swap slots read as 0 without CAP_SYS_ADMIN. Bits that a kernel does not know yet
-//! are 0 as well: guards are shown since Linux 6.15, protection by a userfaultfd since 5.13. A page that
-//! is on its way from one frame to another counts as swapped for that moment.
+//! Frame numbers and swap slots read as 0 without CAP_SYS_ADMIN. Bits that an older kernel does not set are 0
+//! as well: Linux shows guards since 6.15 and protection by a userfaultfd since 5.13. While a page moves from
+//! one frame to another, it counts as swapped.
 
 use super::Address;
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ pub struct Entry(pub u64);
 /// A place in swap space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SwapSlot {
-    /// Number of the swap space, in the order in which they were added.
+    /// Number of the swap space. The kernel numbers them in the order in which they were added.
     pub space: u64,
     pub offset_pages: u64,
 }
@@ -34,12 +34,12 @@ impl Entry {
     const fn has(self, bit: u64) -> bool {
         self.0 & bit != 0
     }
-    /// A frame is mapped.
+    /// True if a frame is mapped.
     #[must_use]
     pub const fn is_present(self) -> bool {
         self.has(PRESENT)
     }
-    /// The entry holds something that is no frame; a guard counts too.
+    /// True if the entry holds something other than a frame. A guard counts too.
     #[must_use]
     pub const fn is_swapped(self) -> bool {
         self.has(SWAPPED)
@@ -48,27 +48,27 @@ impl Entry {
     pub const fn is_guard(self) -> bool {
         self.has(GUARD)
     }
-    /// Of a file or of shared memory.
+    /// True for a page of a file or of shared memory.
     #[must_use]
     pub const fn is_of_file_or_shared(self) -> bool {
         self.has(OF_FILE_OR_SHARED)
     }
-    /// Mapped here alone.
+    /// True if no other process maps the page.
     #[must_use]
     pub const fn is_exclusive(self) -> bool {
         self.has(EXCLUSIVE)
     }
-    /// Marked as written.
+    /// True if the page is marked as written.
     #[must_use]
     pub const fn is_soft_dirty(self) -> bool {
         self.has(SOFT_DIRTY)
     }
-    /// Protected by a userfaultfd.
+    /// True if a userfaultfd write-protects the page.
     #[must_use]
     pub const fn is_write_protected(self) -> bool {
         self.has(WRITE_PROTECTED)
     }
-    /// The frame, if it is present and the kernel tells.
+    /// The frame, if one is present and the kernel shows its number.
     #[must_use]
     pub const fn frame(self) -> Option<u64> {
         match self.0 & FRAME_BITS {
@@ -77,8 +77,8 @@ impl Entry {
             frame => Some(frame),
         }
     }
-    /// The place in swap space, if it is swapped and the kernel tells: the first page of a swap space
-    /// is its header and never a place.
+    /// The place in swap space, if the page is swapped and the kernel shows the place. The first page of a
+    /// swap space is its header and never a place.
     #[must_use]
     pub const fn swap_slot(self) -> Option<SwapSlot> {
         let bits = self.0 & FRAME_BITS;
@@ -90,19 +90,19 @@ impl Entry {
     }
 }
 
-/// A range of present pages, as `PAGEMAP_SCAN` gives them.
+/// A range of present pages, as `PAGEMAP_SCAN` reports them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scanned {
     pub start: Address,
     pub end: Address,
-    /// Mapped by an entry above the lowest level.
+    /// True if an entry above the lowest level maps the range.
     pub is_huge: bool,
-    /// Mapped to the zero page.
+    /// True if the range is mapped to the zero page.
     pub is_zero: bool,
 }
 
 impl Scanned {
-    /// True when `address` lies in it.
+    /// True if `address` lies in the range.
     #[must_use]
     pub const fn contains(&self, address: u64) -> bool {
         self.start.0 <= address && address < self.end.0

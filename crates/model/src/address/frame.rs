@@ -1,5 +1,5 @@
-//! Flags of a frame, as `/proc/kpageflags` gives them (include/uapi/linux/kernel-page-flags.h and, for
-//! the bits from 32 on, include/linux/kernel-page-flags.h). Bits of a newer kernel show by number.
+//! Flags of a frame from `/proc/kpageflags` (include/uapi/linux/kernel-page-flags.h and, for the bits from 32
+//! on, include/linux/kernel-page-flags.h). Bits that only a newer kernel knows appear by number.
 
 /// The flags of one frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -54,17 +54,17 @@ impl FrameFlags {
     const fn has(self, bit: u32) -> bool {
         self.0 >> bit & 1 == 1
     }
-    /// The first frame of a folio of several.
+    /// True for the first frame of a folio of several frames.
     #[must_use]
     pub const fn is_head(self) -> bool {
         self.has(COMPOUND_HEAD)
     }
-    /// Another frame of such a folio.
+    /// True for any later frame of such a folio.
     #[must_use]
     pub const fn is_tail(self) -> bool {
         self.has(COMPOUND_TAIL)
     }
-    /// Every flag that is set, in words.
+    /// The names of all flags that are set.
     #[must_use]
     pub fn names(self) -> Vec<String> {
         let known = |bit: u32| NAMES.iter().find(|(b, _)| *b == bit).map(|(_, name)| *name);

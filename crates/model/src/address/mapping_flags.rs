@@ -42,7 +42,7 @@ const WORDS: &[(&str, &str)] = &[
     ("ar", "of this architecture"),
 ];
 
-/// What a flag means; none for letters that this version does not know.
+/// The meaning of a flag, or none if this version does not know the letters.
 #[must_use]
 pub fn describe_mapping_flag(letters: &str) -> Option<&'static str> {
     WORDS.iter().find(|(known, _)| *known == letters).map(|(_, words)| *words)

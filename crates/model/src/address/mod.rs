@@ -1,13 +1,13 @@
-//! One address of a process: the way of the processor through the page table to its page, and what
-//! the kernel tells of page, frame, folio and mapping.
+//! One address of a process: the processor's path through the page table to its page, and what the kernel
+//! reports about page, frame, folio and mapping.
 //!
-//! [`Seen`] is what was read, [`View`] what it means; `judge::address` makes the one into the other.
-//! The words are Linux's: a *frame* is a piece of physical memory of the size of a base page, a
-//! *folio* the frames that the kernel manages as one, a *page* what one entry of the page table maps.
-//! Addresses and offsets are bytes.
+//! [`Seen`] holds the raw readings and [`View`] their meaning; `judge::address` turns one into the other. The
+//! terms are Linux's. A *frame* is a piece of physical memory of the size of a base page. A *folio* is a
+//! group of frames that the kernel manages as one. A *page* is the memory that one entry of the page table
+//! maps. Addresses and offsets are bytes.
 //!
-//! Not seen by anybody in user space: the entries themselves, the accessed and dirty bits, and how
-//! often a frame is referenced other than by page tables.
+//! User space cannot see the entries themselves, the accessed and dirty bits, or references to a frame other
+//! than those of page tables.
 
 mod entry;
 mod frame;
@@ -39,7 +39,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A text that is no address.
+/// A text that is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "not an address: hexadecimal as in /proc/PID/maps or after 0x, or decimal of 13 digits or more"
@@ -49,9 +49,9 @@ pub struct AddressError;
 impl std::str::FromStr for Address {
     type Err = AddressError;
 
-    /// Hexadecimal after `0x`, with a digit above 9 in it, or of up to twelve digits, as
-    /// `/proc/PID/maps` has them; more digits than that are decimal, as some runtimes print theirs
-    /// (a user address of 47 bits has 12 hexadecimal digits, near its end 15 decimal ones).
+    /// An address is hexadecimal if it starts with `0x`, has a digit above 9, or has up to twelve digits, as
+    /// in `/proc/PID/maps`. Longer numbers are decimal, as some runtimes print theirs. (A user address of 47
+    /// bits has 12 hexadecimal digits, and near its end 15 decimal ones.)
     fn from_str(text: &str) -> Result<Self, AddressError> {
         const MOST_IN_MAPS: usize = 12;
         let text = text.trim();
@@ -72,90 +72,89 @@ impl std::str::FromStr for Address {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Layout {
     pub base_page_bytes: PageSize,
-    /// Bits of an address that are translated.
+    /// Bits of an address that the page tables translate.
     pub address_bits: u32,
-    /// Bits of an address that a process may use: on x86 the highest translated bit is the kernel's.
+    /// Bits of an address that a process may use. On x86 the highest translated bit belongs to the kernel.
     pub user_bits: u32,
 }
 
 impl Layout {
-    /// Bits of an address inside a base page.
+    /// Bits of an address within a base page.
     #[must_use]
     pub const fn page_bits(&self) -> u32 {
         self.base_page_bytes.bytes().trailing_zeros()
     }
-    /// Bits of an address that number the entries of a table: one fills a base page with entries of 8
-    /// bytes.
+    /// Bits of an address that select an entry of a table. A table fills a base page with entries of 8 bytes.
     #[must_use]
     pub const fn table_bits(&self) -> u32 {
         self.page_bits().saturating_sub(3)
     }
-    /// The page that an entry one level above base pages maps.
+    /// The page that an entry maps one level above base pages.
     #[must_use]
     pub fn huge_page(&self) -> Option<PageSize> {
         PageSize::new(1u64.checked_shl(self.page_bits() + self.table_bits())?)
     }
 }
 
-/// Whose an address is.
+/// The owner of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Half {
-    /// A process may have it.
+    /// A process may use the address.
     User,
-    /// The kernel's.
+    /// The address belongs to the kernel.
     Kernel,
-    /// Nobody's: the bits that are not translated are not all alike.
+    /// Neither may use it: the bits that are not translated are not all equal.
     NotCanonical,
 }
 
-/// What the entry of a level does in the walk.
+/// The part that the entry of a level plays in the walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Leads to the table of the next level.
+    /// It leads to the table of the next level.
     Table,
-    /// Maps the page: the walk ends here.
+    /// It maps the page, and the walk ends here.
     Page,
-    /// Below the page: not walked.
+    /// It lies below the page, so it is not walked.
     Beyond,
-    /// Nothing is known of it.
+    /// Its part is not known.
     NotKnown,
 }
 
 /// One level of the page table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Level {
-    /// Linux's name: PGD, P4D, PUD, PMD, PTE.
+    /// Linux's name of the level: PGD, P4D, PUD, PMD or PTE.
     pub name: String,
-    /// Highest bit of the address that it takes.
+    /// Highest bit of the address that this level uses.
     pub high_bit: u32,
-    /// Lowest one.
+    /// Lowest bit of the address that this level uses.
     pub low_bit: u32,
-    /// Number of the entry in its table.
+    /// Number of the entry in its table, from 0.
     pub index: u64,
-    /// What one entry covers.
+    /// Memory that one entry covers, in bytes.
     pub entry_spans_bytes: Bytes,
-    /// What its entry does.
+    /// The part that the entry plays in the walk.
     pub role: Role,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Mapping {
-    /// First address.
+    /// First address of the mapping.
     pub start_address: Address,
-    /// Address after the last.
+    /// Address after the last one.
     pub end_address: Address,
     /// `r-xp`, as in `/proc/PID/maps`.
     pub permissions: String,
-    /// Where it begins in its file; none for memory of no file.
+    /// Offset in the file at which the mapping begins, in bytes; absent for memory without a file.
     pub offset_bytes: Option<Bytes>,
-    /// Its file, `[heap]` and the like, or nothing.
+    /// Path of the file, a name such as `[heap]`, or empty.
     pub path: String,
 }
 
 impl Mapping {
-    /// True when `address` lies in it.
+    /// True if `address` lies in the mapping.
     #[must_use]
     pub const fn contains(&self, address: u64) -> bool {
         self.start_address.0 <= address && address < self.end_address.0
@@ -166,69 +165,69 @@ impl Mapping {
     }
 }
 
-/// What `/proc/PID/smaps` says of a mapping.
+/// Facts about a mapping from `/proc/PID/smaps`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Residence {
-    /// The page that it is made for: larger than the base page for a reserved pool alone.
+    /// Page size that the mapping is made for. Only a reserved pool has one larger than the base page.
     pub kernel_page_bytes: Option<PageSize>,
-    /// The page by which the processor translates it, if known.
+    /// Page size by which the processor translates the mapping, if known.
     pub mmu_page_bytes: Option<PageSize>,
-    /// Resident, without pages of a reserved pool.
+    /// Resident memory without pages of a reserved pool.
     pub resident_bytes: Bytes,
-    /// Anonymous memory mapped huge.
+    /// Anonymous memory that is mapped huge.
     pub anon_huge_bytes: Bytes,
-    /// File pages mapped huge.
+    /// File pages that are mapped huge.
     pub file_pmd_mapped_bytes: Bytes,
-    /// Shared memory mapped huge.
+    /// Shared memory that is mapped huge.
     pub shmem_pmd_mapped_bytes: Bytes,
-    /// Pages of a reserved pool.
+    /// Memory on pages of a reserved pool.
     pub pool_bytes: Bytes,
-    /// Swapped out.
+    /// Memory that is swapped out.
     pub swapped_bytes: Bytes,
-    /// `VmFlags`, two letters each ([`describe_mapping_flag`]).
+    /// `VmFlags`, two letters for each flag ([`describe_mapping_flag`]).
     pub flags: Vec<String>,
 }
 
-/// What was read of one frame.
+/// Readings of one frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameSeen {
     pub number: u64,
-    /// Flags of the frames around it, itself among them.
+    /// Flags of the frames around it, including its own.
     pub flags: Fact<FlagWindow>,
-    /// How many entries of page tables map it.
+    /// Number of page-table entries that map it.
     pub map_count: Fact<u64>,
 }
 
-/// Flags of frames side by side.
+/// Flags of adjacent frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlagWindow {
-    /// Number of the first.
+    /// Number of the first frame.
     pub first: u64,
     pub flags: Vec<FrameFlags>,
 }
 
-/// What was read of one address of a process, one thing after the other while it ran.
+/// Readings for one address of a process, taken one after the other while it ran.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
     pub address: Address,
-    /// All mappings, in order.
+    /// All mappings of the process, in order of addresses.
     pub mappings: Vec<Mapping>,
-    /// Of the mapping that it is in; meaningless without one.
+    /// Facts about the mapping that holds the address; meaningless if no mapping does.
     pub residence: Fact<Residence>,
-    /// Entries of all pages under the table entry one level above base pages.
+    /// Entries of all pages below one entry of the level above base pages.
     pub entries: Fact<Entries>,
-    /// The ranges among them that are mapped huge or to the zero page.
+    /// The ranges among these pages that are mapped huge or to the zero page.
     pub scanned: Fact<Vec<Scanned>>,
-    /// Its frame; missing also where no page is present.
+    /// The frame of the address; also missing if no page is present.
     pub frame: Fact<FrameSeen>,
-    /// Whether this kernel keeps soft-dirty bits.
+    /// True if this kernel keeps soft-dirty bits.
     pub keeps_soft_dirty: Fact<bool>,
 }
 
-/// Entries of `/proc/PID/pagemap` side by side.
+/// Adjacent entries of `/proc/PID/pagemap`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entries {
-    /// Address of the page of the first.
+    /// Address of the page that the first entry describes.
     pub first_address: Address,
     pub entries: Vec<Entry>,
 }
@@ -237,35 +236,35 @@ pub struct Entries {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Mapped: a touch that its permissions allow needs no kernel.
+    /// Mapped. A touch that the permissions allow needs no kernel.
     Present,
-    /// Swapped out, or on its way from one frame to another.
+    /// Swapped out, or moving from one frame to another.
     Swapped,
-    /// A guard: any touch is fatal (`MADV_GUARD_INSTALL`).
+    /// A guard (`MADV_GUARD_INSTALL`). Any touch is fatal.
     Guard,
-    /// Not mapped: a touch is a fault.
+    /// Not mapped. A touch is a fault.
     Absent,
 }
 
-/// The page that an address is in.
+/// The page that holds an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PageView {
     pub state: State,
-    /// Its size: what one entry of the page table maps.
+    /// Size of the page: the memory that one entry of the page table maps.
     pub size_bytes: Fact<PageSize>,
-    /// Where the address is in it (in a base page while the size is not known).
+    /// Offset of the address in the page, or in a base page if the page size is not known.
     pub offset_bytes: Bytes,
-    /// It belongs to a file or to shared memory; of pages that are present.
+    /// True if a present page belongs to a file or to shared memory.
     pub is_of_file_or_shared: bool,
-    /// No other process maps it; of pages that are present.
+    /// True if the page is present and no other process maps it.
     pub is_exclusive: bool,
-    /// It is the zero page, which all that was only read shares.
+    /// True for the zero page, which memory shares that was only read.
     pub is_zero: Fact<bool>,
-    /// Written since the marks were last cleared.
+    /// True if the page was written since the marks were last cleared.
     pub is_soft_dirty: Fact<bool>,
-    /// Write-protected through a userfaultfd.
+    /// True if a userfaultfd write-protects the page.
     pub is_write_protected: bool,
-    /// Where it was swapped to; absent for a page that is not swapped.
+    /// Place of the page in swap space; absent if the page is not swapped.
     pub swapped_to: Option<Fact<SwapSlot>>,
 }
 
@@ -273,97 +272,97 @@ pub struct PageView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Folio {
     pub first_frame: u64,
-    /// How many frames it has.
+    /// Number of frames in the folio.
     pub frames: u64,
     pub size_bytes: Bytes,
 }
 
-/// The frame under an address.
+/// The frame at an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Frame {
     pub number: u64,
-    /// What it is and what state it is in ([`FrameFlags::names`]).
+    /// Kind and state of the frame ([`FrameFlags::names`]).
     pub flags: Fact<Vec<String>>,
-    /// How many entries of page tables map it.
+    /// Number of page-table entries that map the frame.
     pub map_count: Fact<u64>,
     pub folio: Fact<Folio>,
 }
 
-/// The pages under the same entry of the table above base pages.
+/// The pages below the same entry of the table above base pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Around {
     pub start_address: Address,
-    /// A character for each base page: `H` present and mapped huge, `#` present, `z` the zero page, `s`
+    /// One character for each base page: `H` present and mapped huge, `#` present, `z` zero page, `s`
     /// swapped, `g` guard, `.` absent, `-` in no mapping.
     pub pages: String,
     pub present_pages: u64,
-    /// Of these, mapped huge.
+    /// Number of present pages that are mapped huge.
     pub huge_pages: u64,
     pub swapped_pages: u64,
     pub guard_pages: u64,
-    /// In a mapping and not present.
+    /// Number of pages in a mapping that are not present.
     pub absent_pages: u64,
-    /// In no mapping.
+    /// Number of pages in no mapping.
     pub unmapped_pages: u64,
 }
 
-/// The mapping that an address is in.
+/// The mapping that holds an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Within {
     pub mapping: Mapping,
-    /// Where the address is in its file; absent for memory of no file.
+    /// Offset of the address in the file, in bytes; absent for memory without a file.
     pub position_bytes: Option<Bytes>,
-    /// What of it is resident, and its flags.
+    /// Resident memory of the mapping, and its flags.
     pub residence: Fact<Residence>,
 }
 
-/// What a process has at an address.
+/// Memory of a process at an address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Memory {
-    /// The mapping that it is in; absent without one.
+    /// The mapping that holds the address; absent if no mapping does.
     pub within: Option<Within>,
     pub before: Option<Mapping>,
     pub after: Option<Mapping>,
     pub page: Fact<PageView>,
     pub frame: Fact<Frame>,
-    /// The pages around it.
+    /// The pages around the address.
     pub around: Fact<Around>,
 }
 
-/// What is known of one address.
+/// Facts about one address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct View {
     pub address: Address,
-    /// Whose it is.
+    /// Owner of the address.
     pub half: Half,
-    /// The levels of the page table, the top one first.
+    /// Levels of the page table, from the top.
     pub levels: Vec<Level>,
-    /// What is left of the address below the last level.
+    /// Bits of the address below the last level: the offset in a base page.
     pub page_offset_bytes: Bytes,
-    /// What a process has there; absent where none was asked for.
+    /// Memory of the process at the address; absent if no process was named.
     pub memory: Option<Memory>,
 }
 
-/// A process that was looked at.
+/// A process whose addresses were examined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Process {
     pub pid: i32,
-    /// Program and arguments.
+    /// The program and its arguments.
     pub command: Vec<String>,
 }
 
-/// Addresses, taken through the page table.
+/// Addresses with their paths through the page table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AddressReport {
-    /// Version of this form.
+    /// Version of this format.
     pub schema: u32,
-    /// Version of the program that made it.
+    /// Version of the program that made the report.
     pub pagewise: String,
-    /// The process; absent where addresses were only taken apart.
+    /// The process; absent if only the numbers were explained.
     pub process: Option<Process>,
-    /// How this machine's page tables divide an address.
+    /// How the page tables of this machine divide an address.
     pub layout: Layout,
-    /// The pages that this processor and kernel can map.
+    /// Page sizes that this processor and kernel can map.
     pub page_sizes_bytes: Vec<PageSize>,
     pub addresses: Vec<View>,
 }

@@ -1,11 +1,11 @@
-//! Claims, the evidence on them, and the one rule that answers them.
+//! Claims, their evidence, and the one rule that answers them.
 //!
-//! A claim says where a figure lies: above a border, below one, or between two. It is confirmed when the 95%
-//! interval of the figure lies wholly there, refuted when the interval lies wholly elsewhere. An interval that
-//! holds a border leaves the claim open, and so does a figure without an interval. What can be counted exactly
-//! (faults, pages) must be the same in every repeat.
+//! A claim says where a figure lies: above a border, below one, or between two. It is confirmed if the whole
+//! 95% interval of the figure lies there, and refuted if the whole interval lies elsewhere. If the interval
+//! contains a border, or the figure has no interval, the claim stays open. Exact counts (faults, pages) must
+//! be the same in every repeat.
 //!
-//! Only [`Claim::judged`] makes claims, so no bench chooses the word itself.
+//! Only [`Claim::judged`] makes claims, so no bench chooses the answer itself.
 
 use crate::measured::{Fact, Measured};
 use schemars::JsonSchema;
@@ -16,20 +16,20 @@ pub const LEAST_REPEATS: u64 = 6;
 /// More repeats than this are not advised.
 const MOST_REPEATS: f64 = 1000.0;
 
-/// How the machine answers a claim.
+/// The answer of the machine to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It holds here.
+    /// The claim holds on this machine.
     Confirmed,
-    /// It does not hold here.
+    /// The claim does not hold on this machine.
     Refuted,
-    /// What was measured does not tell.
+    /// The measurements do not decide.
     CannotTell,
 }
 
 impl Answer {
-    /// Of something that must hold in every part: one part that does not decides.
+    /// The answer to a claim that must hold in every part: one part that does not hold decides.
     fn of_all(parts: impl Iterator<Item = Self>) -> Self {
         let join = |one, other| match (one, other) {
             (Self::Refuted, _) | (_, Self::Refuted) => Self::Refuted,
@@ -40,32 +40,32 @@ impl Answer {
     }
 }
 
-/// A figure with its 95% interval, beside the range that is claimed.
+/// A figure with its 95% interval and the claimed range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Figure {
     pub estimate: f64,
-    /// Its 95% interval; missing with fewer repeats than one needs.
+    /// 95% interval of the figure; missing if there are fewer repeats than it needs.
     pub interval: Fact<(f64, f64)>,
-    /// Repeats behind it.
+    /// Number of repeats behind the figure.
     pub repeats: u64,
-    /// It is claimed to be above this.
+    /// The claim says that the figure is above this.
     pub above: Option<f64>,
-    /// It is claimed to be below this.
+    /// The claim says that the figure is below this.
     pub below: Option<f64>,
-    /// The interval is made of the ranges of all repeats, which more repeats cannot narrow.
+    /// True if the interval comes from the ranges of all repeats. More repeats do not narrow it.
     #[serde(default)]
     pub is_range: bool,
 }
 
 impl Figure {
-    /// A figure of which nothing is claimed yet.
+    /// A figure without a claim.
     #[must_use]
     pub const fn new(estimate: f64, interval: Fact<(f64, f64)>, repeats: u64) -> Self {
         Self { estimate, interval, repeats, above: None, below: None, is_range: false }
     }
 
-    /// One median over another, which were not measured in pairs: the ranges of six repeats and more hold the
-    /// medians in 95 of 100 cases.
+    /// The ratio of two medians that were not measured in pairs. The ranges of six or more repeats contain
+    /// the medians in 95 of 100 cases.
     #[must_use]
     pub fn over(one: &Measured, other: &Measured) -> Self {
         let repeats = u64::from(one.n.min(other.n));
@@ -77,19 +77,19 @@ impl Figure {
         Self { is_range: true, ..Self::new(one.median / other.median, interval, repeats) }
     }
 
-    /// Claimed to be above `border`.
+    /// Claims that the figure is above `border`.
     #[must_use]
     pub fn above(self, border: f64) -> Self {
         Self { above: Some(border), ..self }
     }
 
-    /// Claimed to be below `border`.
+    /// Claims that the figure is below `border`.
     #[must_use]
     pub fn below(self, border: f64) -> Self {
         Self { below: Some(border), ..self }
     }
 
-    /// A ratio claimed to be `there`, up to a factor of `tolerance`, and on the same side of 1.
+    /// Claims that a ratio is `there`, up to a factor of `tolerance`, and on the same side of 1.
     #[must_use]
     pub fn about(self, there: f64, tolerance: f64) -> Self {
         let (low, high) = (there / tolerance, there * tolerance);
@@ -100,7 +100,7 @@ impl Figure {
         }
     }
 
-    /// The rule.
+    /// The answer by the rule.
     #[must_use]
     pub fn answer(&self) -> Answer {
         let Fact::Known((low, high)) = self.interval else { return Answer::CannotTell };
@@ -114,8 +114,9 @@ impl Figure {
         }
     }
 
-    /// Repeats that would settle it, if they are as the present ones: an interval shrinks with the root of their
-    /// number, the ranges of repeats do not. None where the answer is known, or where no number settles it.
+    /// Number of repeats that would settle the claim if further repeats resemble these. An interval shrinks
+    /// with the root of their number; the ranges of repeats do not. None if the answer is known, or if no
+    /// number settles it.
     #[must_use]
     pub fn repeats_to_settle(&self) -> Option<u64> {
         let Fact::Known((low, high)) = self.interval else { return Some(LEAST_REPEATS) };
@@ -134,26 +135,26 @@ impl Figure {
     }
 }
 
-/// What an answer rests on.
+/// The evidence for an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// Figures, each of which must lie where it is claimed.
+    /// Figures, each of which must lie in its claimed range.
     Figures(Vec<Figure>),
-    /// Repeats in which it held, of all in which it was counted.
+    /// Number of repeats in which the claim held, and of all repeats in which it was counted.
     Counted { held: u64, tried: u64 },
-    /// Nothing that decides; the reason stands in the claim.
+    /// No evidence. The claim gives the reason.
     Nothing,
 }
 
 impl Evidence {
-    /// One figure.
+    /// Evidence of one figure.
     #[must_use]
     pub fn figure(figure: Figure) -> Self {
         Self::Figures(vec![figure])
     }
 
-    /// Repeats, counted by whether it held in them.
+    /// Evidence of repeats: for each, whether the claim held.
     pub fn counted(held: impl IntoIterator<Item = bool>) -> Self {
         let (mut yes, mut tried) = (0, 0);
         for held in held {
@@ -163,7 +164,7 @@ impl Evidence {
         Self::Counted { held: yes, tried }
     }
 
-    /// The rule.
+    /// The answer by the rule.
     #[must_use]
     pub fn answer(&self) -> Answer {
         match self {
@@ -175,7 +176,7 @@ impl Evidence {
         }
     }
 
-    /// What would settle it; nothing if it is settled, or nothing was measured.
+    /// The step that would settle the claim; none if it is settled or nothing was measured.
     #[must_use]
     pub fn to_settle(&self) -> Option<String> {
         if self.answer() != Answer::CannotTell {
@@ -209,25 +210,25 @@ impl Evidence {
     }
 }
 
-/// Of runs that were saved before evidence was: nothing is known of it.
+/// For runs saved before evidence was kept: it is not known.
 const fn not_saved() -> Evidence {
     Evidence::Nothing
 }
 
-/// A claim, set beside what this machine says.
+/// A claim with the answer of this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct Claim {
     pub claim: String,
     pub answer: Answer,
-    /// The figures that the answer rests on, and what would settle an open claim.
+    /// The figures behind the answer, and what would settle an open claim.
     pub why: String,
     #[serde(default = "not_saved")]
     pub evidence: Evidence,
 }
 
 impl Claim {
-    /// A claim, answered by its evidence; `why` tells the figures.
+    /// A claim, answered by its evidence. `why` gives the figures.
     pub fn judged(claim: impl Into<String>, evidence: Evidence, why: impl Into<String>) -> Self {
         let mut why = why.into();
         if let Some(settle) = evidence.to_settle() {

@@ -1,9 +1,9 @@
-//! Jumps through generated code as they were measured: what one costs by the size of the code, on pages of
-//! every size, with targets that a branch predictor has learned and with targets that none can foresee.
+//! Measured jumps through generated code: the cost of a jump by size of the code and by page size, with
+//! targets that a branch predictor has learned and with targets that it cannot predict.
 //!
-//! A [`Point`] is so many elements of code at one distance on one [`PageKind`], gone through in one
-//! [`Order`]. A [`Sample`] is one fresh mapping. Times are nanoseconds of CPU time for each jump. Machine
-//! and version stand in the saved run around it (`run::Run`).
+//! A [`Point`] is a number of elements of code at one distance on one [`PageKind`], executed in one
+//! [`Order`]. A [`Sample`] is one fresh mapping. Times are nanoseconds of CPU time for each jump. The saved
+//! run around it (`run::Run`) holds machine and version.
 
 use crate::bench::tlb::{ClaimedTlb, Knee, Steadiness, Unavailable};
 use crate::bench::{Claim, PageKind, Series};
@@ -12,7 +12,7 @@ use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The order in which a chain goes through its elements, each once in a lap.
+/// The order in which a chain visits its elements, each once in a lap.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -20,18 +20,18 @@ use serde::{Deserialize, Serialize};
 #[derive(strum::IntoStaticStr)] // as it is typed and shown
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Order {
-    /// By chance, the same in each lap: each element always leads to the same one, which branch predictors
-    /// learn, and the processor fetches ahead.
+    /// Random, the same in each lap. Each element always leads to the same one, so branch predictors learn it
+    /// and the processor fetches ahead.
     Repeated,
-    /// By chance, another in each lap: where an element leads is known when the jump is executed.
+    /// Random, different in each lap. The target of an element is known only when the jump is executed.
     Changing,
 }
 
 impl Order {
-    /// All of them, in the order in which they are shown.
+    /// All of them, in display order.
     pub const ALL: [Self; 2] = [Self::Repeated, Self::Changing];
 
-    /// In a sentence.
+    /// Name for use in a sentence.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -46,32 +46,32 @@ impl Order {
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
-    /// Place in the order in which all mappings were gone through, from 0.
+    /// Position of this mapping in the order in which all mappings were run, from 0.
     pub place: u32,
-    /// Median time of a jump over the pieces of the run.
+    /// Median time of a jump over the pieces of the run, in nanoseconds.
     pub jump_ns: f64,
-    /// Half the range of the pieces, relative to the median: what passed while the memory stayed.
+    /// Half the range of the pieces, relative to the median: disturbance while the memory stayed the same.
     pub within_share: f64,
-    /// Misses of the instruction TLB in a thousand instructions, where they are counted.
+    /// Misses of the instruction TLB in 1000 instructions, if they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub misses_per_1000_instructions: Option<f64>,
 }
 
-/// So many elements at one distance on one kind of page, in one order.
+/// Elements at one distance on one kind of page, in one order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     pub order: Order,
-    /// The pages asked for.
+    /// Kind of pages that was requested.
     pub pages: PageKind,
-    /// From one element to the next by address: a base page, or more.
+    /// Distance from one element to the next, in bytes of address: a base page, or more.
     pub apart_bytes: Bytes,
-    /// Elements, which are the jumps of a lap.
+    /// Number of elements, which is the number of jumps in a lap.
     pub jumps: u64,
-    /// Page size as the kernel showed it after the run, the same for all samples.
+    /// Page size that the kernel showed after the run, the same for all samples.
     pub page_bytes: Fact<PageSize>,
-    /// The mappings, in the order of their repeats.
+    /// Samples in the order of their repeats.
     pub samples: Vec<Sample>,
-    /// Why there are no samples, or fewer than asked for.
+    /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl Point {
         self.samples.iter().map(|s| (s.repeat, s.jump_ns)).collect()
     }
 
-    /// Misses of the instruction TLB in a thousand instructions; none where they were not counted.
+    /// Misses of the instruction TLB in 1000 instructions; none if they were not counted.
     #[must_use]
     pub fn misses(&self) -> Option<Measured> {
         let counted = self.samples.iter().filter_map(|s| s.misses_per_1000_instructions);
@@ -109,20 +109,20 @@ impl Point {
     }
 }
 
-/// All jumps of one run.
+/// All measured jumps of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Jumps {
     /// Seed of all random orders.
     pub seed: u64,
-    /// Fresh mappings asked for of each point.
+    /// Number of fresh mappings requested for each point.
     pub repeats: u32,
-    /// The short form.
+    /// True for the short form (`--quick`).
     pub quick: bool,
-    /// The CPU that ran them.
+    /// Number of the CPU that executed the jumps.
     pub cpu: u32,
-    /// Most memory that code could take.
+    /// Most memory that the code could use.
     pub most_bytes: Bytes,
-    /// What sets that bound.
+    /// The reason for that bound.
     pub bound_by: String,
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
@@ -131,22 +131,22 @@ pub struct Jumps {
     pub unavailable: Vec<Unavailable>,
     /// The event that counted misses of the instruction TLB, or why there is none.
     pub counter: Fact<String>,
-    /// TLBs as claimed; empty where nothing is claimed.
+    /// TLBs that the processor claims; empty if it claims none.
     pub claimed: Vec<ClaimedTlb>,
-    /// What is concluded; none where nothing was.
+    /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
 }
 
 impl Jumps {
-    /// The point of this order, these pages, this distance and so many jumps.
+    /// The point of this order, kind of page, distance and number of jumps.
     #[must_use]
     pub fn find(&self, order: Order, pages: PageKind, apart: Bytes, jumps: u64) -> Option<&Point> {
         let wanted = (order, pages, apart, jumps);
         self.points.iter().find(|p| (p.order, p.pages, p.apart_bytes, p.jumps) == wanted)
     }
 
-    /// The points of one order at one distance on one kind of page, by growing number.
+    /// Points of one order, distance and kind of page, by growing number of jumps.
     #[must_use]
     pub fn curve(&self, order: Order, pages: PageKind, apart: Bytes) -> Vec<&Point> {
         let wanted = (order, pages, apart);
@@ -156,44 +156,44 @@ impl Jumps {
         curve
     }
 
-    /// The distance at which every base page has an element.
+    /// The distance at which every base page holds an element.
     #[must_use]
     pub const fn dense(&self) -> Bytes {
         Bytes(self.base_page_bytes.bytes())
     }
 
-    /// The claimed TLBs through which the fetching of code from pages of this size goes.
+    /// The claimed TLBs that the fetching of code from pages of this size uses.
     pub fn serving_code(&self, page: PageSize) -> impl Iterator<Item = &ClaimedTlb> {
         let serves = move |t: &&ClaimedTlb| t.side.serves_code() && t.page_bytes.contains(&page);
         self.claimed.iter().filter(serves)
     }
 }
 
-/// Larger pages against base pages, for code of one size in one order.
+/// Larger pages compared with base pages, for code of one size in one order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     pub order: Order,
-    /// The larger pages.
+    /// Kind of the larger pages.
     pub pages: PageKind,
     /// Size of the code.
     pub set_bytes: Bytes,
-    /// Time of a jump over that on base pages; below 1 the larger pages are faster.
+    /// Time of a jump divided by that on base pages. Below 1 the larger pages are faster.
     pub ratio: f64,
-    /// Its 95% interval; missing with fewer mappings than one needs.
+    /// 95% interval of the ratio; missing if there are fewer mappings than it needs.
     pub interval: Fact<(f64, f64)>,
-    /// Whether the next run finds the same.
+    /// Stability of the ratio from run to run.
     pub steadiness: Steadiness,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
-    /// Larger pages against base pages, for every order and size with both.
+    /// Larger pages compared with base pages, for every order and size that has both.
     pub ratios: Vec<Ratio>,
-    /// Where translations of code run out, by kind of page, smallest first.
+    /// Numbers of pages at which translations of code run out, by kind of page, smallest first.
     pub knees: Vec<Knee>,
-    /// What the processor claims of its TLBs for code, set beside the knees.
+    /// What the processor claims of its TLBs for code, compared with the knees.
     pub claims: Vec<Claim>,
-    /// What this machine should do: three sentences.
+    /// Advice for this machine: three sentences.
     pub advice: Vec<String>,
 }
 

@@ -1,8 +1,9 @@
-//! What fork(2) costs as it was measured: by the memory that the parent has touched, on pages of every size,
-//! and what each write of the parent costs afterwards, while the child still shares the pages.
+//! Measured cost of fork(2), by the memory that the parent has touched and by page size, and the cost of each
+//! write of the parent afterwards, while the child still shares the pages.
 //!
-//! A [`Point`] is so much memory on one kind of page; a [`Sample`] is one fresh mapping, forked once. Times are
-//! nanoseconds of the parent's CPU time. Machine and version stand in the saved run around it (`run::Run`).
+//! A [`Point`] is an amount of memory on one kind of page. A [`Sample`] is one fresh mapping, forked once.
+//! Times are nanoseconds of the parent's CPU time. The saved run around it (`run::Run`) holds machine and
+//! version.
 
 use crate::bench::tlb::Unavailable;
 use crate::bench::{PageKind, Series};
@@ -16,28 +17,29 @@ use serde::{Deserialize, Serialize};
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
-    /// Place in the order in which all mappings were made, from 0.
+    /// Position of this mapping in the order in which all mappings were made, from 0.
     pub place: u32,
-    /// Time of the call in the parent.
+    /// Time of the call in the parent, in nanoseconds.
     pub fork_ns: f64,
-    /// Time of the parent's first write to each base page while the child lives, all pages together.
+    /// Time of the parent's first write to each base page while the child lives, in nanoseconds, summed over
+    /// all pages.
     pub writes_ns: f64,
     /// Faults of these writes.
     pub write_faults: u64,
 }
 
-/// So much memory on one kind of page.
+/// An amount of memory on one kind of page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
-    /// The pages asked for.
+    /// Kind of pages that was requested.
     pub pages: PageKind,
     /// Memory that the parent has touched.
     pub size_bytes: Bytes,
-    /// Page size before the fork as the kernel showed it, the same for all samples.
+    /// Page size that the kernel showed before the fork, the same for all samples.
     pub page_bytes: Fact<PageSize>,
-    /// The mappings, in the order of their repeats.
+    /// Samples in the order of their repeats.
     pub samples: Vec<Sample>,
-    /// Why there are no samples, or fewer than asked for.
+    /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
@@ -49,7 +51,7 @@ impl Point {
         Self { pages, size_bytes, page_bytes, samples: Vec::new(), refused: None }
     }
 
-    /// A figure, mapping by mapping.
+    /// One figure of each mapping.
     #[must_use]
     pub fn series(&self, figure: impl Fn(&Sample) -> f64) -> Series {
         self.samples.iter().map(|sample| (sample.repeat, figure(sample))).collect()
@@ -61,7 +63,7 @@ impl Point {
         self.series(|sample| sample.fork_ns).measured()
     }
 
-    /// Nanoseconds of a write to a base page, on average over the pages; none without samples.
+    /// Nanoseconds of a write to a base page, as the mean over the pages; none without samples.
     #[must_use]
     pub fn write_ns(&self, base: PageSize) -> Option<Measured> {
         let pages = self.size_bytes.pages(base).max(1) as f64;
@@ -74,11 +76,11 @@ impl Point {
 pub struct Forks {
     /// Seed of the order of the mappings.
     pub seed: u64,
-    /// Fresh mappings asked for of each point.
+    /// Number of fresh mappings requested for each point.
     pub repeats: u32,
-    /// The short form.
+    /// True for the short form (`--quick`).
     pub quick: bool,
-    /// The CPU that forked.
+    /// Number of the CPU that forked.
     pub cpu: u32,
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
@@ -86,13 +88,13 @@ pub struct Forks {
     pub points: Vec<Point>,
     /// Kinds of pages that are not available.
     pub unavailable: Vec<Unavailable>,
-    /// What is concluded; none where nothing was.
+    /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
 }
 
 impl Forks {
-    /// The points on one kind of page, by growing size.
+    /// Points of one kind of page, by growing size.
     #[must_use]
     pub fn curve(&self, pages: PageKind) -> Vec<&Point> {
         let mut curve: Vec<&Point> = self.points.iter().filter(|p| p.pages == pages).collect();
@@ -101,41 +103,42 @@ impl Forks {
     }
 }
 
-/// What memory on one kind of page costs a parent that forks.
+/// The cost of memory on one kind of page for a parent that forks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     pub pages: PageKind,
-    /// Time of a fork for each GiB that was touched: from the smallest size to the largest.
+    /// Time of a fork for each further GiB that the parent has touched, between the smallest size and the
+    /// largest, in nanoseconds.
     pub gib_ns: Fact<Measured>,
-    /// Time of a fork beside that memory.
+    /// Time of a fork apart from that memory, in nanoseconds.
     pub call_ns: Fact<Measured>,
-    /// Time of a write to a base page afterwards, at the largest size.
+    /// Time of a write to a base page afterwards, at the largest size, in nanoseconds.
     pub write_ns: Fact<Measured>,
 }
 
-/// Larger pages against base pages, at the largest size that both have.
+/// Larger pages compared with base pages, at the largest size that both have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// The larger pages.
+    /// Kind of the larger pages.
     pub pages: PageKind,
     pub size_bytes: Bytes,
-    /// Time of a fork over that on base pages.
+    /// Time of a fork divided by that on base pages.
     pub fork_ratio: f64,
-    /// Its 95% interval; missing with fewer mappings than one needs.
+    /// 95% interval of `fork_ratio`; missing if there are fewer mappings than it needs.
     pub fork_interval: Fact<(f64, f64)>,
-    /// Time of all writes over that on base pages.
+    /// Time of all writes divided by that on base pages.
     pub writes_ratio: f64,
-    /// Its 95% interval.
+    /// 95% interval of `writes_ratio`.
     pub writes_interval: Fact<(f64, f64)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
-    /// A price for every kind of page.
+    /// Prices of every kind of page.
     pub prices: Vec<Price>,
-    /// Larger pages against base pages.
+    /// Larger pages compared with base pages.
     pub ratios: Vec<Ratio>,
-    /// What programs that fork should do on this machine.
+    /// Advice for programs that fork on this machine.
     pub advice: Vec<String>,
 }
 

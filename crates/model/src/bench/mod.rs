@@ -1,5 +1,5 @@
-//! What all benches share: the kinds of pages, the repeats of a figure, claims and the rule that answers
-//! them, and what is not available here.
+//! Types that all benches share: kinds of pages, repeats of a figure, claims with the rule that answers them,
+//! and what is not available here.
 
 mod claim;
 pub mod code;
@@ -16,7 +16,7 @@ use crate::measured::Measured;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The pages asked for.
+/// A kind of page that a bench can request.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -28,19 +28,19 @@ pub enum PageKind {
     Base,
     /// Transparent huge pages.
     Thp,
-    /// Huge pages of the reserved pool, of the same size.
+    /// Huge pages of the reserved pool, of the same size as transparent ones.
     Pool,
     /// The next larger pages of a reserved pool (1 GiB on x86-64).
     Giant,
 }
 
 impl PageKind {
-    /// All of them, in the order in which they are shown.
+    /// All of them, in display order.
     pub const ALL: [Self; 4] = [Self::Base, Self::Thp, Self::Pool, Self::Giant];
-    /// All that are set against base pages.
+    /// All that are compared with base pages.
     pub const LARGER: [Self; 3] = [Self::Thp, Self::Pool, Self::Giant];
 
-    /// In a sentence.
+    /// Name for use in a sentence.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,14 +56,14 @@ impl PageKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingWay<W> {
     pub way: W,
-    /// What the kernel said.
+    /// The kernel's reason.
     pub why: String,
-    /// What would make it available.
+    /// The step that would make it available.
     pub next: String,
 }
 
-/// One figure of a point, by the number of the repeat. Repeats of one number were taken in the same round, so
-/// those of two points are paired.
+/// One figure of a point, by the number of the repeat. Repeats with the same number were taken in the same
+/// round, so those of two points are paired.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Series(Vec<(u32, f64)>);
 
@@ -80,13 +80,13 @@ impl Series {
         self.0.iter().map(|(_, value)| *value).collect()
     }
 
-    /// Median and spread; none without repeats.
+    /// Median and spread of the figures; none without repeats.
     #[must_use]
     pub fn measured(&self) -> Option<Measured> {
         Measured::from_values(&self.values())
     }
 
-    /// What `combine` makes of the figures in each repeat that both have.
+    /// The result of `combine` for each repeat that both series have.
     #[must_use]
     pub fn paired(&self, other: &Self, combine: impl Fn(f64, f64) -> f64) -> Self {
         let pair = |(repeat, value): &(u32, f64)| {
@@ -96,7 +96,7 @@ impl Series {
         self.0.iter().filter_map(pair).collect()
     }
 
-    /// The differences to `other`, repeat by repeat.
+    /// The differences from `other`, repeat by repeat.
     #[must_use]
     pub fn less(&self, other: &Self) -> Self {
         self.paired(other, |value, beside| value - beside)

@@ -1,9 +1,9 @@
-//! What pinning costs, as it was measured: finding the frames of a piece of memory in the page table and
-//! holding them, on pages of every size, by every way that asks the kernel for it.
+//! Measured cost of pinning: finding the frames of a piece of memory in the page table and holding them, by
+//! page size and by every way that asks the kernel for it.
 //!
-//! A [`Point`] is one [`Way`] with pieces of one size on one kind of page; a [`Sample`] is one fresh mapping.
-//! Times are nanoseconds of CPU time for each call. Machine and version stand in the saved run around it
-//! (`run::Run`).
+//! A [`Point`] is one [`Way`] with pieces of one size on one kind of page. A [`Sample`] is one fresh mapping.
+//! Times are nanoseconds of CPU time for each call. The saved run around it (`run::Run`) holds machine and
+//! version.
 
 use crate::bench::tlb;
 use crate::bench::{Claim, PageKind, Series};
@@ -12,7 +12,7 @@ use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A way to have memory pinned, or what the same costs without pinning.
+/// A way to pin memory, or the same work without pinning.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -22,24 +22,24 @@ use serde::{Deserialize, Serialize};
 pub enum Way {
     /// vmsplice(2) into a pipe, which is then emptied into /dev/null by splice(2).
     Vmsplice,
-    /// As many slots of the same pipe filled by tee(2): nothing is looked up in a page table.
+    /// The same number of slots of that pipe, filled by tee(2). Nothing is looked up in a page table.
     Tee,
-    /// Registered as a buffer of io_uring, and given back.
+    /// Registration as a buffer of io_uring, and its release.
     Register,
-    /// Read by process_vm_readv(2), which pins and copies.
+    /// A read by process_vm_readv(2), which pins and copies.
     ReadOwn,
-    /// The same bytes copied in user space.
+    /// A copy of the same bytes in user space.
     Copy,
-    /// Pinned by the kernel's own benchmark, `/sys/kernel/debug/gup_test`.
+    /// The kernel's own benchmark, `/sys/kernel/debug/gup_test`.
     GupTest,
 }
 
 impl Way {
-    /// All of them, each followed by the one without pinning that it is set against.
+    /// All of them; after each way comes the one without pinning that it is compared with.
     pub const ALL: [Self; 6] =
         [Self::Vmsplice, Self::Tee, Self::Register, Self::ReadOwn, Self::Copy, Self::GupTest];
 
-    /// In a sentence.
+    /// Name for use in a sentence.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Way {
         }
     }
 
-    /// What the same costs without pinning; none for ways that do nothing else, or only pin.
+    /// The same work without pinning; none for a way that does not pin, or does nothing else.
     #[must_use]
     pub const fn without(self) -> Option<Self> {
         match self {
@@ -62,14 +62,14 @@ impl Way {
         }
     }
 
-    /// Whether anything is pinned.
+    /// True if the way pins memory.
     #[must_use]
     pub const fn pins(self) -> bool {
         !matches!(self, Self::Tee | Self::Copy)
     }
 
-    /// The kind of page on which it is measured beside pieces on `pages`: what tee hands over is the
-    /// kernel's.
+    /// The kind of page on which this way is measured for comparison with pieces on `pages`. The pages that
+    /// tee passes on belong to the kernel.
     #[must_use]
     pub const fn pages(self, pages: PageKind) -> PageKind {
         if matches!(self, Self::Tee) { PageKind::Base } else { pages }
@@ -81,18 +81,18 @@ impl Way {
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
-    /// Place in the order in which all mappings were made, from 0.
+    /// Position of this mapping in the order in which all mappings were made, from 0.
     pub place: u32,
-    /// Median time of a call over the pieces of the sample.
+    /// Median time of a call over the pieces of the sample, in nanoseconds.
     pub call_ns: f64,
-    /// The same for what lets the memory go again; 0 where the call does that.
+    /// Median time to release the memory, in nanoseconds; 0 if the call releases it.
     pub release_ns: f64,
-    /// Half the range of the pieces, relative to the median: what passed while the memory stayed.
+    /// Half the range of the pieces, relative to the median: disturbance while the memory stayed the same.
     pub within_share: f64,
 }
 
 impl Sample {
-    /// Pinned and let go.
+    /// Time to pin and release, in nanoseconds.
     #[must_use]
     pub const fn whole_ns(&self) -> f64 {
         self.call_ns + self.release_ns
@@ -103,15 +103,15 @@ impl Sample {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     pub way: Way,
-    /// The pages asked for.
+    /// Kind of pages that was requested.
     pub pages: PageKind,
-    /// Bytes of a call.
+    /// Bytes per call.
     pub size_bytes: Bytes,
-    /// Page size as the kernel showed it, the same for all samples.
+    /// Page size that the kernel showed, the same for all samples.
     pub page_bytes: Fact<PageSize>,
-    /// The mappings, in the order of their repeats.
+    /// Samples in the order of their repeats.
     pub samples: Vec<Sample>,
-    /// Why there are no samples, or fewer than asked for.
+    /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
@@ -123,13 +123,13 @@ impl Point {
         Self { way, pages, size_bytes, page_bytes, samples: Vec::new(), refused: None }
     }
 
-    /// Nanoseconds for each call over all mappings, release included; none without samples.
+    /// Nanoseconds for each call over all mappings, including the release; none without samples.
     #[must_use]
     pub fn whole_ns(&self) -> Option<Measured> {
         self.series(Sample::whole_ns).measured()
     }
 
-    /// A figure, mapping by mapping.
+    /// One figure of each mapping.
     #[must_use]
     pub fn series(&self, figure: impl Fn(&Sample) -> f64) -> Series {
         self.samples.iter().map(|sample| (sample.repeat, figure(sample))).collect()
@@ -144,13 +144,13 @@ pub type MissingWay = crate::bench::MissingWay<Way>;
 pub struct Pins {
     /// Seed of the order of the mappings.
     pub seed: u64,
-    /// Fresh mappings asked for of each point.
+    /// Number of fresh mappings requested for each point.
     pub repeats: u32,
-    /// The short form.
+    /// True for the short form (`--quick`).
     pub quick: bool,
-    /// The CPU that measured.
+    /// Number of the CPU that measured.
     pub cpu: u32,
-    /// Memory through which the pieces go in turn.
+    /// Memory that the pieces cover in turn.
     pub region_bytes: Bytes,
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
@@ -160,20 +160,20 @@ pub struct Pins {
     pub unavailable: Vec<tlb::Unavailable>,
     /// Ways that are not available.
     pub missing_ways: Vec<MissingWay>,
-    /// What is concluded; none where nothing was.
+    /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
 }
 
 impl Pins {
-    /// The point of this way, these pages and this size.
+    /// The point of this way, kind of page and size.
     #[must_use]
     pub fn find(&self, way: Way, pages: PageKind, size: Bytes) -> Option<&Point> {
         let is_it = |p: &&Point| (p.way, p.pages, p.size_bytes) == (way, pages, size);
         self.points.iter().find(is_it)
     }
 
-    /// The points of one way on one kind of page, by growing size.
+    /// Points of one way on one kind of page, by growing size.
     #[must_use]
     pub fn curve(&self, way: Way, pages: PageKind) -> Vec<&Point> {
         let of = self.points.iter().filter(|p| (p.way, p.pages) == (way, pages));
@@ -182,8 +182,8 @@ impl Pins {
         curve
     }
 
-    /// What pinning and letting go of a piece cost, repeat by repeat: the whole, less what the same costs
-    /// without.
+    /// Time to pin and release a piece, repeat by repeat: the whole time minus that of the same work without
+    /// pinning.
     #[must_use]
     pub fn held(&self, point: &Point) -> Series {
         let whole = point.series(Sample::whole_ns);
@@ -192,48 +192,49 @@ impl Pins {
         other.map(|other| whole.less(&other.series(Sample::whole_ns))).unwrap_or_default()
     }
 
-    /// Base pages of a piece.
+    /// Number of base pages in a piece.
     #[must_use]
     pub const fn pages_of(&self, point: &Point) -> u64 {
         point.size_bytes.pages(self.base_page_bytes)
     }
 }
 
-/// What pinning costs by one way on one kind of page.
+/// The price of pinning by one way on one kind of page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     pub way: Way,
     pub pages: PageKind,
-    /// For each base page of a piece, pinned and let go: from the smallest size to the largest.
+    /// Time to pin and release each further base page of a piece, between the smallest size and the largest,
+    /// in nanoseconds.
     pub page_ns: Fact<Measured>,
-    /// For each call beside its pages.
+    /// Time of a call apart from its pages, in nanoseconds.
     pub call_ns: Fact<Measured>,
 }
 
-/// How much of a transfer through a pipe by vmsplice and splice is pinning.
+/// The share of pinning in a transfer through a pipe by vmsplice and splice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
     pub pages: PageKind,
-    /// Bytes of a call.
+    /// Bytes per call.
     pub size_bytes: Bytes,
-    /// Of the call of vmsplice.
+    /// Share of pinning in the call of vmsplice.
     pub of_call_share: Fact<f64>,
-    /// Of the call and of emptying the pipe together.
+    /// Share of pinning in the call and the emptying of the pipe together.
     pub of_transfer_share: Fact<f64>,
-    /// Rate of the transfer by one thread that fills and empties in turn.
+    /// Rate of the transfer by one thread that fills and empties the pipe in turn.
     pub transfer_gib_per_s: Fact<Measured>,
 }
 
-/// Larger pages against base pages, by one way.
+/// Larger pages compared with base pages, for one way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     pub way: Way,
-    /// The larger pages.
+    /// Kind of the larger pages.
     pub pages: PageKind,
-    /// What a call and its release take for each page, over the same on base pages; below 1 the larger
-    /// pages are cheaper.
+    /// Time of a call and its release for each further page, divided by that on base pages. Below 1 the
+    /// larger pages are cheaper.
     pub ratio: f64,
-    /// Its 95% interval; missing with fewer repeats than one needs.
+    /// 95% interval of the ratio; missing if there are fewer repeats than it needs.
     pub interval: Fact<(f64, f64)>,
 }
 
@@ -243,11 +244,11 @@ pub struct Judgement {
     pub prices: Vec<Price>,
     /// Shares by kind of page and size.
     pub shares: Vec<Share>,
-    /// Larger pages against base pages.
+    /// Larger pages compared with base pages.
     pub ratios: Vec<Ratio>,
-    /// Published figures, set beside this machine's.
+    /// Published figures, compared with those of this machine.
     pub claims: Vec<Claim>,
-    /// What this machine should do: three sentences.
+    /// Advice for this machine: three sentences.
     pub advice: Vec<String>,
 }
 

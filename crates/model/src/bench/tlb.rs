@@ -1,9 +1,9 @@
-//! Walks through memory as they were measured: what one load costs that needs the one before, over
-//! growing sets and on pages of every size, and what of it is address translation.
+//! Measured walks through memory: the cost of a load that depends on the previous one, for growing sets and
+//! every page size, and the share of address translation in it.
 //!
-//! A [`Point`] is a [`Path`] through so many elements on one [`PageKind`]. A [`Sample`] is one fresh
-//! mapping. Times are nanoseconds of CPU time for each load. [`Bandwidth`] is of the same minutes.
-//! Machine and version stand in the saved run around it (`run::Run`).
+//! A [`Point`] is a [`Path`] through a number of elements on one [`PageKind`]. A [`Sample`] is one fresh
+//! mapping. Times are nanoseconds of CPU time for each load. [`Bandwidth`] is measured in the same minutes.
+//! The saved run around it (`run::Run`) holds machine and version.
 
 pub use crate::bench::PageKind;
 use crate::bench::{Claim, Series};
@@ -12,7 +12,7 @@ use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The order in which a list goes through its elements.
+/// The order in which a list visits its elements.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Order {
-    /// By chance, each element once in a lap.
+    /// Random, each element once in a lap.
     Random,
-    /// By address, and back to the first.
+    /// By address, then back to the first.
     Sequential,
 }
 
@@ -31,22 +31,22 @@ impl Order {
     pub const ALL: [Self; 2] = [Self::Sequential, Self::Random];
 }
 
-/// Where the elements of a walk lie.
+/// The layout of the elements of a walk.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Path {
-    /// List elements side by side: a pointer and `npad` words of padding each.
+    /// Adjacent list elements: a pointer and `npad` words of padding each.
     List {
         order: Order,
         /// Words of padding behind the pointer.
         npad: u32,
     },
-    /// One cache line in every `apart_bytes`, in random order: with a distance of a page or more each
-    /// load needs a translation of its own, with that of a line hardly one.
+    /// One cache line in every `apart_bytes`, in random order. At a distance of a page or more, each load
+    /// needs its own translation. At the distance of a line, hardly any load does.
     Lines {
-        /// From one to the next.
+        /// Distance from one line to the next.
         apart_bytes: Bytes,
     },
 }
@@ -55,7 +55,7 @@ pub enum Path {
 pub const LINE: Bytes = Bytes(64);
 
 impl Path {
-    /// From one element to the next by address.
+    /// Distance from one element to the next, by address.
     #[must_use]
     pub const fn pitch(self) -> Bytes {
         match self {
@@ -64,7 +64,7 @@ impl Path {
         }
     }
 
-    /// Lines without a gap: what the caches make of so many lines, nearly without translation.
+    /// Lines without a gap, which show the effect of the caches nearly without translation.
     pub const PACKED: Self = Self::Lines { apart_bytes: LINE };
 }
 
@@ -73,28 +73,28 @@ impl Path {
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
-    /// Place in the order in which all mappings were walked, from 0.
+    /// Position of this mapping in the order in which all mappings were walked, from 0.
     pub place: u32,
-    /// Median time of a load over the pieces of the walk.
+    /// Median time of a load over the pieces of the walk, in nanoseconds.
     pub load_ns: f64,
-    /// Half the range of the pieces, relative to the median: what passed while the memory stayed.
+    /// Half the range of the pieces, relative to the median: disturbance while the memory stayed the same.
     pub within_share: f64,
 }
 
-/// A path through so many elements on one kind of page.
+/// A path through a number of elements on one kind of page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
-    /// Where the elements lie.
+    /// Layout of the elements.
     pub path: Path,
-    /// The pages asked for.
+    /// Kind of pages that was requested.
     pub pages: PageKind,
-    /// How many elements.
+    /// Number of elements.
     pub elements: u64,
-    /// Page size as the kernel showed it after the walk, the same for all samples.
+    /// Page size that the kernel showed after the walk, the same for all samples.
     pub page_bytes: Fact<PageSize>,
-    /// The mappings, in the order of their repeats.
+    /// Samples in the order of their repeats.
     pub samples: Vec<Sample>,
-    /// Why there are no samples, or fewer than asked for.
+    /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
@@ -125,7 +125,7 @@ impl Point {
     }
 }
 
-/// What a TLB translates.
+/// The accesses that a TLB translates.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -150,38 +150,38 @@ pub enum TlbSide {
 }
 
 impl TlbSide {
-    /// Loads go through it.
+    /// True if loads use this TLB.
     #[must_use]
     pub const fn serves_loads(self) -> bool {
         matches!(self, Self::Data | Self::Load | Self::Unified)
     }
 
-    /// The fetching of code goes through it.
+    /// True if the fetching of code uses this TLB.
     #[must_use]
     pub const fn serves_code(self) -> bool {
         matches!(self, Self::Code | Self::Unified)
     }
 }
 
-/// A TLB as the processor, or a hypervisor in its place, claims it.
+/// A TLB that the processor, or a hypervisor for it, claims.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimedTlb {
-    /// 1 or 2.
+    /// Level of the TLB: 1 or 2.
     pub level: u8,
-    /// What it translates.
+    /// The accesses that it translates.
     pub side: TlbSide,
-    /// The page sizes that share its entries.
+    /// Page sizes that share its entries.
     pub page_bytes: Vec<PageSize>,
     pub entries: u32,
-    /// Entries if the figure is in a larger unit, which processors of this family use and do not
-    /// say here.
+    /// Number of entries if the reported figure is in a larger unit. Processors of this family use such a
+    /// unit and do not report it here.
     pub scaled_entries: Option<u32>,
 }
 
 /// A data cache of the CPU that walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cache {
-    /// 1, 2, ...
+    /// Level of the cache, from 1.
     pub level: u8,
     pub size_bytes: Bytes,
 }
@@ -190,25 +190,25 @@ pub struct Cache {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unavailable {
     pub pages: PageKind,
-    /// What the kernel said.
+    /// The kernel's reason.
     pub why: String,
-    /// What would make them available.
+    /// The step that would make them available.
     pub next: String,
 }
 
-/// Rates over buffers larger than the caches, in GiB/s; of a copy the bytes are counted once.
+/// Rates over buffers larger than the caches, in GiB/s. The bytes of a copy count once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Rates {
-    /// Every byte read.
+    /// Rate of reading every byte.
     pub read_gib_per_s: Fact<Measured>,
-    /// Every byte written.
+    /// Rate of writing every byte.
     pub write_gib_per_s: Fact<Measured>,
-    /// Every byte copied to another buffer.
+    /// Rate of copying every byte to another buffer.
     pub copy_gib_per_s: Fact<Measured>,
 }
 
 impl Rates {
-    /// No rates, for one reason.
+    /// No rates, all for the same reason.
     #[must_use]
     pub fn missing(reason: &str) -> Self {
         Self {
@@ -218,7 +218,7 @@ impl Rates {
         }
     }
 
-    /// The three with their names.
+    /// The three rates with their names.
     #[must_use]
     pub const fn named(&self) -> [(&'static str, &Fact<Measured>); 3] {
         [
@@ -229,15 +229,15 @@ impl Rates {
     }
 }
 
-/// What the memory gives to one CPU and to all that may be used.
+/// Rates of the memory for one CPU and for all CPUs that may be used.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bandwidth {
     pub buffer_bytes: Bytes,
-    /// CPUs of `all`.
+    /// Number of CPUs behind `all`.
     pub cpus: u32,
-    /// One CPU alone.
+    /// Rates of one CPU alone.
     pub one: Rates,
-    /// All at the same time, together.
+    /// Rates of all CPUs at the same time, added up.
     pub all: Rates,
 }
 
@@ -246,15 +246,15 @@ pub struct Bandwidth {
 pub struct Walks {
     /// Seed of all random orders.
     pub seed: u64,
-    /// Fresh mappings asked for of each point.
+    /// Number of fresh mappings requested for each point.
     pub repeats: u32,
-    /// The short form.
+    /// True for the short form (`--quick`).
     pub quick: bool,
-    /// The CPU that walked.
+    /// Number of the CPU that walked.
     pub cpu: u32,
-    /// Most memory that a walk could take.
+    /// Most memory that a walk could use.
     pub most_bytes: Bytes,
-    /// What sets that bound.
+    /// The reason for that bound.
     pub bound_by: String,
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
@@ -262,26 +262,26 @@ pub struct Walks {
     pub points: Vec<Point>,
     /// Kinds of pages that are not available.
     pub unavailable: Vec<Unavailable>,
-    /// What the memory gives.
+    /// Rates of the memory.
     pub bandwidth: Bandwidth,
-    /// TLBs as claimed; empty where nothing is claimed.
+    /// TLBs that the processor claims; empty if it claims none.
     pub claimed: Vec<ClaimedTlb>,
-    /// Data caches as claimed, smallest first.
+    /// Data caches that the processor claims, smallest first.
     pub caches: Vec<Cache>,
-    /// What is concluded; none where nothing was.
+    /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
 }
 
 impl Walks {
-    /// The point of this path, these pages and so many elements.
+    /// The point of this path, kind of page and number of elements.
     #[must_use]
     pub fn find(&self, path: Path, pages: PageKind, elements: u64) -> Option<&Point> {
         let is_it = |p: &&Point| p.path == path && p.pages == pages && p.elements == elements;
         self.points.iter().find(is_it)
     }
 
-    /// The points of one path on one kind of page, by growing set.
+    /// Points of one path on one kind of page, by growing set.
     #[must_use]
     pub fn curve(&self, path: Path, pages: PageKind) -> Vec<&Point> {
         let of = self.points.iter().filter(|p| p.path == path && p.pages == pages);
@@ -290,13 +290,13 @@ impl Walks {
         curve
     }
 
-    /// The claimed TLBs through which loads of pages of this size go.
+    /// The claimed TLBs that loads from pages of this size use.
     pub fn serving_loads(&self, page: PageSize) -> impl Iterator<Item = &ClaimedTlb> {
         let serves = move |t: &&ClaimedTlb| t.side.serves_loads() && t.page_bytes.contains(&page);
         self.claimed.iter().filter(serves)
     }
 
-    /// The lists that were asked for, random ones first, by growing element.
+    /// The requested lists, random ones first, by growing element.
     #[must_use]
     pub fn lists(&self) -> Vec<Path> {
         let of = self.points.iter().map(|p| p.path);
@@ -307,65 +307,65 @@ impl Walks {
     }
 }
 
-/// Whether a figure of one run is that of the next.
+/// Stability of a figure from run to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Steadiness {
-    /// It is.
+    /// The next run finds the same.
     Steady,
-    /// It differs from mapping to mapping and stays while a mapping does: which physical pages the
-    /// kernel gave decides (caches and TLBs choose their sets by address).
+    /// It differs from mapping to mapping and stays the same within a mapping. The physical pages that the
+    /// kernel gives decide, because caches and TLBs choose their sets by address.
     Placement,
-    /// It differs while the mapping stays: others use the same core, caches or memory.
+    /// It differs within a mapping: others use the same core, caches or memory.
     Disturbed,
 }
 
-/// Larger pages against base pages, for one list over one set.
+/// Larger pages compared with base pages, for one list over one set.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     pub path: Path,
-    /// The larger pages.
+    /// Kind of the larger pages.
     pub pages: PageKind,
     pub set_bytes: Bytes,
-    /// Time of a load over that on base pages; below 1 the larger pages are faster.
+    /// Time of a load divided by that on base pages. Below 1 the larger pages are faster.
     pub ratio: f64,
-    /// Its 95% interval; missing with fewer mappings than one needs.
+    /// 95% interval of the ratio; missing if there are fewer mappings than it needs.
     pub interval: Fact<(f64, f64)>,
-    /// Whether the next run finds the same.
+    /// Stability of the ratio from run to run.
     pub steadiness: Steadiness,
 }
 
-/// Where a growing number of pages begins to cost more.
+/// The number of pages from which the cost of a load rises.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Knee {
     pub pages: PageKind,
-    /// From one line to the next.
+    /// Distance from one line to the next.
     pub apart_bytes: Bytes,
-    /// The last number of pages that costs no more than fewer.
+    /// Largest number of pages that costs no more than fewer pages.
     pub below_pages: u64,
-    /// The first that does.
+    /// Smallest number of pages that costs more.
     pub above_pages: u64,
-    /// Where the rise begins, by its shape.
+    /// Number of pages at which the rise begins, by its shape.
     pub about_pages: u64,
-    /// Cost of translation for each load before the rise.
+    /// Cost of translation before the rise, in nanoseconds for each load.
     pub from_ns: f64,
-    /// And behind it.
+    /// Cost of translation after the rise, in nanoseconds for each load.
     pub to_ns: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
-    /// Larger pages against base pages, for every list and set with both.
+    /// Larger pages compared with base pages, for every list and set that has both.
     pub ratios: Vec<Ratio>,
-    /// Where translations run out, by kind of page, smallest first.
+    /// Numbers of pages at which translations run out, by kind of page, smallest first.
     pub knees: Vec<Knee>,
-    /// What the processor claims of its TLBs, set beside the knees.
+    /// What the processor claims of its TLBs, compared with the knees.
     pub claims: Vec<Claim>,
-    /// In a virtual machine: cost of translation on huge pages, as a share of that on base pages, where
-    /// both walk the same lines. Near 0 the host backs huge pages by huge pages; near 1 it backs them by
-    /// base pages, and the TLB holds those.
+    /// In a virtual machine: cost of translation on huge pages, as a share of that on base pages, for walks
+    /// of the same lines. Near 0 the host backs huge pages by huge pages. Near 1 it backs them by base pages,
+    /// and the TLB holds base pages.
     pub huge_translation_share: Fact<f64>,
-    /// What this machine should do: three sentences.
+    /// Advice for this machine: three sentences.
     pub advice: Vec<String>,
 }
 

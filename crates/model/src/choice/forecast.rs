@@ -1,4 +1,4 @@
-//! What a way should take: amounts times prices, phase by phase.
+//! The predicted time of a way: amounts times prices, phase by phase.
 
 use super::{Calibration, Demand, FileState, Phase, PriceList, Sharing, Term, amounts};
 use crate::bench::file::Arm;
@@ -7,22 +7,22 @@ use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a time goes into, in nanoseconds.
+/// The parts of a time, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeParts {
-    /// Opening, advising, mapping, and all pages that a populating call maps.
+    /// Opening, advising and mapping, with all pages that a populating call maps.
     pub set_up_ns: f64,
-    /// What the first pass takes more: faults, and pages that are populated on the way.
+    /// The excess of the first pass: faults, and pages populated on the way.
     pub first_ns: f64,
-    /// Blocks of all passes: calls, lookups, what is far away.
+    /// Cost of the blocks in all passes: calls, lookups, and what is far away.
     pub blocks_ns: f64,
-    /// Bytes of all passes.
+    /// Cost of the bytes in all passes.
     pub bytes_ns: f64,
     /// Starting threads.
     pub starts_ns: f64,
     /// Unmapping and closing.
     pub tear_down_ns: f64,
-    /// What is not cached.
+    /// Reading what is not cached.
     pub device_ns: f64,
 }
 
@@ -38,7 +38,7 @@ impl TimeParts {
             + self.device_ns
     }
 
-    /// Adds a share of others.
+    /// Adds a share of another time.
     fn add(&mut self, other: &Self, share: f64) {
         self.set_up_ns += share * other.set_up_ns;
         self.first_ns += share * other.first_ns;
@@ -50,28 +50,28 @@ impl TimeParts {
     }
 }
 
-/// What a way should take.
+/// The predicted time of a way.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Forecast {
     pub arm: Arm,
-    /// From opening to closing.
+    /// Time from opening to closing, in nanoseconds.
     pub total_ns: f64,
-    /// What that goes into.
+    /// The parts of that time.
     pub parts: TimeParts,
 }
 
-/// A demand on a span of a file that is cached in one way.
+/// A demand on a span of a file that is cached in one kind of folio.
 #[derive(Debug, Clone, Copy)]
 pub struct Work<'a> {
-    /// What is wanted.
+    /// The demand of the program.
     pub demand: &'a Demand,
     pub span_bytes: Bytes,
-    /// How that lies in the cache.
+    /// Folios in which the cache holds the span.
     pub folios: FolioClass,
 }
 
 impl Calibration {
-    /// What `arm` should take; none without prices for it.
+    /// The predicted time of `arm`; none without prices for it.
     #[must_use]
     pub fn forecast(&self, arm: Arm, demand: &Demand, state: &FileState) -> Option<Forecast> {
         let span_bytes = state.size_bytes;
@@ -86,7 +86,7 @@ impl Calibration {
         Some(Forecast { arm, total_ns: parts.total_ns(), parts })
     }
 
-    /// The time of one pass of one thread over a file that is cached and mapped, blocks and bytes apart.
+    /// Time of one pass of one thread over a file that is cached and mapped: blocks, then bytes.
     #[must_use]
     pub fn pass_ns(&self, arm: Arm, work: Work<'_>) -> Option<(f64, f64)> {
         let list = self.list(Phase::Pass, arm, work)?;
@@ -94,13 +94,13 @@ impl Calibration {
         Some((blocks, self.cost(list, work, |term| !term.is_of_blocks())))
     }
 
-    /// What a phase takes one thread.
+    /// Time of a phase for one thread.
     #[must_use]
     pub fn phase_ns(&self, phase: Phase, arm: Arm, work: Work<'_>) -> Option<f64> {
         Some(self.cost(self.list(phase, arm, work)?, work, |_| true))
     }
 
-    /// Amounts times those prices that `takes` lets through.
+    /// Amounts times the prices that `takes` accepts.
     fn cost(&self, list: &PriceList, work: Work<'_>, takes: impl Fn(Term) -> bool) -> f64 {
         let amount = |term| amounts(term, work.demand, work.span_bytes, self.base_page_bytes);
         let taken = list.prices.iter().filter(|price| takes(price.term));
@@ -129,7 +129,7 @@ impl Calibration {
         })
     }
 
-    /// How CPUs share these passes; as on pieces if not known for these folios.
+    /// How CPUs share these passes. If that is not known for these folios, it is as for pieces.
     fn sharing(&self, arm: Arm, work: Work<'_>) -> Option<&Sharing> {
         let of = |folios| {
             let is = |s: &&Sharing| (s.arm, s.order, s.folios) == (arm, work.demand.order, folios);
@@ -138,7 +138,7 @@ impl Calibration {
         of(work.folios).or_else(|| of(FolioClass::Piece))
     }
 
-    /// What is not cached costs: once, but in each pass where it does not come to stay.
+    /// Cost of what is not cached: once, or in each pass if the data does not stay in the cache.
     fn device_ns(&self, arm: Arm, demand: &Demand, state: &FileState) -> Option<f64> {
         let missing = if arm == Arm::Direct { 1.0 } else { 1.0 - state.cached_share };
         if missing <= 0.0 {
@@ -151,7 +151,7 @@ impl Calibration {
         Some(missing * times * self.phase_ns(Phase::Device, arm, work)?)
     }
 
-    /// The prices of a phase; those for pieces where there are none for these folios.
+    /// Prices of a phase. If there are none for these folios, those for pieces.
     fn list(&self, phase: Phase, arm: Arm, work: Work<'_>) -> Option<&PriceList> {
         let stand_in = phase.stand_in(arm);
         let fits = |list: &&PriceList, folios| {
@@ -165,7 +165,7 @@ impl Calibration {
     }
 }
 
-/// Threads that read at a time.
+/// Threads that read at the same time.
 #[derive(Clone, Copy)]
 struct Shared<'a> {
     sharing: Option<&'a Sharing>,
@@ -174,7 +174,7 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// What is left of `alone`, the time of one thread.
+    /// The part that remains of `alone`, the time of one thread.
     fn time(self, alone: f64, share: impl Fn(&Sharing) -> f64) -> f64 {
         let part = 1.0 / f64::from(self.threads.min(self.cpus).max(1));
         alone * (part + self.sharing.map_or(0.0, share) * (1.0 - part))
@@ -195,7 +195,7 @@ mod tests {
     use crate::machine::Machine;
     use crate::units::Nanos;
 
-    /// Round prices: a call 100 ns, a byte 1 ns; a page mapped 10 ns, on huge pages 1 ns.
+    /// Round prices: a call 100 ns, a byte 1 ns, a mapped page 10 ns, on huge pages 1 ns.
     fn calibration() -> Calibration {
         let (piece, huge) = (FolioClass::Piece, FolioClass::Huge);
         let mut lists = vec![
@@ -234,7 +234,7 @@ mod tests {
         calibration().forecast(arm, demand, state).expect("prices").total_ns
     }
 
-    /// Ten pages.
+    /// A file of ten pages.
     fn pages(folios: FolioClass) -> FileState {
         FileState::cached(Bytes::kib(40), folios)
     }

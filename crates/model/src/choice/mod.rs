@@ -1,15 +1,15 @@
-//! Which way to read a file: what a program wants of it, how the file lies in the page cache, what this
-//! machine charges, and what each way should therefore take.
+//! The ways to read a file: what a program wants of it, how the page cache holds it, the prices of this
+//! machine, and so the predicted time of each way.
 //!
-//! A [`Calibration`] holds prices that were fitted to short runs of the very ways that it predicts, as
-//! `bench file` runs them. A prediction is a sum of amounts times prices ([`Term`]), phase by phase
-//! ([`Phase`]): see [`Calibration::forecast`]. Amounts follow from the [`Demand`] and the [`FileState`] alone, so the same
+//! A [`Calibration`] holds prices that were fitted to short runs of the ways that it predicts, as `bench
+//! file` runs them. A prediction is a sum of amounts times prices ([`Term`]), phase by phase ([`Phase`]): see
+//! [`Calibration::forecast`]. Amounts depend only on the [`Demand`] and the [`FileState`], so the same
 //! calibration serves any file on that file system. Times are nanoseconds of wall time, from opening to
 //! closing.
 //!
-//! Not seen: what else runs on the machine, the place of a buffer within its page, memory of other NUMA
-//! nodes, and what a program does with its bytes: ways that copy end when the bytes are copied, ways in
-//! place add every word up where it lies.
+//! A prediction does not see what else runs on the machine, the place of a buffer in its page, memory of
+//! other NUMA nodes, or what a program does with its bytes. Ways that copy end when the bytes are copied.
+//! Ways in place sum every word in the mapping.
 
 mod forecast;
 mod state;
@@ -27,29 +27,29 @@ use crate::units::{Bytes, Nanos, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Raised with every change of what a calibration holds or of what its terms mean.
+/// Raised when the content of a calibration or the meaning of its terms changes.
 pub const CALIBRATION_FORMAT: u32 = 2;
 
-/// Blocks are multiples of this, and at most so large.
+/// Block sizes are multiples of this.
 pub const BLOCK_UNIT: Bytes = Bytes(512);
-/// See [`BLOCK_UNIT`].
+/// The largest block size.
 pub const LARGEST_BLOCK: Bytes = Bytes::mib(1);
 
-/// What a program does with a file.
+/// The demand of a program on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Demand {
-    /// The order of the blocks, each once in a pass.
+    /// Order of the blocks; a pass reads each once.
     pub order: Order,
-    /// Bytes taken at once.
+    /// Bytes per read.
     pub block_bytes: Bytes,
-    /// How often all of the file is gone through, by the same descriptor or mapping.
+    /// Number of passes over the whole file, by the same descriptor or mapping.
     pub passes: u32,
-    /// Threads, each with its share of the blocks.
+    /// Number of threads; each reads its share of the blocks.
     pub threads: u32,
 }
 
 impl Demand {
-    /// What a cell wants.
+    /// The demand of a cell.
     #[must_use]
     pub const fn from_cell(cell: &Cell) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Demand {
         }
     }
 
-    /// Why no file of this size is read so; none where it can be.
+    /// Why no file of this size can be read with this demand; none if it can be.
     #[must_use]
     pub fn objection(&self, size: Bytes) -> Option<String> {
         let block = self.block_bytes;
@@ -78,16 +78,16 @@ impl Demand {
     }
 }
 
-/// Readings of one file, from which prices are made.
+/// Readings of one file, from which prices are computed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FileReadings {
-    /// How the file lay in the cache.
+    /// Folios in which the cache held the file.
     pub folios: FolioClass,
-    /// What was read of it.
+    /// The readings.
     pub readings: Readings,
 }
 
-/// A piece of the time of a reading.
+/// A phase in the time of a reading.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -95,20 +95,20 @@ pub struct FileReadings {
 pub enum Phase {
     /// Opening, advising, mapping.
     SetUp,
-    /// What the first pass takes more than a later one: faults, above all.
+    /// The excess of the first pass over a later one, mainly faults.
     First,
-    /// A pass over a file that is cached and, where it is mapped, mapped.
+    /// A pass over a file that is cached and, if the way maps it, mapped.
     Pass,
     /// Unmapping and closing.
     TearDown,
-    /// What comes on top for bytes that are not cached.
+    /// The extra cost of bytes that are not cached.
     Device,
 }
 
 impl Phase {
-    /// The way whose prices of this phase are those of `arm` as well: what the same calls do to the same
-    /// pages. Once a file is mapped it does not matter how that came about; what is unmapped is not
-    /// marked as used if the kernel was advised that it is read in order or at random.
+    /// The way whose prices of this phase also apply to `arm`, because it makes the same calls on the same
+    /// pages. Once a file is mapped, it does not matter how that was done. Unmapped pages are not marked as
+    /// used if the kernel was advised that the file is read in order or at random.
     #[must_use]
     pub const fn stand_in(self, arm: Arm) -> Arm {
         match (self, arm) {
@@ -124,53 +124,53 @@ impl Phase {
     }
 }
 
-/// What one unit of a [`Term`] costs.
+/// The cost of one unit of a [`Term`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Price {
     pub term: Term,
-    /// Nanoseconds; never negative.
+    /// Cost in nanoseconds, never negative.
     pub ns: f64,
 }
 
-/// The prices of a phase of a way.
+/// The prices of one phase of a way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PriceList {
     pub phase: Phase,
-    /// The way, or the one that stands for it ([`Phase::stand_in`]).
+    /// The way, or the one whose prices apply to it ([`Phase::stand_in`]).
     pub arm: Arm,
-    /// The order; none where it makes no difference.
+    /// The order of the blocks; none if it makes no difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// How the file lies in the cache; none where that makes no difference.
+    /// Folios in which the cache holds the file; none if they make no difference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folios: Option<FolioClass>,
     /// The prices that are not 0.
     pub prices: Vec<Price>,
 }
 
-/// How the passes of a way change when all CPUs read at a time.
+/// How the passes of a way change when all CPUs read at the same time.
 ///
-/// Of work that does not get in its own way one of `n` CPUs does the nth part. A share of 0 says that
-/// it is so, one of 1, the most, that a second CPU gains nothing.
+/// If the work does not get in its own way, each of `n` CPUs does an nth of it: the share is 0. At a share of
+/// 1, the largest, a second CPU gains nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sharing {
-    /// The way. One that stands for others ([`Phase::stand_in`]) speaks for their passes, and with
-    /// its first pass for itself alone.
+    /// The way. If it stands in for others ([`Phase::stand_in`]), its passes count for them too, but its
+    /// first pass for itself alone.
     pub arm: Arm,
     pub order: Order,
-    /// How the file lies in the cache.
+    /// Folios in which the cache holds the file.
     pub folios: FolioClass,
-    /// Starting a thread and waiting for its end, in each pass.
+    /// Time to start a thread and wait for its end in each pass, in nanoseconds.
     pub start_ns: f64,
-    /// What more CPUs do not shorten of the cost of blocks.
+    /// Share of the cost of blocks that more CPUs do not shorten.
     pub blocks_share: f64,
-    /// The same of the cost of bytes.
+    /// Share of the cost of bytes that more CPUs do not shorten.
     pub bytes_share: f64,
-    /// The same of what the first pass takes more.
+    /// Share of the excess of the first pass that more CPUs do not shorten.
     pub first_share: f64,
 }
 
-/// Where and on what a calibration holds.
+/// The machine and file system that a calibration applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CalibrationKey {
     format: u32,
@@ -183,7 +183,7 @@ pub struct CalibrationKey {
 }
 
 impl CalibrationKey {
-    /// Of this machine, and of files on a file system of this kind on this device.
+    /// The key for this machine, and for files on a file system of this kind on this device.
     #[must_use]
     pub fn new(machine: &Machine, file_system: String, device: u64) -> Self {
         Self {
@@ -197,98 +197,98 @@ impl CalibrationKey {
         }
     }
 
-    /// Whether a file of this size can stay in memory.
+    /// True if a file of this size can stay in memory.
     #[must_use]
     pub(crate) const fn has_room(&self, size: Bytes) -> bool {
         size.0 < self.memory_bytes.0 / 10 * 9
     }
 
-    /// The kind of the file system.
+    /// Kind of the file system.
     #[must_use]
     pub fn file_system(&self) -> &str {
         &self.file_system
     }
 }
 
-/// What reading costs on a machine and a file system.
+/// The prices of reading on a machine and a file system.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calibration {
-    /// What it holds for.
+    /// The machine and file system that the calibration applies to.
     pub key: CalibrationKey,
-    /// CPUs that read.
+    /// Number of CPUs that read.
     pub cpus: u32,
     pub base_page_bytes: PageSize,
-    /// When it was taken, nanoseconds since 1970.
+    /// Time of the calibration, in nanoseconds since 1970.
     pub taken_unix_ns: u64,
-    /// How long that took, the writing of its files included.
+    /// Duration of the calibration, including the time to write its files.
     pub took_ns: Nanos,
-    /// Processes that were measured.
+    /// Number of processes that were measured.
     pub processes: u32,
-    /// Warm cells that were left unread when the time was up, as a share of all that could be read here.
+    /// Warm cells that were not read before the time was over, as a share of all that can be read here.
     pub missed_share: f64,
-    /// Median over all processes of how far the fitted time is off, as a share of the measured one.
+    /// Median error of the fitted time over all processes, as a share of the measured time.
     pub error_share: f64,
     pub lists: Vec<PriceList>,
-    /// How CPUs get in each other's way.
+    /// Loss when several CPUs read at the same time.
     pub sharing: Vec<Sharing>,
 }
 
-/// A way as it was measured beside its forecast.
+/// A measured way beside its forecast.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
     pub arm: Arm,
     /// Wall time of each process, in the order of their rounds.
     pub total_ns: Vec<Nanos>,
-    /// Why there is none, or fewer than asked for.
+    /// Why there is no time, or fewer than requested.
     pub refused: Option<String>,
 }
 
-/// What is predicted for a file, and what is chosen.
+/// A prediction for a file, and the choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Choice {
-    /// The file, as it was given.
+    /// Path of the file as given.
     pub path: String,
-    /// What is wanted of it.
+    /// The demand of the program.
     pub demand: Demand,
-    /// How it lies in the cache.
+    /// Content of the cache for the file.
     pub state: FileState,
     pub calibration_age_ns: Nanos,
     pub calibration_took_ns: Nanos,
-    /// Processes that were measured for it.
+    /// Number of processes that the calibration measured.
     pub calibration_processes: u32,
-    /// Its kind of file system.
+    /// Kind of file system of the calibration.
     pub file_system: String,
-    /// Its own median error.
+    /// Median error of the calibration, as a share of the measured time.
     pub error_share: f64,
-    /// Each way that was asked for and has prices, fastest first.
+    /// Each requested way that has prices, fastest first.
     pub forecasts: Vec<Forecast>,
-    /// All of them as they were measured afterwards; empty without --measure.
+    /// Measured times of all these ways; empty without `--measure`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trials: Vec<Trial>,
-    /// How far measured times may be off, as a share: what cells that were measured at the start and again at the
-    /// end differ by, or what their processes waited for a CPU, whichever is more.
+    /// Possible error of the measured times, as a share. It is the difference between cells measured at the
+    /// start and again at the end, or the time their processes waited for a CPU, whichever is larger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial_error_share: Option<f64>,
-    /// Why it is chosen, in plain sentences.
+    /// Reasons for the choice, in plain sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
 }
 
 impl Choice {
-    /// The way that is chosen.
+    /// The chosen way.
     #[must_use]
     pub fn best(&self) -> Option<&Forecast> {
         self.forecasts.first()
     }
 
-    /// What the next best takes more than the best, as a share of the best; none without one.
+    /// Excess of the second-best way over the best, as a share of the best; none without a second.
     #[must_use]
     pub fn margin_share(&self) -> Option<f64> {
         let [best, next, ..] = self.forecasts.as_slice() else { return None };
         Some(next.total_ns / best.total_ns.max(1.0) - 1.0)
     }
 
-    /// Ways that the prediction cannot tell from the best: it is off by more than they are apart.
+    /// Ways that the prediction cannot distinguish from the best: its error exceeds their difference.
     pub fn rivals(&self) -> impl Iterator<Item = &Forecast> {
         let best = self.best().map_or(0.0, |best| best.total_ns);
         let most = best * (1.0 + self.error_share);
@@ -297,8 +297,8 @@ impl Choice {
 }
 
 impl Calibration {
-    /// The forecasts of `arms` for this demand and file, fastest first. Ways that cannot serve it, or
-    /// that have no prices, are left out.
+    /// Forecasts of `arms` for this demand and file, fastest first. Ways that cannot serve the demand, or
+    /// have no prices, are left out.
     #[must_use]
     pub fn forecasts(&self, arms: &[Arm], demand: &Demand, state: &FileState) -> Vec<Forecast> {
         let residency = state.residency();
@@ -310,7 +310,7 @@ impl Calibration {
     }
 }
 
-/// Whether a file of which so much is cached counts as cached.
+/// Whether a file counts as cached when this share of it is cached.
 #[must_use]
 pub(crate) fn residency(cached_share: f64) -> Residency {
     if cached_share >= 1.0 { Residency::Warm } else { Residency::Cold }

@@ -1,4 +1,4 @@
-//! How a file lies in the page cache, as far as the price of reading depends on it.
+//! How the page cache holds a file, as far as the price of reading depends on it.
 
 use super::residency;
 use crate::bench::file::Residency;
@@ -7,14 +7,14 @@ use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Folios from so many base pages on count as pieces: what copying tools leave behind.
+/// Folios of at least this many base pages count as pieces. Copying tools leave such folios.
 const PIECE_PAGES: u64 = 8;
 
-/// How much of what is cached lies so.
+/// The part of the cached bytes in one kind of folio.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FolioPart {
     pub folios: FolioClass,
-    /// As a share of it.
+    /// Share of the cached bytes.
     pub share: f64,
 }
 
@@ -22,17 +22,16 @@ pub struct FolioPart {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FileState {
     pub size_bytes: Bytes,
-    /// How much of it is cached.
+    /// Share of the file that is cached.
     pub cached_share: f64,
-    /// On what; the shares add up to 1.
+    /// Folios that hold the cached bytes; the shares add up to 1.
     pub folios: Vec<FolioPart>,
-    /// Why the sizes of folios below a huge page are assumed to be those of pieces; none where they
-    /// were seen.
+    /// Why folios below a huge page are assumed to have the size of pieces; none if their sizes were seen.
     pub assumed: Option<String>,
 }
 
 impl FileState {
-    /// What was seen of a file of this size.
+    /// The state of a file of this size, from what was seen of its cache.
     #[must_use]
     pub fn from_cache(seen: &CacheState, size: Bytes, page: PageSize) -> Self {
         let part = |bytes: Bytes| (bytes.0 as f64 / size.0.max(1) as f64).clamp(0.0, 1.0);
@@ -48,7 +47,7 @@ impl FileState {
         let assumed = if nothing_seen {
             Some("the kernel chooses the folios for data that is not cached".to_owned())
         } else {
-            // The page cache of a file that is all huge leaves nothing to assume.
+            // A file that is cached wholly in huge folios leaves nothing to assume.
             seen.folios.reason().filter(|_| huge < cached_share).map(str::to_owned)
         };
         let whole = if nothing_seen { 1.0 } else { cached_share };
@@ -63,21 +62,21 @@ impl FileState {
         Self { size_bytes: size, cached_share, folios, assumed }
     }
 
-    /// All of it cached, on folios of one kind.
+    /// A file that is all cached, in folios of one kind.
     #[must_use]
     pub fn cached(size_bytes: Bytes, folios: FolioClass) -> Self {
         let folios = vec![FolioPart { folios, share: 1.0 }];
         Self { size_bytes, cached_share: 1.0, folios, assumed: None }
     }
 
-    /// Whether all of it is cached.
+    /// Residency of the file.
     #[must_use]
     pub fn residency(&self) -> Residency {
         residency(self.cached_share)
     }
 }
 
-/// How much is cached where only the beginnings of slots could be asked for.
+/// Share that is cached if only the first pages of slots could be checked.
 fn by_slots(seen: &CacheState) -> f64 {
     let weight = |slot: &Slot| match slot {
         Slot::Huge | Slot::Whole | Slot::Asked => 1.0,

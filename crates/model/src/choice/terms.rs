@@ -1,4 +1,4 @@
-//! What a time is made of, and how much of it a demand has.
+//! The terms of a time, and the amount of each that a demand has.
 
 use super::Demand;
 use crate::bench::tlb::Order;
@@ -8,28 +8,29 @@ use serde::{Deserialize, Serialize};
 
 /// A file of this size stays in the caches near a core from one pass to the next.
 pub const NEAR: Bytes = Bytes::mib(2);
-/// One of this size does not.
+/// A file of this size does not stay there.
 pub const FAR: Bytes = Bytes::mib(32);
-/// By here the hardware's streams, which begin again with each block at random, have got up to speed.
+/// After this many bytes the hardware's streams have reached full speed. They begin again with each block at
+/// random.
 pub const RAMP: Bytes = Bytes::kib(16);
-/// Blocks beyond this fill a good part of the second-level cache.
+/// Blocks larger than this fill a good part of the second-level cache.
 pub const SPILL: Bytes = Bytes::kib(256);
 
-/// Something that has a price.
+/// An amount that has a price.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Term {
-    /// Whatever comes once.
+    /// Everything that occurs once.
     Once,
     /// A base page of the file.
     Page,
-    /// A byte of the block, which buffers grow with.
+    /// A byte of the block: buffers grow with it.
     BufferByte,
-    /// A block: call, lookup, loop.
+    /// A block: its call, lookup and loop.
     Block,
-    /// A byte of the first page of each block, which no stream has brought near.
+    /// A byte of the first page of each block, which no stream has fetched.
     LeadByte,
     /// A byte of a block beyond its first page, up to [`RAMP`].
     RampByte,
@@ -37,19 +38,20 @@ pub enum Term {
     Byte,
     /// A byte of a block beyond [`SPILL`].
     SpillByte,
-    /// A byte of a file that does not stay near: as much of it as the file is beyond [`NEAR`].
+    /// A byte of a file that does not stay near: the more the file exceeds [`NEAR`], the more of its bytes.
     FarByte,
-    /// A byte of a file that stays near, when it comes there first.
+    /// A byte of a file that stays near, when it is first read.
     NearByte,
-    /// A block at random, for each doubling of the file beyond [`NEAR`]: translation, and the first line.
+    /// A block in random order, for each doubling of the file beyond [`NEAR`]: its translation and first
+    /// line.
     Reach,
 }
 
 impl Term {
-    /// Those that set-up and tear-down are made of.
+    /// The terms of set-up and tear-down.
     pub const FIXED: [Self; 3] = [Self::Once, Self::Page, Self::BufferByte];
-    /// Those of a pass. Each byte of a block is one of four kinds, by its place, so that what a block costs
-    /// may grow with its size in any way.
+    /// The terms of a pass. Each byte of a block is one of four kinds, by its place, so that the cost of a
+    /// block may grow with its size in any way.
     pub const PASS: [Self; 7] = [
         Self::Block,
         Self::LeadByte,
@@ -59,19 +61,19 @@ impl Term {
         Self::FarByte,
         Self::Reach,
     ];
-    /// Those of what a first pass takes more.
+    /// The terms of the excess of a first pass.
     pub const FIRST: [Self; 2] = [Self::Page, Self::NearByte];
-    /// Those of what is not cached.
+    /// The terms of bytes that are not cached.
     pub const DEVICE: [Self; 2] = [Self::Page, Self::Block];
 
-    /// It grows with the number of blocks, not with the bytes.
+    /// True if it grows with the number of blocks, not with the bytes.
     #[must_use]
     pub const fn is_of_blocks(self) -> bool {
         matches!(self, Self::Block | Self::Reach)
     }
 }
 
-/// How much of `term` a pass over `span` bytes has.
+/// Amount of `term` in a pass over `span` bytes.
 #[must_use]
 pub fn amounts(term: Term, demand: &Demand, span: Bytes, page: PageSize) -> f64 {
     let (bytes, block) = (span.0 as f64, demand.block_bytes.0.max(1) as f64);

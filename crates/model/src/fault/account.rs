@@ -1,7 +1,7 @@
-//! The kernel's own count of faults, and what explains it.
+//! The kernel's own count of faults, and the terms that explain it.
 //!
-//! `rusage = before exec + user + in calls + outside of calls + populated + executed + unexplained`.
-//! Each term has its own source; only the last is a difference.
+//! `rusage = before exec + user + in calls + outside of calls + populated + executed + unexplained`. Each
+//! term has its own source. Only the last is a difference.
 
 use super::Attached;
 use crate::measured::Fact;
@@ -10,26 +10,26 @@ use crate::usage::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Faults that the kernel had counted for a process at the moment its program had been executed.
+/// Faults that the kernel had counted for a process when it had just executed its program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ExecCounts {
-    /// Minor faults until then.
+    /// Minor faults up to then.
     pub minor_faults: u64,
-    /// Major faults until then.
+    /// Major faults up to then.
     pub major_faults: u64,
 }
 
-/// What a system call does that takes faults in the kernel.
+/// The kind of work by which a system call takes faults in the kernel.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
-    /// Makes a process or a thread, or executes a program: stack, arguments, image.
+    /// It makes a process or a thread, or executes a program: stack, arguments, image.
     Start,
-    /// Brings pages in or pins them: `mmap` with `MAP_POPULATE`, `mlock`, `madvise`.
+    /// It brings in pages or pins them: `mmap` with `MAP_POPULATE`, `mlock`, `madvise`.
     Populate,
-    /// Reads or writes memory of the program.
+    /// It reads or writes memory of the program.
     Copy,
 }
 
@@ -39,28 +39,28 @@ pub struct CallTally {
     /// Name of the call.
     pub call: String,
     pub kind: CallKind,
-    /// By the thread's own counter before and after.
+    /// Number of faults, by the thread's own counter before and after the call.
     pub faults: u64,
 }
 
-/// A time in which the counter of a thread rose inside a call, or before its first stop.
+/// A period in which the counter of a thread rose inside a call, or before its first stop.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Inside {
     pub tid: i32,
-    /// The call began, by the monotonic clock.
+    /// Beginning of the call, by the monotonic clock.
     pub from_ns: Nanos,
-    /// It ended.
+    /// End of the call, by the monotonic clock.
     pub until_ns: Nanos,
 }
 
-/// What the counters of all threads said at each of their calls.
+/// Counters of all threads at each of their calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadCalls {
-    /// By call, the most faults first.
+    /// Faults by call, the most faults first.
     pub calls: Vec<CallTally>,
-    /// When those faults were taken, in order of threads and times.
+    /// Periods in which those faults were taken, by thread and time.
     #[serde(default)]
     pub inside: Vec<Inside>,
 }
@@ -73,29 +73,28 @@ impl ThreadCalls {
     }
 }
 
-/// How a recording ended.
+/// The end of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ending {
-    /// From the start of the program, or of the recording, to the end.
+    /// Wall time from the start of the program, or of the recording, to the end.
     pub wall_ns: Nanos,
-    /// What the program used.
+    /// Resource usage of the program.
     pub usage: Fact<Usage>,
-    /// Minor and major faults that the kernel counted meanwhile, of the program and the descendants
-    /// it waited for.
+    /// Minor and major faults that the kernel counted during the recording, for the program and the
+    /// descendants that it waited for.
     pub counted_faults: Fact<u64>,
     /// The kernel's counts when the program had just been executed.
     pub exec: Fact<ExecCounts>,
-    /// What was counted at each system call.
+    /// Counts at each system call.
     pub calls: Fact<ThreadCalls>,
-    /// The process that was attached to.
+    /// The running process that was recorded; absent for a program that was started.
     pub attached: Option<Attached>,
-    /// The moment after which nothing counts, by the monotonic clock; absent when the program has
-    /// ended.
+    /// Time by the monotonic clock after which nothing counts; absent if the program has ended.
     pub until_ns: Option<Nanos>,
 }
 
 impl Ending {
-    /// Of a program that was started, and what it used.
+    /// The end of a program that was started, with its usage.
     #[must_use]
     pub fn of_started(usage: Usage, exec: Fact<ExecCounts>, calls: Fact<ThreadCalls>) -> Self {
         let counted = usage.minor_faults.saturating_add(usage.major_faults);
@@ -111,31 +110,31 @@ impl Ending {
     }
 }
 
-/// The kernel's count, term by term. Faults that failed are in none of them: the kernel does not
+/// The kernel's count, term by term. Failed faults are in none of the terms, because the kernel does not
 /// count them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
-    /// Minor and major faults of the program and the descendants it waited for.
+    /// Minor and major faults of the program and the descendants that it waited for.
     pub rusage_faults: Fact<u64>,
-    /// Counted when the first program had just been executed: the fork, its arguments, its image.
+    /// Faults counted before the first program had been executed: the fork, its arguments, its image.
     pub before_exec_faults: Fact<u64>,
-    /// Recorded in user mode.
+    /// Faults recorded in user mode.
     pub user_faults: u64,
-    /// In the kernel, which touched memory of the program for it; recorded, or counted at calls.
+    /// Faults in the kernel, which touched memory of the program for it; recorded, or counted at calls.
     pub kernel_faults: Fact<u64>,
-    /// Inside calls that make processes and threads and execute programs, after the first exec.
+    /// Faults inside calls that make processes and threads or execute programs, after the first exec.
     pub start_faults: Fact<u64>,
-    /// Inside calls that bring in pages or pin them.
+    /// Faults inside calls that bring in pages or pin them.
     pub populate_faults: Fact<u64>,
-    /// In the kernel outside of calls: restartable sequences after a fork, signal frames, the end of a
+    /// Faults in the kernel outside calls: restartable sequences after a fork, signal frames, the end of a
     /// thread.
     #[serde(default = "not_reported")]
     pub outside_faults: Fact<u64>,
-    /// The calls, where they were followed.
+    /// System calls with faults, if they were followed.
     pub calls: Vec<CallTally>,
-    /// Recorded as begun and never served.
+    /// Faults whose beginning was recorded and that were never served.
     pub failed_faults: Fact<u64>,
-    /// What is left. Negative when processes were recorded that no process waited for.
+    /// The unexplained rest. It is negative if processes were recorded that no process waited for.
     pub unexplained_faults: Fact<i64>,
 }
 

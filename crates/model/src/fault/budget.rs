@@ -4,58 +4,58 @@ use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is allowed; absent limits allow everything.
+/// Limits on faults. An absent limit allows everything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Budgets {
-    /// Faults recorded.
+    /// Most faults that may be recorded.
     pub most_faults: Option<u64>,
-    /// Of them major ones.
+    /// Most major faults that may be recorded.
     pub most_major_faults: Option<u64>,
-    /// Pages faulted on.
+    /// Most pages that may be faulted on.
     pub most_touched_pages: Option<u64>,
-    /// Sum of their latencies.
+    /// Largest sum of the latencies.
     pub most_time_ns: Option<Nanos>,
 }
 
 impl Budgets {
-    /// What they limit depends on where mappings lie: a fault on a file maps its aligned neighbours
-    /// along, and stack and heap begin anywhere within a page.
+    /// True if a limited figure depends on the addresses of mappings. A fault on a file also maps its aligned
+    /// neighbours, and stack and heap begin anywhere in a page.
     #[must_use]
     pub const fn move_with_addresses(&self) -> bool {
         self.most_faults.is_some() || self.most_touched_pages.is_some()
     }
 }
 
-/// A budget that was not kept.
+/// A budget that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Broken {
     /// Too many faults.
     Faults {
-        /// Recorded.
+        /// Number that was recorded.
         found: u64,
-        /// Allowed.
+        /// Number that is allowed.
         most: u64,
     },
     /// Too many major faults.
     MajorFaults {
-        /// Recorded.
+        /// Number that was recorded.
         found: u64,
-        /// Allowed.
+        /// Number that is allowed.
         most: u64,
     },
     /// Too many pages.
     TouchedPages {
-        /// Recorded.
+        /// Number that was recorded.
         found: u64,
-        /// Allowed.
+        /// Number that is allowed.
         most: u64,
     },
     /// Too much time.
     Time {
-        /// Recorded.
+        /// Time that was recorded.
         found_ns: Nanos,
-        /// Allowed.
+        /// Time that is allowed.
         most_ns: Nanos,
     },
 }

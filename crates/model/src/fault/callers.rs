@@ -1,25 +1,25 @@
-//! Who called the function that touched a page.
+//! The callers of the function that touched a page.
 
 use super::{FunctionTally, GroupTally, Tally};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which user stacks are recorded.
+/// The user stacks to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stacks {
     None,
-    /// Copied, of some thousand faults a second: enough to name callers.
+    /// Copied stacks of some thousand faults per second, enough to name callers.
     Sampled,
-    /// Copied, of one fault in some of each thread, however fast they come.
+    /// Copied stacks of one in a number of faults of each thread, at any rate of faults.
     Periodic,
-    /// Of every fault, as far as the kernel can follow frame pointers; copied ones beside them.
+    /// Stacks of every fault, as far as the kernel can follow frame pointers, beside copied ones.
     FramePointers,
-    /// Copied, of every fault.
+    /// Copied stacks of every fault.
     Copied,
 }
 
-/// Why a stack has no further frame.
+/// Why a stack ends.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -27,19 +27,19 @@ pub enum Stacks {
 #[derive(strum::IntoStaticStr)]
 #[strum(const_into_str)]
 pub enum StackEnd {
-    /// It was not recorded.
+    /// The stack was not recorded.
     #[strum(serialize = "no stack was recorded")]
     NotTaken,
-    /// The outermost frame is reached.
+    /// The stack is complete.
     #[strum(serialize = "only libraries")]
     Outermost,
-    /// There is no way on from code without unwind information or frame pointer.
+    /// Code without unwind information or frame pointer ends it.
     #[strum(serialize = "no unwind table")]
     NoTable,
-    /// The stack goes on beyond the part that was copied.
+    /// The stack is longer than the part that was copied.
     #[strum(serialize = "the copy was too short")]
     Cut,
-    /// More frames than are followed; of frame pointers: as far as they led.
+    /// It has more frames than are followed. With frame pointers: they lead no further.
     #[strum(serialize = "too many frames")]
     Deep,
 }
@@ -47,26 +47,26 @@ pub enum StackEnd {
 /// The callers of an instruction that faulted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stack {
-    /// Innermost first, without the instruction itself: indexes into the frames of the names.
+    /// Frames, innermost first, without the instruction itself: indexes into the frames of the names.
     pub frames: Vec<u32>,
-    /// Why there is no further one.
+    /// Why the stack ends.
     pub end: StackEnd,
 }
 
-/// Who is behind the faults: the first function outside standard libraries, the loader and allocators.
+/// The function responsible for each fault: the first outside standard libraries, the loader and allocators.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Callers {
-    /// Which stacks were asked for.
+    /// The stacks that were requested.
     pub asked: Stacks,
-    /// Stacks that were taken.
+    /// Number of stacks that were recorded.
     pub stacks: u64,
-    /// Stacks that the kernel had no room for.
+    /// Number of stacks that were lost because the kernel had no room.
     pub lost_stacks: u64,
-    /// Faults that have such a function.
+    /// Faults with such a function.
     pub named: Tally,
-    /// These functions, the most time first; the long tail is left out. Where an instruction was
-    /// called from several, its faults are shared out as the stacks taken of it.
+    /// These functions, the most time first, without the long tail. If several functions called an
+    /// instruction, its faults are divided in proportion to its recorded stacks.
     pub functions: Vec<FunctionTally>,
-    /// Faults that have none, and why.
+    /// Faults without such a function, by reason.
     pub unnamed: Vec<GroupTally<StackEnd>>,
 }

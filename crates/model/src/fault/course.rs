@@ -1,12 +1,12 @@
-//! When in the life of a program its faults come, why pages are faulted on again, and what would
-//! remove them.
+//! When faults occur in the life of a program, why pages are faulted on again, and which remedies would save
+//! faults.
 
 use super::{FunctionTally, GroupTally};
 use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A part of a program's life, from its exec on.
+/// A part of a program's life after its exec.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -25,12 +25,12 @@ pub enum Phase {
     Constructors,
     /// The program's own code has begun.
     Main,
-    /// It has run as long again without a new page of its files.
+    /// The program has run as long again without a new page of its files.
     #[strum(serialize = "steady state")]
     Steady,
 }
 
-/// Why a process faults on a page that it has faulted on before.
+/// Why a process faults again on the same page.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -38,50 +38,50 @@ pub enum Phase {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Again {
-    /// Something was mapped there again.
+    /// Something was mapped at the address again.
     #[strum(serialize = "mapped again")]
     Remapped,
-    /// The page was gone, and nothing was mapped: given back, reclaimed or swapped out.
+    /// The page was gone, and nothing was mapped: it was given back, reclaimed or swapped out.
     #[strum(serialize = "gone and touched again")]
     GivenBack,
-    /// The page was there, and not for this access.
+    /// The page was there, but not for this access.
     #[strum(serialize = "there, not for this access")]
     Protection,
-    /// Another thread was just bringing the page in.
+    /// Another thread was bringing the page in at the same time.
     #[strum(serialize = "another thread brought it in")]
     Raced,
-    /// The access before was interrupted and began again.
+    /// The earlier access was interrupted and began again.
     #[strum(serialize = "interrupted, restarted")]
     Retried,
-    /// The kernel does not tell whether the page was there.
+    /// The kernel does not report whether the page was there.
     Unknown,
 }
 
 impl Again {
-    /// Whether the page need not have gone.
+    /// True if the page need not have gone.
     #[must_use]
     pub const fn is_churn(self) -> bool {
         matches!(self, Self::Remapped | Self::GivenBack)
     }
 }
 
-/// Faults on pages that the process had faulted on before.
+/// Faults on pages that the process had already faulted on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Churn {
     pub by_reason: Vec<GroupTally<Again>>,
-    /// Who touched pages again that had gone, the most time first: the first function outside the
-    /// C library and allocators if known, else the toucher.
+    /// Functions that touched pages again after these had gone, the most time first. It is the first function
+    /// outside the C library and allocators if that is known, else the one that touched the page.
     pub functions: Vec<FunctionTally>,
 }
 
-/// What a remedy could save.
+/// The saving that a remedy could bring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Saving {
-    /// Its name on the command line.
+    /// Name of the remedy on the command line.
     pub remedy: String,
-    /// Faults that would not happen, at most.
+    /// Largest number of faults that it would save.
     pub faults: u64,
     pub time_ns: Nanos,
-    /// Which faults these are.
+    /// Description of these faults.
     pub why: String,
 }

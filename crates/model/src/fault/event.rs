@@ -1,13 +1,13 @@
-//! What the kernel tells about faults while they happen, in the form that can be saved and judged.
+//! The kernel's reports on faults while they occur, in a form that can be saved and judged.
 //!
-//! Times are of the monotonic clock. A fault gives two events of one thread, its beginning and its
-//! end; a thread has at most one under way.
+//! Times are from the monotonic clock. A fault gives two events of one thread, its beginning and its end. A
+//! thread has at most one fault under way.
 
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// User registers that tell apart the operands of instructions with two; 0 where not recorded.
+/// User registers that distinguish the operands of instructions with two of them; 0 if not recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Registers {
     /// Source of string instructions (RSI).
@@ -18,34 +18,34 @@ pub struct Registers {
     pub stack: u64,
 }
 
-/// A fault has begun.
+/// The beginning of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Begin {
     pub pid: i32,
     pub tid: i32,
-    /// Address touched.
+    /// Address that was touched.
     pub address: u64,
     /// Address of the instruction.
     pub ip_address: u64,
-    /// Size of the page mapped there, 0 for none; absent where the kernel does not tell.
+    /// Size of the page mapped there, 0 for none; absent if the kernel does not report it.
     pub page_bytes: Option<Bytes>,
-    /// Registers; absent where the kernel does not tell.
+    /// User registers; absent if the kernel does not report them.
     pub registers: Option<Registers>,
-    /// Taken in the kernel.
+    /// True if the fault occurred in kernel mode.
     pub in_kernel: bool,
 }
 
-/// What the processor said about the fault that is about to begin.
+/// The processor's error code for the fault that is about to begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorCode {
     pub tid: i32,
-    /// Address touched.
+    /// Address that was touched.
     pub address: u64,
-    /// As the processor pushed it; its bits are the machine's.
+    /// The code as the processor pushed it; its bits depend on the machine.
     pub bits: u64,
 }
 
-/// The registers by which a stack is walked.
+/// The registers from which a stack is unwound.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrameRegisters {
     /// Instruction pointer.
@@ -54,11 +54,11 @@ pub struct FrameRegisters {
     pub stack: u64,
     /// Frame pointer (RBP).
     pub frame: u64,
-    /// RBX, which some functions keep the frame in.
+    /// RBX, in which some functions keep the frame.
     pub base: u64,
 }
 
-/// The user stack of a thread, as it was recorded.
+/// The recorded user stack of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Chain {
@@ -67,41 +67,41 @@ pub enum Chain {
     /// Registers and the bytes from the stack pointer on.
     Copied {
         registers: FrameRegisters,
-        /// As many as were wanted, or as there are.
+        /// As many bytes as were requested, or as there are.
         bytes: Vec<u8>,
     },
 }
 
-/// Who called the instruction of a fault that is under way.
+/// The callers of the instruction whose fault is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallStack {
     pub pid: i32,
     pub tid: i32,
-    /// Address touched.
+    /// Address that was touched.
     pub address: u64,
-    /// Address of the instruction that faulted, in the kernel if that did.
+    /// Address of the instruction that faulted; a kernel address in kernel mode.
     pub ip_address: u64,
-    /// Taken in the kernel: the stack is that of the system call.
+    /// True if the fault occurred in kernel mode; the stack is then that of the system call.
     pub in_kernel: bool,
-    /// How many faults it stands for.
+    /// Number of faults that the stack stands for.
     pub faults: u64,
-    /// The stack.
+    /// The recorded stack.
     pub chain: Chain,
 }
 
-/// A fault has been served.
+/// The end of a fault that was served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct End {
     pub tid: i32,
-    /// Address touched.
+    /// Address that was touched.
     pub address: u64,
-    /// Size of the page mapped there now; absent where the kernel does not tell.
+    /// Size of the page mapped there now; absent if the kernel does not report it.
     pub page_bytes: Option<Bytes>,
-    /// It waited for a device, or was retried.
+    /// True if the fault waited for a device, or was retried.
     pub is_major: bool,
 }
 
-/// Which file a mapping is of, as the kernel lists it: device and inode.
+/// The file of a mapping as the kernel lists it: device and inode.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -120,13 +120,13 @@ pub struct Map {
     pub size_bytes: Bytes,
     /// Offset in the file.
     pub offset_bytes: Bytes,
-    /// May be executed.
+    /// True if the mapping may be executed.
     pub is_executable: bool,
-    /// Shared with other processes.
+    /// True if the mapping is shared with other processes.
     pub is_shared: bool,
-    /// Path, or a name of the kernel's such as `[heap]` and `//anon`.
+    /// Path, or a name from the kernel such as `[heap]` or `//anon`.
     pub path: String,
-    /// Its file, where that is known.
+    /// The file of the mapping, if it is known.
     #[serde(default)]
     pub file: Option<FileId>,
 }
@@ -140,13 +140,13 @@ pub struct Move {
     pub size_bytes: Bytes,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
     /// A fault has begun.
     Begin(Begin),
-    /// What the processor said about the fault that this thread begins next.
+    /// The error code of the fault that this thread takes next.
     ErrorCode(ErrorCode),
     /// A fault has been served.
     End(End),
@@ -156,26 +156,26 @@ pub enum What {
     Map(Map),
     /// Pages were moved.
     Move(Move),
-    /// The process has become another program.
+    /// The process has executed another program.
     Exec { pid: i32 },
-    /// A thread was made; in a new process when the two process ids differ.
+    /// A thread was created, in a new process if the two process ids differ.
     Fork {
         pid: i32,
-        /// The process that made it.
+        /// The process that created it.
         parent_pid: i32,
     },
     /// A thread has ended.
     Exit { pid: i32, tid: i32 },
-    /// The kernel had no room for this many records.
+    /// This many records were lost because the kernel had no room.
     Lost { records: u64 },
-    /// The kernel had no room for this many stacks.
+    /// This many stacks were lost because the kernel had no room.
     LostStacks { stacks: u64 },
 }
 
-/// What happened, and when.
+/// An event with its time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
-    /// Monotonic clock.
+    /// Time by the monotonic clock.
     pub at_ns: Nanos,
     pub what: What,
 }

@@ -1,50 +1,51 @@
-//! Whose code first touched the memory that a program holds.
+//! The code that first touched the memory that a program holds.
 
 use super::Site;
 use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Resident pages of one process, next to each other.
+/// Adjacent resident pages of one process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResidentPages {
     pub pid: i32,
     pub start_address: u64,
     pub end_address: u64,
-    /// The most that one fault maps there, at a multiple of itself; a base page or more.
+    /// Largest piece that one fault maps there, at a multiple of its size: a base page or more.
     pub block_bytes: Bytes,
 }
 
-/// Resident memory by one line of one function.
+/// Resident memory that one line of one function touched first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemorySite {
-    /// The innermost function outside standard libraries and allocators, or of a script.
+    /// The innermost function outside standard libraries and allocators, or one of a script.
     pub site: Site,
     pub bytes: Bytes,
 }
 
-/// Resident memory by one stack.
+/// Resident memory that was first touched with one stack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryStack {
-    /// Functions, the outermost first.
+    /// Functions of the stack, the outermost first.
     pub frames: Vec<String>,
     pub bytes: Bytes,
 }
 
-/// Resident memory by the code that touched it first; what a forked process still shares counts once.
+/// Resident memory by the code that touched it first. Memory that a forked process still shares counts once.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemorySites {
-    /// What has a first touch that was recorded.
+    /// Memory whose first touch was recorded.
     pub seen_bytes: Bytes,
-    /// What has none: filled by the kernel where that is not recorded, or its record was lost.
+    /// Memory without a recorded first touch: the kernel filled it unrecorded, or the record was lost.
     pub unseen_bytes: Bytes,
-    /// Records of faults that the kernel had no room for.
+    /// Number of fault records that were lost because the kernel had no room.
     pub lost_records: u64,
-    /// Stacks that it had no room for: what libraries touched then may have no caller, or an earlier one.
+    /// Number of stacks that were lost because the kernel had no room. What libraries touched then may have
+    /// no caller, or an earlier one.
     #[serde(default)]
     pub lost_stacks: u64,
-    /// The largest first; the long tail is left out.
+    /// Sites, the largest first, without the long tail.
     pub sites: Vec<MemorySite>,
-    /// The largest first; the long tail is left out.
+    /// Stacks, the largest first, without the long tail.
     pub stacks: Vec<MemoryStack>,
 }

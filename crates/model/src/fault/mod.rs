@@ -1,9 +1,9 @@
-//! Page faults of a program: each one ([`Fault`]), what they add up to ([`FaultReport`]), and the
-//! account that sets them against the kernel's own count ([`Account`]).
+//! Page faults of a program: each one ([`Fault`]), their sums ([`FaultReport`]), and the account that
+//! compares them with the kernel's own count ([`Account`]).
 //!
-//! Times are nanoseconds, addresses and offsets bytes. A fault begins when the kernel is entered
-//! and ends when the page is there; its latency contains what recording the beginning costs. What
-//! the recorder did not see is absent with a reason, never 0.
+//! Times are nanoseconds; addresses and offsets are bytes. A fault begins when the kernel is entered and ends
+//! when the page is there. Its latency includes the cost of recording its beginning. What the recorder did
+//! not see is absent with a reason, never 0.
 
 mod account;
 mod budget;
@@ -34,7 +34,7 @@ use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What the program did to the page.
+/// The access of the program to the page.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -43,11 +43,11 @@ use serde::{Deserialize, Serialize};
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Access {
     Read,
-    /// Wrote it, or read it to write it back.
+    /// It wrote to the page, or read it to write it back.
     Write,
-    /// Fetched an instruction from it.
+    /// It fetched an instruction from the page.
     Execute,
-    /// Unknown from the recording.
+    /// The recording does not show it.
     Unknown,
 }
 
@@ -59,15 +59,15 @@ pub enum Access {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Cause {
-    /// It was not mapped.
+    /// The page was not mapped.
     Absent,
-    /// It was mapped, and not for this access: copy-on-write, first write to a file page.
+    /// The page was mapped, but not for this access: copy-on-write, first write to a file page.
     Protection,
-    /// The kernel does not tell whether it was mapped.
+    /// The kernel does not report whether the page was mapped.
     Unknown,
 }
 
-/// How the kernel served it.
+/// Outcome of the fault in the kernel.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -75,18 +75,18 @@ pub enum Cause {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Served {
-    /// Without waiting for a device.
+    /// Served without waiting for a device.
     Minor,
-    /// By reading from a device, or after a retry.
+    /// Served by reading from a device, or after a retry.
     Major,
-    /// Not: the access was not allowed, or a signal came first.
+    /// Not served: the access was not allowed, or a signal came first.
     #[strum(serialize = "failed")]
     No,
-    /// Its end is among the records that were lost, or ends were not recorded.
+    /// The record of its end was lost, or ends were not recorded.
     Unknown,
 }
 
-/// What lives in a mapping.
+/// The content of a mapping.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -96,24 +96,24 @@ pub enum Served {
 pub enum MappingKind {
     /// Executable part of a file, or executable memory that a program made.
     Code,
-    /// Any other part of a file that has an executable one, and its zeroed data.
+    /// Any other part of a file that also has an executable part, and its zeroed data.
     Data,
     /// Any other file.
     File,
-    /// Memory shared between processes that is no file.
+    /// Memory that is shared between processes and has no file.
     Shared,
     /// The heap of `brk`.
     Heap,
     Stack,
-    /// Private memory of no file.
+    /// Private memory without a file.
     Anonymous,
-    /// Pages that the kernel gives every program.
+    /// Pages that the kernel maps into every program.
     Vdso,
     /// No mapping was recorded for the address.
     Unknown,
 }
 
-/// What else is to be known about a fault.
+/// A further fact about a fault.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -123,12 +123,12 @@ pub enum MappingKind {
 pub enum Label {
     /// This process has faulted on this page before.
     Again,
-    /// A write to a private page that was there: the kernel makes a copy.
+    /// A write to a private page that was present: the kernel makes a copy.
     CopyOnWrite,
     /// Taken in the kernel, which touched the page for the program.
     KernelMode,
-    /// Another thread faulted on the page at the same time: whether it was absent, and with that
-    /// what was done, may be what the other one left behind.
+    /// Another thread faulted on the page at the same time. So the cause (absent or not), and with it the
+    /// access, may be the result of the other thread.
     Raced,
 }
 
@@ -137,9 +137,9 @@ pub enum Label {
     Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Place {
-    /// What lives there.
+    /// The content of the mappings.
     pub kind: MappingKind,
-    /// Path of the file; empty for memory of no file.
+    /// Path of the file; empty for memory without a file.
     pub path: String,
 }
 
@@ -147,64 +147,65 @@ pub struct Place {
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct SourceLine {
-    /// The file, as the compiler was given it.
+    /// Path of the file, as the compiler was given it.
     pub file: String,
-    /// From 1.
+    /// Number of the line, from 1.
     pub line: u32,
 }
 
-/// A function whose code the compiler put into its caller's.
+/// A function that the compiler inlined into its caller.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub struct Inlined {
-    /// Its name, as the linker would know it.
+    /// Name of the function, as the linker would know it.
     pub function: String,
-    /// The line that calls it, if known.
+    /// The line of the call, if known.
     pub called_at: Option<SourceLine>,
 }
 
-/// Where an instruction came from, by the debug information of its file.
+/// The source of an instruction, by the debug information of its file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// The line, in the innermost inlined function if there are any.
+    /// The line, in the innermost inlined function if there is one.
     pub source: Option<SourceLine>,
-    /// The inlined functions that contain it, the innermost first.
+    /// The inlined functions that contain it, innermost first.
     pub inlined: Vec<Inlined>,
 }
 
-/// A function that was made while its program ran.
+/// A function that was generated while its program ran.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeFunction {
     pub function: String,
-    /// Where it begins, if it is of a script of which that is known.
+    /// The line at which it begins, if it belongs to a script and the line is known.
     pub source: Option<SourceLine>,
-    /// It is of a script, and not of the interpreter.
+    /// True if it belongs to a script and not to the interpreter.
     pub is_script: bool,
 }
 
 /// An instruction that faulted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Site {
-    /// The function whose code it is in, where the file names it.
+    /// The function that contains it, if the file names it.
     pub function: Option<String>,
-    /// File it was mapped from; empty without one.
+    /// Path of the file it was mapped from; empty without a file.
     pub path: String,
-    /// Its offset in that file; its address without one.
+    /// Offset in that file; the address without a file.
     pub offset_bytes: Bytes,
-    /// The source it came from, where the file has debug information and it is shown.
+    /// Its source line, if the file has debug information and lines are shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceLine>,
-    /// The functions that were inlined there, the innermost first; the line is of that one.
+    /// The functions that were inlined there, innermost first. The line belongs to the innermost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inlined: Vec<Inlined>,
-    /// It is in a function of a script, by the map that its interpreter wrote; the line is where that begins.
+    /// True if it is in a function of a script, by the map of its interpreter. The line is the one at which
+    /// that function begins.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_script: bool,
 }
 
 impl Site {
-    /// The functions that it is in, each with its line there: the innermost inlined one first, then what that was
+    /// The functions that contain it, each with its line: the innermost inlined one first, then those it was
     /// inlined into, and last the one whose code it is in.
     #[must_use]
     pub fn nested(&self) -> Vec<(Option<&str>, Option<&SourceLine>)> {
@@ -218,42 +219,42 @@ impl Site {
 /// One page fault.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Fault {
-    /// From 0, by the time it began.
+    /// Number of the fault by the time of its beginning, from 0.
     pub order: u64,
-    /// Since the first one of the recording began.
+    /// Time since the beginning of the first fault in the recording.
     pub since_first_ns: Nanos,
-    /// From its beginning to its end.
+    /// Time from its beginning to its end.
     pub latency_ns: Fact<Nanos>,
     pub pid: i32,
     pub tid: i32,
-    /// First byte of the page.
+    /// Address of the first byte of the page.
     pub page_address: u64,
     /// Address of the instruction.
     pub ip_address: u64,
     pub access: Access,
-    /// Why it faulted.
+    /// Why the fault occurred.
     pub cause: Cause,
     pub served: Served,
-    /// Size of the page that is mapped there afterwards; absent where the kernel does not tell.
+    /// Size of the page mapped there afterwards; absent if the kernel does not report it.
     pub page_bytes: Option<Bytes>,
-    /// Offset of the page in its file; absent without one.
+    /// Offset of the page in its file; absent without a file.
     pub offset_bytes: Option<Bytes>,
-    /// What lives there: index into the places of the list.
+    /// Index of the mapping source, in the places of the list.
     pub place: u32,
-    /// Who touched it: index into the sites of the list.
+    /// Index of the instruction, in the sites of the list.
     pub site: u32,
-    /// Who called that, where it was recorded of this fault: index into the stacks of the list.
+    /// Index of the callers, in the stacks of the list; absent if no stack was recorded for this fault.
     pub stack: Option<u32>,
-    /// What else is to be known.
+    /// Further facts.
     pub labels: Vec<Label>,
 }
 
-/// What the faults of a list refer to.
+/// The names that the faults of a list refer to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Names {
     /// Sources of mappings.
     pub places: Vec<Place>,
-    /// Instructions.
+    /// Instructions that faulted.
     pub sites: Vec<Site>,
     /// Calls that were under way.
     pub frames: Vec<Site>,
@@ -262,7 +263,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// What lives on the page of a fault.
+    /// The mapping source of a fault.
     #[must_use]
     pub fn place(&self, fault: &Fault) -> Option<&Place> {
         self.places.get(fault.place as usize)

@@ -1,4 +1,4 @@
-//! What the faults of a run add up to.
+//! Sums over the faults of a run.
 
 use super::{
     Access, Account, Callers, Cause, Churn, ExactTouch, FaultAround, MappingKind, PageForecast,
@@ -11,28 +11,28 @@ use crate::usage::Usage;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which way of recording was taken.
+/// The way of recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Beginning and end of each fault in user mode, from perf events.
     PerfUser,
-    /// The same, and of those that the kernel takes for the program.
+    /// The same, and also those that the kernel takes for the program.
     PerfAll,
 }
 
-/// How many, and what they took.
+/// Number of faults, and their time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tally {
-    /// Faults, served or not.
+    /// Number of faults, served or not.
     pub faults: u64,
-    /// Of them those that waited for a device.
+    /// Number of faults that waited for a device.
     pub major_faults: u64,
-    /// Of them those on a page that the process had faulted on before.
+    /// Number of faults on a page that the process had already faulted on.
     pub again_faults: u64,
-    /// Of them those on a page that another thread faulted on at the same time.
+    /// Number of faults on a page that another thread faulted on at the same time.
     pub raced_faults: u64,
-    /// Sum of the latencies that are known.
+    /// Sum of the known latencies.
     pub time_ns: Nanos,
 }
 
@@ -46,7 +46,7 @@ pub struct GroupTally<K> {
 /// The faults on one source of mappings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceTally {
-    /// What was touched.
+    /// The source of mappings that was touched.
     pub place: Place,
     pub tally: Tally,
 }
@@ -54,51 +54,51 @@ pub struct PlaceTally {
 /// The faults of one function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FunctionTally {
-    /// Who touched: of the function's instructions the one that took the most time.
+    /// The instruction of the function that took the most time.
     pub site: Site,
     pub tally: Tally,
 }
 
-/// How long faults took.
+/// Latencies of faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Latencies {
-    /// Faults with a known latency.
+    /// Number of faults with a known latency.
     pub faults: u64,
-    /// Median, within 3%.
+    /// Median latency, within 3%.
     pub p50_ns: Nanos,
-    /// 99% took at most this, within 3%.
+    /// Latency that 99% of the faults do not exceed, within 3%.
     pub p99_ns: Nanos,
-    /// 99.9% took at most this, within 3%.
+    /// Latency that 99.9% of the faults do not exceed, within 3%.
     pub p999_ns: Nanos,
-    /// The longest.
+    /// Longest latency.
     pub max_ns: Nanos,
-    /// Sum.
+    /// Sum of the latencies.
     pub total_ns: Nanos,
 }
 
-/// A process that was running already.
+/// A process that ran already when the recording began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Attached {
     pub pid: i32,
-    /// Its threads when all were followed.
+    /// Number of its threads when all of them were followed.
     pub threads: u64,
-    /// It ended before the recording did.
+    /// True if it ended before the recording did.
     pub has_ended: bool,
 }
 
 /// An interpreter that the program executed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interpreter {
-    /// `python3.13`, `node`, `java`.
+    /// Name of the interpreter: `python3.13`, `node`, `java`.
     pub name: String,
-    /// Functions of its scripts that faults were named after, by the map it wrote.
+    /// Number of functions of its scripts that name faults, by the map that it wrote.
     pub functions: u64,
-    /// It has written a map.
+    /// True if it wrote a map.
     #[serde(default)]
     pub has_map: bool,
 }
 
-/// A file whose functions are not named.
+/// A file without names for its functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UnnamedFile {
     pub path: String,
@@ -108,71 +108,71 @@ pub struct UnnamedFile {
 /// The faults of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FaultReport {
-    /// How they were recorded.
+    /// Method of recording.
     pub step: Step,
-    /// The ends of all faults were recorded; without them latency is not known, and a fault is
-    /// minor or failed unless it is known to be major.
+    /// True if the ends of all faults were recorded. Without them latency is not known, and a fault that is
+    /// not known to be major counts as minor or failed.
     pub has_ends: bool,
-    /// What was done and why is the processor's own word, and inferred only where that is lacking.
+    /// True if access and cause come from the processor's error codes. Else they are inferred.
     pub has_error_codes: bool,
-    /// The process that was attached to; absent for a program that was started.
+    /// The running process that was recorded; absent for a program that was started.
     pub attached: Option<Attached>,
-    /// From the start of the program, or of the recording, to the end.
+    /// Wall time from the start of the program, or of the recording, to the end.
     pub wall_ns: Nanos,
-    /// What the program used.
+    /// Resource usage of the program.
     pub usage: Fact<Usage>,
     pub total: Tally,
-    /// How long they took.
+    /// Latencies of the faults.
     pub latency: Fact<Latencies>,
-    /// Pages that were faulted on, each once for every address space.
+    /// Number of pages that were faulted on, each once for every address space.
     pub touched_pages: u64,
-    /// Ends without a beginning.
+    /// Number of recorded ends without a beginning.
     pub unpaired_ends: u64,
-    /// Beginnings whose end was lost.
+    /// Number of recorded beginnings whose end was lost.
     pub unpaired_begins: u64,
-    /// Records that the kernel had no room for.
+    /// Number of records that were lost because the kernel had no room.
     pub lost_records: u64,
-    /// Processes, the program itself included.
+    /// Number of processes, including the program itself.
     pub processes: u64,
-    /// Programs executed, the first included.
+    /// Number of programs executed, including the first.
     pub executed: u64,
-    /// By what was done.
+    /// Faults by access.
     pub by_access: Vec<GroupTally<Access>>,
-    /// By why it faulted.
+    /// Faults by cause.
     pub by_cause: Vec<GroupTally<Cause>>,
     pub by_kind: Vec<GroupTally<MappingKind>>,
-    /// By size of the page mapped, where the kernel tells.
+    /// Faults by size of the mapped page, if the kernel reports it.
     pub by_page: Vec<GroupTally<Bytes>>,
-    /// Those that were served, by what a diagnosis counts them as; zeroing lies within.
+    /// Served faults by their kind in a diagnosis. The time to zero pages is included.
     #[serde(default)]
     pub by_cost: Vec<GroupTally<CostKind>>,
-    /// By source of the mapping, the most time first; the long tail is left out.
+    /// Faults by source of mappings, the most time first, without the long tail.
     pub places: Vec<PlaceTally>,
-    /// By function, the most time first; the long tail is left out.
+    /// Faults by function, the most time first, without the long tail.
     pub functions: Vec<FunctionTally>,
     pub callers: Fact<Callers>,
-    /// When they came, in the order of time.
+    /// Faults by phase of the program, in the order of time.
     pub by_phase: Vec<GroupTally<Phase>>,
-    /// Those on pages that had been faulted on before.
+    /// Faults on pages that had already been faulted on.
     pub churn: Churn,
-    /// What would remove them, the most time first.
+    /// Savings that remedies could bring, the most time first.
     pub savings: Vec<Saving>,
-    /// Against the kernel's own count.
+    /// The faults compared with the kernel's own count.
     pub account: Account,
-    /// Each first touch was a fault of its own (`--exact`); no times are known then.
+    /// Present if each first touch was a separate fault (`--exact`). Times are not known then.
     #[serde(default)]
     pub exact: Option<ExactTouch>,
-    /// What is mapped along with pages of files; absent in recordings of before it was worked out.
+    /// Pages of files that are mapped along with others; absent in recordings made before this was computed.
     #[serde(default)]
     pub fault_around: Option<FaultAround>,
-    /// The program had no address randomisation: where its mappings lie, and with that how many
-    /// faults it takes, is the same in each run.
+    /// True if the program ran without address randomisation. The addresses of its mappings, and so its
+    /// number of faults, are then the same in each run.
     #[serde(default)]
     pub fixed_addresses: bool,
-    /// What the same touches come to by the size of a page, that of this machine first.
+    /// The same touches with pages of other sizes, the size of this machine first.
     #[serde(default)]
     pub page_forecasts: Vec<PageForecast>,
-    /// Interpreters whose code was executed.
+    /// Interpreters that executed code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interpreters: Vec<Interpreter>,
     /// Files of code that could not be opened as the program has them.
@@ -181,7 +181,7 @@ pub struct FaultReport {
 }
 
 impl FaultReport {
-    /// Whether all that happened was recorded, as far as can be known.
+    /// True if everything was recorded, as far as can be known.
     #[must_use]
     pub const fn is_complete(&self) -> bool {
         self.lost_records == 0 && self.unpaired_ends == 0 && self.unpaired_begins == 0

@@ -1,4 +1,4 @@
-//! What a recording of page faults is to hold, and what it holds.
+//! What a recording of page faults should hold, and what it holds.
 
 use super::Stacks;
 use schemars::JsonSchema;
@@ -7,38 +7,38 @@ use serde::{Deserialize, Serialize};
 /// What to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Wanted {
-    /// Keep every fault, not only what they add up to.
+    /// Keep every fault, not only their sums.
     pub list: bool,
-    /// Record the ends of all faults, and so how long they took; else of major ones alone, and of the
-    /// others no more than their places, unless `exact` asks what they were about.
+    /// Record the ends of all faults, and so their latencies. Else record ends of major faults alone, and of
+    /// the others only their places, unless `exact` needs more.
     pub latency: bool,
     /// Follow the system calls of a program that is started, for the account.
     pub calls: bool,
-    /// Which user stacks to record.
+    /// The user stacks to record.
     pub stacks: Stacks,
     /// Look up functions and lines of source.
     pub names: bool,
-    /// Read lines of source from separate debug files too.
+    /// Also read lines of source from separate debug files.
     pub debug_files: bool,
-    /// Make each page that is touched a fault of its own.
+    /// Make each touched page a separate fault.
     pub exact: bool,
-    /// Interpreters were asked for maps of their code, which are to be removed at the end.
+    /// At the end, remove the maps of code that interpreters wrote on request.
     #[serde(default)]
     pub made_maps: bool,
-    /// Keep who touched each page, for [`super::MemorySites`].
+    /// Keep the code that touched each page, for [`super::MemorySites`].
     #[serde(default)]
     pub sites: bool,
 }
 
-/// What a recording holds beyond the beginnings of faults in user mode.
+/// What a recording holds apart from the beginnings of faults in user mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sees {
-    /// Faults that the kernel takes for the program.
+    /// It holds faults that the kernel takes for the program.
     pub kernel: bool,
-    /// The ends of all faults, not of major ones alone.
+    /// It holds the ends of all faults, not only of major ones.
     pub all_ends: bool,
-    /// The processor's error codes.
+    /// It holds the processor's error codes.
     pub error_codes: bool,
-    /// All of the program: it has not run before.
+    /// It covers the whole program, which has not run before.
     pub from_start: bool,
 }

@@ -1,50 +1,50 @@
-//! The working set of a start: which parts of which files a program touches, in the form that is
-//! saved once and read ahead before later starts.
+//! The working set of a start: the parts of files that a program touches. It is saved once and read ahead
+//! before later starts.
 
 use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Version of the saved form. Readers refuse newer ones.
+/// Version of the saved format. Readers refuse newer ones.
 pub const WORKING_SET_SCHEMA: u32 = 1;
 
 /// A saved working set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkingSet {
-    /// Version of this form.
+    /// Version of this format.
     pub working_set_schema: u32,
     /// The command that was recorded.
     pub command: Vec<String>,
-    /// The files, by path.
+    /// Files of the working set, by path.
     pub files: Vec<WorkingFile>,
 }
 
-/// One file of it, as it was when it was recorded.
+/// One file, as it was when it was recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkingFile {
     pub path: String,
-    /// How long it is.
+    /// Length of the file.
     pub size_bytes: Bytes,
-    /// When it was last written, since 1970.
+    /// Time of the last write to the file, in nanoseconds since 1970.
     pub modified_unix_ns: u64,
-    /// What its linker has named it, in hexadecimal digits; absent where it has no such name.
+    /// Build id from its linker, in hexadecimal digits; absent without one.
     pub build_id: Option<String>,
-    /// The parts, in the order of the file; none overlaps another.
+    /// Touched parts in the order of the file; none overlaps another.
     pub ranges: Vec<WorkingRange>,
 }
 
 /// A part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkingRange {
-    /// Its first byte.
+    /// Offset of its first byte.
     pub offset_bytes: Bytes,
     pub length_bytes: Bytes,
-    /// When it was first touched, since the first fault of the recording.
+    /// Time of its first touch, since the first fault of the recording.
     pub first_touch_ns: Nanos,
 }
 
 impl WorkingSet {
-    /// How much of the files it names.
+    /// Bytes of the files that it names.
     #[must_use]
     pub fn size(&self) -> Bytes {
         let ranges = self.files.iter().flat_map(|file| &file.ranges);

@@ -1,8 +1,9 @@
-//! What the memory of a program is, at one moment: the account that closes.
+//! The memory of a program at one moment, in an account that adds up.
 //!
-//! [`ProcessSeen`] is what was read, [`MemoryAccount`] what it comes to. `judge::memory_account` makes the one into
-//! the other. Sizes are bytes of proportional set size unless the name says otherwise: a page that several
-//! processes map counts in equal parts. Page tables and kernel stacks are not in it and stand beside it.
+//! [`ProcessSeen`] holds the readings and [`MemoryAccount`] their sums. `judge::memory_account` turns one
+//! into the other. Sizes are bytes of proportional set size unless the name says otherwise: a page that
+//! several processes map counts in equal parts. Page tables and kernel stacks are not included and stand
+//! beside it.
 
 mod seen;
 
@@ -15,10 +16,10 @@ use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The name of what CPython's own pools hold.
+/// Name of the content of CPython's own pools.
 pub const PYTHON_OBJECTS: &str = "Python's objects";
 
-/// What a piece of memory is.
+/// The kind of a piece of memory.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -28,44 +29,44 @@ pub const PYTHON_OBJECTS: &str = "Python's objects";
 pub enum Kind {
     /// Blocks of malloc in use.
     Live,
-    /// Blocks of malloc that were freed and are kept by it.
+    /// Blocks of malloc that were freed and that it keeps.
     #[strum(serialize = "freed, kept")]
     Freed,
-    /// Memory of an allocator whose blocks are not distinguished.
+    /// Memory of an allocator whose blocks cannot be distinguished.
     Arena,
     /// The heap of a language's runtime.
     #[strum(serialize = "runtime heap")]
     Runtime,
-    /// Mapped by the program or a library for itself.
+    /// Memory that the program or a library mapped for itself.
     Mapped,
     #[strum(serialize = "stacks")]
     Stack,
-    /// Variables of threads and data of the loader.
+    /// Variables of threads, and data of the loader.
     #[strum(serialize = "thread data")]
     ThreadData,
-    /// Code of files.
+    /// Code from files.
     Code,
-    /// Other pages of files, as they are in the file.
+    /// Other pages of files, with the content of the file.
     #[strum(serialize = "files")]
     File,
-    /// Pages of private mappings of files that were written, and data that begins as zeros.
+    /// Written pages of private file mappings, and data that begins as zeros.
     Data,
     /// Shared memory.
     Shared,
-    /// Code that was made while the program ran.
+    /// Code that was generated while the program ran.
     #[strum(serialize = "made code")]
     Generated,
-    /// Mappings with a name that the program gave them.
+    /// Mappings that the program has named.
     Labelled,
-    /// What the kernel maps into each process.
+    /// Memory that the kernel maps into each process.
     #[strum(serialize = "kernel's")]
     Kernel,
-    /// It could not be named.
+    /// Memory that could not be named.
     #[strum(serialize = "not named")]
     NotNamed,
 }
 
-/// By what a part is known.
+/// The evidence for a part.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -75,9 +76,9 @@ pub enum Kind {
 pub enum Evidence {
     /// The kernel's own name for the mapping.
     Name,
-    /// A mark in memory that was checked.
+    /// A mark in memory, which was checked.
     Mark,
-    /// The caller of the mapping call.
+    /// The code that made the mapping call.
     Caller,
     /// No other owner is known in the process.
     Exclusion,
@@ -89,28 +90,28 @@ pub enum Evidence {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     pub kind: Kind,
-    /// Its file, library, thread or allocator.
+    /// Name of its file, library, thread or allocator.
     pub name: String,
     pub evidence: Evidence,
     pub pss_bytes: Bytes,
     pub rss_bytes: Bytes,
-    /// Resident with the mark of use.
+    /// Resident bytes with the mark of use.
     pub referenced_bytes: Bytes,
     pub swapped_bytes: Bytes,
-    /// On huge pages.
+    /// Bytes on huge pages.
     pub huge_bytes: Bytes,
 }
 
-/// glibc's malloc in one process; sizes are resident bytes.
+/// glibc's malloc in one process. Sizes are resident bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Malloc {
-    /// Arenas with a heap, the main one included.
+    /// Number of arenas with a heap, including the main one.
     pub arenas: u64,
     pub live_bytes: Bytes,
     pub freed_bytes: Bytes,
-    /// Of it in other arenas than the main one.
+    /// Part of the freed bytes in arenas other than the main one.
     pub freed_elsewhere_bytes: Bytes,
-    /// Whole pages of free blocks: what `malloc_trim` would release.
+    /// Whole pages of free blocks, which `malloc_trim` would release.
     pub whole_pages_bytes: Bytes,
     /// Whole pages at the ends of heaps.
     pub top_bytes: Bytes,
@@ -118,7 +119,7 @@ pub struct Malloc {
     pub large_bytes: Bytes,
     pub live_blocks: u64,
     pub freed_blocks: u64,
-    /// Why blocks of some heaps are not known.
+    /// Reasons why blocks of some heaps are not known.
     pub not_walked: Vec<String>,
 }
 
@@ -126,30 +127,30 @@ pub struct Malloc {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HalfUsed {
     pub huge_bytes: Bytes,
-    /// How much of it was read.
+    /// Part of the huge pages that was read.
     pub read_bytes: Bytes,
-    /// Base pages of zeros, as many as all huge pages would have by what was read.
+    /// Base pages of zeros in all huge pages, estimated from the part that was read.
     pub zero_bytes: Bytes,
 }
 
-/// Which pages of a mapping are resident: a mapping in equal parts.
+/// Resident pages of a mapping, which is divided into equal parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Strip {
     pub start_address: Address,
     pub size_bytes: Bytes,
-    /// Its name, as `/proc/PID/maps` has it.
+    /// Name of the mapping in `/proc/PID/maps`.
     pub name: String,
     pub resident_bytes: Bytes,
     pub referenced_bytes: Bytes,
-    /// Of each part, by address, how much is resident: percent, 1 at least where a page is.
+    /// Resident percent of each part, by address; at least 1 if a page is resident.
     pub cells: Vec<u8>,
 }
 
-/// What the kernel holds for a process beside its proportional set size.
+/// Memory that the kernel holds for a process in addition to its proportional set size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Beside {
     pub page_table_bytes: Option<Bytes>,
-    /// One for each thread, by the size that the architecture has.
+    /// Kernel stacks: one for each thread, of the size that the architecture uses.
     pub kernel_stack_bytes: Bytes,
 }
 
@@ -161,28 +162,28 @@ pub struct ProcessAccount {
     pub pss_bytes: Bytes,
     pub rss_bytes: Bytes,
     pub swapped_bytes: Bytes,
-    /// The largest first.
+    /// Parts of the memory, the largest first.
     pub parts: Vec<Part>,
     pub beside: Beside,
-    /// Its largest mappings, page by page.
+    /// Its largest mappings, with their resident pages.
     pub map: Vec<Strip>,
     pub malloc: Option<Malloc>,
     pub half_used: Fact<HalfUsed>,
-    /// Written pages of its own where its parent has the same mapping: at most so much was copied after the fork.
+    /// Written private pages in mappings that its parent has too: the most that was copied after the fork.
     pub copied_bytes: Option<Bytes>,
     pub unread: Option<String>,
 }
 
-/// What a remedy could give back.
+/// Memory that a remedy could give back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GiveBack {
     pub remedy: String,
-    /// At most.
+    /// Most bytes that it could give back.
     pub bytes: Bytes,
     pub why: String,
 }
 
-/// When an account was taken.
+/// The moment of an account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
@@ -194,32 +195,33 @@ pub enum Moment {
     Release { pid: i32, since_start_ns: Nanos },
 }
 
-/// How the moment was found.
+/// Statistics of the search for the moment of an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Watched {
-    /// How often all resident sets were added up.
+    /// Number of times all resident sets were added up.
     pub looks: u64,
-    /// How often an account was taken.
+    /// Number of times an account was taken.
     pub accounts: u64,
-    /// The largest sum of resident sets at a look.
+    /// Largest sum of resident sets at a look.
     pub peak_rss_bytes: Bytes,
-    /// CPU time for the accounts.
+    /// CPU time that the accounts took.
     pub cpu_ns: Nanos,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryAccount {
     pub moment: Moment,
-    /// Absent for a process that was running already.
+    /// Statistics of the search for the moment; absent for a process that ran already.
     pub watched: Option<Watched>,
-    /// Time in which pages had to be used to count as referenced; absent where the marks are as old as the pages.
+    /// Time within which pages had to be used to count as referenced; absent if the marks are as old as the
+    /// pages.
     pub used_within_ns: Option<Nanos>,
-    /// The largest first.
+    /// Processes, the largest first.
     pub processes: Vec<ProcessAccount>,
-    /// Processes that this account may not look at.
+    /// Number of processes that this account may not observe.
     pub unseen_processes: u64,
     pub give_backs: Vec<GiveBack>,
-    /// Who touched it first; absent where that was not asked for.
+    /// The code that first touched the memory; absent if it was not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sites: Option<Fact<MemorySites>>,
 }
@@ -239,13 +241,13 @@ impl MemoryAccount {
         self.processes.iter().flat_map(|process| &process.parts)
     }
 
-    /// Bytes of the parts that `wanted` picks.
+    /// Bytes of the parts that `wanted` selects.
     #[must_use]
     pub fn pss_of(&self, wanted: impl Fn(&Part) -> bool) -> Bytes {
         self.parts().filter(|part| wanted(part)).fold(Bytes(0), |sum, part| sum + part.pss_bytes)
     }
 
-    /// The share (0..1) of the proportional set size that has a name.
+    /// Share (0..1) of the proportional set size that has a name.
     #[must_use]
     pub fn named_share(&self) -> f64 {
         let not = self.pss_of(|part| part.kind == Kind::NotNamed);

@@ -1,29 +1,29 @@
-//! The memory of a tree as it was read, before anything is concluded.
+//! Readings of the memory of a tree, before any conclusion.
 
 use crate::measured::Fact;
 use crate::units::Bytes;
 
-/// What of a mapping is resident, by `/proc/PID/smaps`.
+/// Resident memory of a mapping, from `/proc/PID/smaps`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Resident {
     pub rss_bytes: Bytes,
-    /// Shared pages divided by the number of processes that map them.
+    /// Resident bytes, with shared pages divided by the number of processes that map them.
     pub pss_bytes: Bytes,
     pub referenced_bytes: Bytes,
-    /// Pages that belong to no file.
+    /// Resident bytes that belong to no file.
     pub anonymous_bytes: Bytes,
     pub huge_bytes: Bytes,
-    /// Of this process only, and written.
+    /// Resident bytes that only this process maps and that were written.
     pub private_dirty_bytes: Bytes,
     pub swapped_bytes: Bytes,
 }
 
-/// How the blocks of a heap of glibc's malloc stand. Only what is resident counts.
+/// Blocks of a heap of glibc's malloc. Only resident bytes count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Blocks {
-    /// In use, with their headers; also those that threads keep for themselves.
+    /// Bytes in use, including headers and blocks that threads keep for themselves.
     pub live_bytes: Bytes,
-    /// Free.
+    /// Free bytes.
     pub freed_bytes: Bytes,
     /// Whole pages of free blocks.
     pub whole_pages_bytes: Bytes,
@@ -35,22 +35,22 @@ pub struct Blocks {
     pub freed_blocks: u64,
 }
 
-/// By what it can be checked whose a piece of anonymous memory is.
+/// The mark by which the owner of anonymous memory can be checked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mark {
     /// A heap of glibc's malloc, by its header and the chain of its blocks.
     Heap {
-        /// The arena, by the address of its state; none for the main arena.
+        /// Address of the arena's state; none for the main arena.
         arena: Option<u64>,
         blocks: Fact<Blocks>,
     },
-    /// A block that glibc has mapped by itself, by its header.
+    /// A block that glibc mapped by itself, by its header.
     LargeBlock,
-    /// A thread's descriptor lies at its end, which holds its own address.
+    /// A thread's descriptor, which lies at the end and holds its own address.
     ThreadStack,
-    /// The descriptor of the first thread and what the loader has beside it.
+    /// The descriptor of the first thread, and the loader's data beside it.
     ThreadData,
-    /// What a file's program header asks for behind its data.
+    /// Memory after the data of a file that its program header requests.
     ZeroedData { file: String },
     /// Blocks of a language's own allocator, by their headers.
     Runtime { name: &'static str, live_bytes: Option<Bytes> },
@@ -74,25 +74,25 @@ pub struct MappingSeen {
     pub is_writable: bool,
     pub is_executable: bool,
     pub is_shared: bool,
-    /// It has an inode.
+    /// True if it has an inode.
     pub is_file: bool,
-    /// As `/proc/PID/maps` has it.
+    /// Name of the mapping in `/proc/PID/maps`.
     pub path: String,
     pub resident: Resident,
-    /// How much of each part of it is resident, as [`super::Strip`] has it; empty where that was not read.
+    /// Resident share of each part, as in [`super::Strip`]; empty if it was not read.
     pub cells: Vec<u8>,
-    /// By address; they do not overlap.
+    /// Claims on the mapping, by address; they do not overlap.
     pub claims: Vec<Claim>,
 }
 
-/// Huge pages as they were read.
+/// Readings of huge pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HugeSeen {
-    /// All of them.
+    /// Bytes of all huge pages.
     pub bytes: Bytes,
-    /// How much of that was read.
+    /// Part of the huge pages that was read.
     pub read_bytes: Bytes,
-    /// Base pages in what was read that hold nothing but zeros.
+    /// Base pages of nothing but zeros, in the part that was read.
     pub zero_bytes: Bytes,
 }
 
@@ -103,13 +103,13 @@ pub struct ProcessSeen {
     /// Name of its executable.
     pub name: String,
     pub threads: u32,
-    /// It runs what its parent has forked, and has executed nothing since.
+    /// True if it runs the image that its parent forked, and has executed no program since.
     pub is_forked: bool,
     pub page_table_bytes: Option<Bytes>,
     pub mappings: Vec<MappingSeen>,
-    /// An allocator other than glibc's that serves it, or the runtime of its language.
+    /// The allocator other than glibc's that serves it, or the runtime of its language.
     pub owner: Option<String>,
     pub huge: Fact<HugeSeen>,
-    /// Why its memory could not be read, only its mappings.
+    /// Why only its mappings could be read and not its memory.
     pub unread: Option<String>,
 }

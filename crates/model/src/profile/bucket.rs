@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What was done at a sample.
+/// The work at a sample.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -21,37 +21,37 @@ pub enum What {
     Copy,
     /// Clearing fresh pages.
     Zeroing,
-    /// Getting and giving back pages and objects of the kernel, accounting included.
+    /// Allocating and freeing pages and kernel objects, including their accounting.
     Allocation,
-    /// The way into and out of a page fault.
+    /// Entering and leaving a page fault.
     FaultEntry,
     /// Making mappings: page-table entries and regions of the address space.
     Mapping,
-    /// Taking mappings away, and giving their pages back.
+    /// Removing mappings, and freeing their pages.
     Unmapping,
-    /// Flushing translations, here and on other CPUs.
+    /// Flushing translations, on this CPU and on others.
     TlbFlush,
-    /// Taking and giving back locks, and spinning for them.
+    /// Taking and releasing locks, and spinning for them.
     Lock,
-    /// Waking others up, going to sleep, switching.
+    /// Waking tasks, going to sleep, and switching.
     Scheduling,
-    /// Finding things: pages in the page cache, names, regions.
+    /// Searches: pages in the page cache, names, regions.
     Lookup,
     /// Holding user pages for a transfer.
     Pinning,
-    /// The way into and out of system calls, signals included.
+    /// Entering and leaving system calls, signals included.
     Entry,
-    /// The own code of file systems, pipes, and the making of processes.
+    /// Code of file systems and pipes themselves, and of creating processes.
     Handling,
-    /// Starting I/O and going to sleep for it; the sleep itself is no CPU time.
+    /// Starting I/O and going to sleep for it. The sleep itself is no CPU time.
     IoWait,
-    /// Taking pages from others, swapping out included.
+    /// Reclaiming pages, including swapping them out.
     Reclaim,
     /// Moving pages to make room for larger ones.
     Compaction,
     /// Bringing pages back from swap.
     SwapIn,
-    /// Timer ticks and devices, whatever they interrupt.
+    /// Timer ticks and device interrupts, whatever they interrupt.
     Interrupt,
     /// No rule knows the stack.
     Unclassified,
@@ -60,7 +60,7 @@ pub enum What {
 impl What {
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// The name shown to people.
+    /// Label in reports.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl What {
     }
 }
 
-/// What it was done for.
+/// The purpose of the work.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -108,15 +108,15 @@ pub enum Why {
     CowFault,
     /// A page fault whose kind the stack does not tell.
     Fault,
-    /// Becoming another program.
+    /// Executing another program.
     Exec,
-    /// Making a process or a thread.
+    /// Creating a process or a thread.
     Fork,
-    /// Ending one, and waiting for its end.
+    /// Ending a process or thread, and waiting for its end.
     Exit,
     /// mmap, munmap, brk and other calls that change mappings.
     MapCall,
-    /// An interrupt, or the end of a time slice: for no one cause.
+    /// An interrupt or the end of a time slice, without a single cause.
     Interrupt,
     /// Another system call, by its name.
     Call(Cow<'static, str>),
@@ -125,7 +125,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// All that need no name of a call.
+    /// All that do not name a call.
     const PLAIN: [Self; 14] = [
         Self::Own,
         Self::Pipe,
@@ -143,13 +143,13 @@ impl Why {
         Self::Unknown,
     ];
 
-    /// All but the calls.
+    /// All except the calls.
     #[must_use]
     pub const fn plain() -> &'static [Self] {
         &Self::PLAIN
     }
 
-    /// The name shown to people.
+    /// Label in reports.
     #[must_use]
     pub fn label(&self) -> &str {
         match self {
@@ -171,7 +171,7 @@ impl Why {
         }
     }
 
-    /// The name by which it is asked for.
+    /// Name on the command line.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -194,35 +194,35 @@ impl Why {
     }
 }
 
-/// One line of a call graph, from the outermost caller on: a line's callees follow it, one deeper, the
-/// most frequent first.
+/// One line of a call graph, from the outermost caller on. The callees of a line follow it, one level deeper,
+/// the most frequent first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GraphLine {
-    /// Callers above it.
+    /// Number of callers above it.
     pub depth: u32,
-    /// The process, then functions; empty where `folded` stands for several.
+    /// Name of the process, then of functions; empty if `folded` stands for several.
     pub name: String,
-    /// Samples with it on their stacks at this place.
+    /// Number of samples with this place on their stacks.
     pub samples: u64,
-    /// Callees of the line above that are too rare to be listed; 0 in a line of its own.
+    /// Number of callees of the line above that are too rare to be listed; 0 in a line that names a caller.
     pub folded: u64,
 }
 
-/// The samples of one what and one why.
+/// The samples of one kind of work for one purpose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
     pub what: What,
     pub why: Why,
     pub samples: u64,
-    /// CPU time that they stand for.
+    /// CPU time that the samples stand for.
     pub cpu_ns: Nanos,
-    /// The same as a share (0..1) of all samples.
+    /// Share (0..1) of all samples.
     pub time_share: f64,
-    /// Who called it.
+    /// Callers of the work.
     pub graph: Vec<GraphLine>,
 }
 
-/// A stack that no rule knows.
+/// A stack that matches no rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrequentStack {
     /// Functions of the kernel, leaf first.
@@ -230,25 +230,25 @@ pub struct FrequentStack {
     pub samples: u64,
 }
 
-/// One sum by counts times prices beside the same by samples.
+/// One sum by counts times prices, compared with the same sum by samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Compared {
-    /// Of which buckets.
+    /// Name of the buckets that it sums.
     pub name: String,
-    /// Counts times prices.
+    /// Sum of counts times prices.
     pub counted_ns: Nanos,
-    /// Samples times their period.
+    /// Sum of samples times their period.
     pub sampled_ns: Nanos,
-    /// They differ by more than a fifth of the larger, which is worth a look.
+    /// True if the two differ by more than a fifth of the larger.
     pub differ: bool,
 }
 
-/// A rule that can recognise nothing on the running kernel although it should.
+/// A rule that can match nothing on the running kernel, although it should.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeadRule {
-    /// What it would recognise.
+    /// The work that it would recognise.
     pub name: String,
-    /// Kernels that it is for: "5.10-6.3", "6.4-".
+    /// Kernels that the rule is for: "5.10-6.3", "6.4-".
     pub kernels: String,
 }
 
@@ -256,29 +256,29 @@ pub struct DeadRule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sorted {
     pub samples: u64,
-    /// Of them in the kernel.
+    /// Number of samples in the kernel.
     pub kernel_samples: u64,
-    /// Samples that the kernel reported as lost.
+    /// Number of samples that the kernel reported as lost.
     pub lost: u64,
-    /// CPU time that one stands for.
+    /// CPU time that one sample stands for.
     pub period_ns: Nanos,
-    /// Whose clock the samples are by.
+    /// The clock of the samples.
     #[serde(default)]
     pub clock: Clock,
-    /// Processes and threads that began meanwhile; by a clock of their own no sample can lie in the first
-    /// period of each.
+    /// Number of processes and threads that began during the profile. If each has its own clock, no sample
+    /// can lie in its first period.
     #[serde(default)]
     pub begun_tasks: u64,
-    /// Largest first.
+    /// Buckets, the largest first.
     pub buckets: Vec<Bucket>,
-    /// The most frequent of those that no rule knows.
+    /// The most frequent stacks that match no rule.
     pub unclassified: Vec<FrequentStack>,
-    /// Share (0..1) of samples in pressure-stall accounting, which is part of the buckets.
+    /// Share (0..1) of samples in pressure-stall accounting; they are also in the buckets.
     pub pressure_accounting_share: f64,
 }
 
 impl Sorted {
-    /// CPU time (ns) in which no sample could lie, at most: of each task with its own clock the first period.
+    /// Most CPU time in which no sample could lie: the first period of each task with its own clock.
     #[must_use]
     pub const fn blind_ns(&self) -> Nanos {
         match self.clock {
@@ -287,7 +287,7 @@ impl Sorted {
         }
     }
 
-    /// Samples in the kernel that no rule knows, as a share (0..1) of those in the kernel.
+    /// Samples in the kernel that match no rule, as a share (0..1) of those in the kernel.
     #[must_use]
     pub fn unclassified_share(&self) -> f64 {
         let all = self.buckets.iter().filter(|bucket| bucket.what == What::Unclassified);
@@ -300,19 +300,19 @@ impl Sorted {
     }
 }
 
-/// What a profile says of a program.
+/// The profile of a program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Profile {
-    /// The buckets; missing without the right to sample the kernel, and what gives it.
+    /// The buckets; missing without the right to sample the kernel, with the way to get it.
     pub sorted: Fact<Sorted>,
-    /// Counts times prices beside samples, where both have a figure.
+    /// Counts times prices compared with samples, if both have a figure.
     pub compared: Vec<Compared>,
-    /// Buckets that only samples can fill and that have no figure therefore.
+    /// Buckets that only samples can fill and that therefore have no figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unseen: Vec<What>,
-    /// Rules that recognise nothing here; missing where the kernel's functions could not be listed.
+    /// Rules that can match nothing here; missing if the kernel's functions could not be listed.
     pub dead_rules: Fact<Vec<DeadRule>>,
-    /// Of a process that was running already.
+    /// Course of the profile; absent for a program that was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub course: Option<FollowedProcess>,
 }

@@ -1,7 +1,7 @@
-//! Where CPU time went: samples of whole stacks, and the buckets into which they are sorted.
+//! CPU time by samples of whole stacks, sorted into buckets.
 //!
-//! A bucket has two axes: [`What`] was done, and [`Why`], for whom. Each sample is in exactly one, those
-//! in user mode too; what no rule knows is [`What::Unclassified`] and is shown with its stacks.
+//! A bucket has two axes: the work ([`What`]) and its purpose ([`Why`]). Each sample is in exactly one
+//! bucket, also those in user mode. A stack that matches no rule is [`What::Unclassified`] and is shown.
 
 mod bucket;
 mod sample;

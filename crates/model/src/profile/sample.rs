@@ -1,4 +1,4 @@
-//! Samples of the CPU clock with the stacks of kernel and program, as they were taken.
+//! Samples of the CPU clock, with the stacks of kernel and program.
 
 use crate::look::{KernelStack, Samples};
 use crate::units::{Bytes, Nanos};
@@ -7,45 +7,46 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Stacks that a [`Samples`] lists at most: a program has some hundred; the rest is counted.
+/// Most stacks that a [`Samples`] lists. A program has some hundred; the rest is counted.
 pub const MOST_LISTED: usize = 400;
 
 /// A place in the code of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct UserFrame {
-    /// The file it was mapped from; empty for code of no file.
+    /// The file it was mapped from; empty for code without a file.
     pub path: Arc<str>,
-    /// Offset in that file, or the address.
+    /// Offset in that file, or the address without a file.
     pub offset_bytes: Bytes,
-    /// The function there, if it was looked up and found.
+    /// Function at this place, if it was looked up and found.
     pub function: Option<Arc<str>>,
-    /// Process that made the code as it ran; absent for the code of a file.
+    /// Process that generated the code; absent for code from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maker: Option<i32>,
 }
 
-/// Equal stacks of one program. Names and frames are shared: a profile of another machine may have 100,000 stacks.
+/// Equal stacks of one program. Names and frames are shared, because a profile from another machine may have
+/// 100,000 stacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProfiledStack {
-    /// Name of the process as the kernel has it.
+    /// Name of the process in the kernel.
     pub process: Arc<str>,
-    /// Functions of the kernel, leaf first; empty in user mode.
+    /// Functions of the kernel, leaf first; empty for a sample in user mode.
     pub kernel: Vec<Arc<str>>,
     /// Code of the program, innermost first, as far as frame pointers lead.
     pub user: Vec<Arc<UserFrame>>,
-    /// Samples with this stack.
+    /// Number of samples with this stack.
     pub count: u64,
 }
 
-/// Whose clock the samples are by.
+/// The clock of the samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// That of each CPU, whatever runs on it: all work of the program has samples, exec and exit too.
+    /// The clock of each CPU, whatever runs on it. All work of the program has samples, also exec and exit.
     Cpus,
-    /// One of each process and thread, which starts with it and ends before its memory is released.
+    /// A clock of each process and thread. It starts with the task and ends before its memory is released.
     Tasks {
-        /// Why none of whole CPUs.
+        /// Why the clocks of whole CPUs could not be used.
         why: String,
     },
 }
@@ -59,24 +60,25 @@ impl Default for Clock {
 /// All samples of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StackSamples {
-    /// By stack, the most frequent first.
+    /// Samples by stack, the most frequent first.
     pub stacks: Vec<ProfiledStack>,
     /// CPU time that one sample stands for.
     pub period_ns: Nanos,
-    /// Whose clock they are by.
+    /// The clock of the samples.
     pub clock: Clock,
-    /// Samples that the kernel reported as lost; by the clock of whole CPUs they may have been of others.
+    /// Number of samples that the kernel reported as lost. With the clock of whole CPUs they may belong to
+    /// other programs.
     pub lost: u64,
-    /// Processes and threads that began meanwhile. By a clock of their own none has a sample in its first
-    /// period.
+    /// Number of processes and threads that began during the profile. If each has its own clock, it has no
+    /// sample in its first period.
     pub begun_tasks: u64,
-    /// Numbers of the processes that were seen.
+    /// Process ids that were seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<i32>,
 }
 
 impl StackSamples {
-    /// The same as kernel stacks alone, as a look has them.
+    /// The same as kernel stacks alone, in the form of a look.
     #[must_use]
     pub fn kernel_only(&self) -> Samples {
         let mut user = 0;
@@ -96,7 +98,7 @@ impl StackSamples {
 }
 
 impl Samples {
-    /// Samples in the kernel by their stacks, in any order: the most frequent listed, the rest counted.
+    /// Samples in the kernel by stack, given in any order. The most frequent are listed; the rest is counted.
     #[must_use]
     pub fn listing(mut stacks: Vec<(Vec<String>, u64)>, period_ns: Nanos, lost: u64) -> Self {
         stacks.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -107,26 +109,26 @@ impl Samples {
     }
 }
 
-/// The course of a profile of a process that was running already.
+/// The course of a profile of a process that ran already.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FollowedProcess {
     pub pid: i32,
-    /// Threads that were followed at the beginning, those of its children included.
+    /// Number of threads at the beginning, including those of its children.
     pub threads: u64,
-    /// Processes below it that were followed from the beginning on.
+    /// Number of descendants that were followed from the beginning.
     pub children: u64,
-    /// Processes below it that this account may not observe.
+    /// Number of descendants that this account may not observe.
     pub unseen_children: u64,
-    /// How long it was followed.
+    /// Wall time for which the process was followed.
     pub wall_ns: Nanos,
-    /// CPU time of the process in user mode meanwhile, as the kernel counts it in ticks, its children
-    /// left out. Absent where it had ended.
+    /// CPU time of the process in user mode during that time, without its children, as the kernel counts it
+    /// in ticks. Absent if the process had ended.
     pub user_ns: Option<Nanos>,
-    /// The same in the kernel.
+    /// CPU time of the process in the kernel during that time.
     pub sys_ns: Option<Nanos>,
-    /// Its page faults meanwhile, and those of children that it waited for.
+    /// Page faults of the process during that time, and those of children that it waited for.
     pub faults: Option<u64>,
-    /// It ended while it was followed.
+    /// True if the process ended during that time.
     pub has_ended: bool,
 }
 

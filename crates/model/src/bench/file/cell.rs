@@ -1,11 +1,11 @@
-//! What is read in which way: the method, and all that may differ between two cells.
+//! Cells: the way to read, and everything else that may differ between two cells.
 
 use crate::bench::tlb::Order;
 use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A way to get at the bytes of a file.
+/// A way to read the bytes of a file.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -19,24 +19,24 @@ pub enum Arm {
     Pread,
     /// readv(2) of many blocks in one call.
     Readv,
-    /// preadv2(2) with `RWF_DONTCACHE`: what it brought into the cache is dropped again.
+    /// preadv2(2) with `RWF_DONTCACHE`, which drops again the pages that it brought into the cache.
     #[strum(serialize = "dontcache")]
     DontCache,
     /// io_uring, several reads at a time.
     #[strum(serialize = "io-uring")]
     Uring,
-    /// The same into a buffer that the kernel holds.
+    /// The same, into a buffer that the kernel holds.
     #[strum(serialize = "io-uring-fixed")]
     UringFixed,
     /// pread(2) past the page cache (`O_DIRECT`).
     Direct,
-    /// A mapping from which each block is copied.
+    /// A mapping; each block is copied out of it.
     #[strum(serialize = "mmap")]
     Map,
-    /// The same, mapped whole at once (`MAP_POPULATE`).
+    /// The same, with the whole file mapped at once (`MAP_POPULATE`).
     #[strum(serialize = "mmap-populate")]
     MapPopulate,
-    /// The same, mapped in pieces as they are reached (`MADV_POPULATE_READ`).
+    /// The same, with each piece mapped when it is reached (`MADV_POPULATE_READ`).
     #[strum(serialize = "mmap-pieces")]
     MapPieces,
     /// The same after `MADV_WILLNEED`.
@@ -48,19 +48,19 @@ pub enum Arm {
     /// The same after `MADV_RANDOM`.
     #[strum(serialize = "mmap-random")]
     MapRandom,
-    /// A mapping whose blocks are summed where they lie.
+    /// A mapping; each block is summed in place.
     Place,
-    /// The same, mapped whole at once.
+    /// The same, with the whole file mapped at once.
     PlacePopulate,
-    /// The same, mapped in pieces as they are reached.
+    /// The same, with each piece mapped when it is reached.
     PlacePieces,
 }
 
 impl Arm {
-    /// All of them, in the order in which they are shown.
+    /// All of them, in display order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
-    /// In a sentence.
+    /// Name for use in a sentence.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -83,7 +83,7 @@ impl Arm {
         }
     }
 
-    /// Through a mapping, not by calls that copy.
+    /// True if it reads through a mapping, and not by calls that copy.
     #[must_use]
     pub const fn is_mapped(self) -> bool {
         let copied = matches!(
@@ -98,14 +98,14 @@ impl Arm {
         copied || self.is_in_place()
     }
 
-    /// The bytes are used where they lie in the mapping.
+    /// True if it uses the bytes in place, in the mapping.
     #[must_use]
     pub const fn is_in_place(self) -> bool {
         matches!(self, Self::Place | Self::PlacePopulate | Self::PlacePieces)
     }
 
-    /// Whether there is such a cell: one readv(2) fills its buffers from neighbours only, and what reads
-    /// past the cache does not care what the cache holds.
+    /// True if such a cell exists. One readv(2) fills its buffers from neighbours only, and reads past the
+    /// cache do not depend on what the cache holds.
     #[must_use]
     pub const fn serves(self, order: Order, residency: Residency) -> bool {
         match self {
@@ -116,7 +116,7 @@ impl Arm {
     }
 }
 
-/// Where the bytes are before the first is asked for.
+/// Place of the bytes before the first read.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -124,13 +124,13 @@ impl Arm {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Residency {
-    /// All of the file is in the page cache.
+    /// The whole file is in the page cache.
     Warm,
-    /// Nothing of it is.
+    /// Nothing of the file is in the page cache.
     Cold,
 }
 
-/// What a cell is measured for.
+/// The part of the measurement that a cell belongs to.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -138,52 +138,52 @@ pub enum Residency {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Part {
-    /// Every way over every block, order and residency.
+    /// Every way for every block size, order and residency.
     Blocks,
-    /// The same file again and again through one descriptor or mapping.
+    /// Several passes through the same descriptor or mapping.
     Passes,
-    /// Where the bytes are put: alignment, memory used again or fresh.
+    /// Where blocks are put: alignment, and reused or fresh memory.
     Buffers,
-    /// More than one thread.
+    /// Several threads.
     Threads,
-    /// The kernel's copy beside those that a program can make; no cells.
+    /// The kernel's copy compared with copies that a program can make; it has no cells.
     Copies,
-    /// What the time of the other cells is explained by.
+    /// Cells that explain the time of the other cells.
     Prices,
 }
 
 impl Part {
-    /// Those that can be asked for, in the order in which they are shown.
+    /// All parts that a user can request, in display order.
     pub const ALL: [Self; 5] =
         [Self::Blocks, Self::Passes, Self::Buffers, Self::Threads, Self::Copies];
 }
 
-/// A way to read, with everything that may differ.
+/// A way to read with all its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
-    /// What it is measured for.
+    /// The part that the cell belongs to.
     pub part: Part,
     pub arm: Arm,
-    /// Bytes taken at once.
+    /// Bytes per read.
     pub block_bytes: Bytes,
-    /// The order of the blocks, each once in a pass.
+    /// Order of the blocks; a pass reads each once.
     pub order: Order,
-    /// Where the bytes are before.
+    /// Place of the bytes before the cell.
     pub residency: Residency,
-    /// How often all blocks are gone through.
+    /// Number of passes over all blocks.
     pub passes: u32,
-    /// Blocks are put into memory that was never touched, not into the same buffer again.
+    /// True if blocks go into memory that was never touched, and not into the same buffer again.
     pub fresh: bool,
-    /// From the beginning of a page to the place where a block is put.
+    /// Distance from the beginning of a page to the place where a block is put.
     pub offset_bytes: Bytes,
-    /// Threads, each with its share of the blocks.
+    /// Number of threads; each reads its share of the blocks.
     pub threads: u32,
-    /// The first bytes of the file, whole blocks, that make a pass.
+    /// Bytes of a pass: whole blocks from the beginning of the file.
     pub span_bytes: Bytes,
 }
 
 impl Cell {
-    /// Read warm and in order, once, by one thread, into the same buffer.
+    /// A cell that reads warm and in order, once, by one thread, into the same buffer.
     #[must_use]
     pub const fn plain(part: Part, arm: Arm, block_bytes: Bytes, span_bytes: Bytes) -> Self {
         Self {
@@ -200,7 +200,7 @@ impl Cell {
         }
     }
 
-    /// Blocks of a pass.
+    /// Number of blocks in a pass.
     #[must_use]
     pub const fn blocks(&self) -> u64 {
         match self.span_bytes.0.checked_div(self.block_bytes.0) {
@@ -209,20 +209,20 @@ impl Cell {
         }
     }
 
-    /// Bytes of all passes.
+    /// Number of bytes in all passes.
     #[must_use]
     pub const fn total_bytes(&self) -> Bytes {
         Bytes(self.span_bytes.0.saturating_mul(self.passes as u64))
     }
 
-    /// The same cell by another way.
+    /// The same cell with another way.
     #[must_use]
     pub const fn by(self, arm: Arm) -> Self {
         Self { arm, ..self }
     }
 }
 
-/// An error of the published benchmark, repeated to show what it did.
+/// An error of the published benchmark, repeated to show its effect.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -230,10 +230,10 @@ impl Cell {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Slip {
-    /// The loop over a mapping counted bytes in 32 bits: at 4 GiB it ended half way, and the time was
-    /// divided by the whole. Here it ends half way at any size.
+    /// The loop over a mapping counted bytes in 32 bits. At 4 GiB it ended half way, and the time was divided
+    /// by the whole size. Here it ends half way at any size.
     ShortLoop,
-    /// Random blocks were drawn with replacement: about 63% of them are touched.
+    /// Random blocks are drawn with replacement, which touches about 63% of them.
     #[strum(serialize = "with-replacement")]
     Replacement,
     /// `MAP_POPULATE` maps the file before the clock starts.
@@ -243,7 +243,7 @@ pub enum Slip {
 impl Slip {
     pub const ALL: [Self; 3] = [Self::ShortLoop, Self::Replacement, Self::UnclockedPopulate];
 
-    /// Whether it changes what a cell does.
+    /// True if the error changes the work of a cell.
     #[must_use]
     pub const fn changes(self, cell: &Cell) -> bool {
         match self {

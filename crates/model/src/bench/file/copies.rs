@@ -1,11 +1,11 @@
-//! Why the kernel copies as it does: its copy beside those that a program can make.
+//! The kernel's copy compared with copies that a program can make.
 
 use crate::measured::{Fact, Measured};
 use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What copies.
+/// A way to copy.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -31,36 +31,36 @@ pub enum CopyWay {
 }
 
 impl CopyWay {
-    /// All of them, in the order in which they are shown.
+    /// All of them, in display order.
     pub const ALL: [Self; 5] =
         [Self::Kernel, Self::Library, Self::RepMovsb, Self::Avx2, Self::Avx512];
 }
 
-/// One way at each offset.
+/// The rates of one way at each offset.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyRow {
     pub way: CopyWay,
-    /// GiB/s at each offset, in their order.
+    /// Rate at each offset, in the order of the offsets.
     pub gib_per_s: Vec<Fact<Measured>>,
 }
 
-/// Copies of the same cached bytes to the same place.
+/// Copies of the same cached bytes to the same place, by several ways.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Copies {
     /// Bytes of one copy.
     pub block_bytes: Bytes,
-    /// From the beginning of a page to where a copy is put.
+    /// Distances from the beginning of a page to the place of the copy.
     pub offset_bytes: Vec<Bytes>,
-    /// The ways.
+    /// The ways to copy.
     pub rows: Vec<CopyRow>,
-    /// Bytes of the register state that is saved before the kernel may use vector registers.
+    /// Size of the register state that is saved before the kernel may use vector registers.
     pub state_bytes: Fact<Bytes>,
-    /// Saving and restoring it, nanoseconds.
+    /// Time to save and restore that state, in nanoseconds.
     pub save_restore_ns: Fact<Measured>,
 }
 
 impl Copies {
-    /// The rate of a way at a page's beginning.
+    /// Rate of a way at the beginning of a page.
     #[must_use]
     pub fn aligned(&self, way: CopyWay) -> Option<&Measured> {
         let row = self.rows.iter().find(|row| row.way == way)?;

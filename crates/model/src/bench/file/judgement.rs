@@ -1,33 +1,33 @@
-//! What is concluded from readings.
+//! Conclusions from readings.
 
 use crate::bench::pipe::Claim;
 use crate::measured::Fact;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A cell that did other work than it was asked for: it is compared with nothing.
+/// A cell that did other work than requested. It is not compared with other cells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal {
-    /// Which point, from 0.
+    /// Number of the point, from 0.
     pub point: usize,
-    /// What its ledger shows.
+    /// The difference that its ledger shows.
     pub why: String,
 }
 
-/// The time of one point over that of another with the same work.
+/// The time of one point divided by that of another with the same work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
-    /// Which point, from 0.
+    /// Number of the point, from 0.
     pub point: usize,
-    /// The point it is compared with: read() of the same blocks.
+    /// Number of the base point: read() of the same blocks.
     pub base: usize,
-    /// Time over that of the base; below 1 it is faster.
+    /// Time divided by that of the base. Below 1 the point is faster.
     pub ratio: f64,
-    /// Its 95% interval; missing with fewer repeats than one needs.
+    /// 95% interval of the ratio; missing if there are fewer repeats than it needs.
     pub interval: Fact<(f64, f64)>,
 }
 
-/// Work that reading costs.
+/// A kind of work in reading a file.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -35,22 +35,23 @@ pub struct Ratio {
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Work {
-    /// Into the kernel and back.
+    /// Entering and leaving the kernel.
     #[strum(serialize = "entry and exit")]
     Entry,
-    /// The rest of a reading call beside its copy: descriptor, folio, checks.
+    /// The rest of a reading call apart from its copy: descriptor, folio, checks.
     Lookup,
-    /// The kernel copies bytes out of the cache.
+    /// Copying bytes out of the cache, by the kernel.
     #[strum(serialize = "copy by the kernel")]
     KernelCopy,
-    /// The program copies them out of the mapping.
+    /// Copying bytes out of the mapping, by the program.
     #[strum(serialize = "copy by the program")]
     UserCopy,
-    /// The program adds them up where they lie.
+    /// Summing bytes in place, by the program.
     #[strum(serialize = "sum in place")]
     Sum,
-    /// What a block costs beside its bytes, and by a call beside what it costs in order: in a mapping the
-    /// loop, and in random order what is not near: translation, the first line, what the kernel keeps of it.
+    /// Reaching a block, apart from its bytes. In a mapping this is the loop. In random order it is what is
+    /// far away: translation, the first line, and the kernel's data about the block. For a call it is the
+    /// cost above that in sequential order.
     #[strum(serialize = "reaching a block")]
     Reach,
     /// Page faults on the mapping.
@@ -58,60 +59,62 @@ pub enum Work {
     /// Page faults on memory that blocks are put into for the first time.
     #[strum(serialize = "fresh memory")]
     FreshMemory,
-    /// Pages mapped by a populating call.
+    /// Mapping pages by a populating call.
     #[strum(serialize = "populating")]
     Populate,
-    /// Pages unmapped.
+    /// Unmapping pages.
     #[strum(serialize = "unmapping")]
     Unmap,
-    /// Opening, mapping, closing, beside what grows with the pages.
+    /// Opening, mapping and closing, without the part that grows with the number of pages.
     #[strum(serialize = "opening and closing")]
     Open,
-    /// Asleep, until the device has answered.
+    /// Sleeping until the device answers.
     #[strum(serialize = "waiting")]
     Wait,
 }
 
-/// One kind of work of one point.
+/// One kind of work in the time of a point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkPart {
     pub work: Work,
     pub per_gib_ns: f64,
-    /// Count and price in one phrase.
+    /// Counts and prices in one phrase.
     pub evidence: String,
 }
 
-/// Where the time of one point goes.
+/// The parts of the time of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
-    /// Which point, from 0.
+    /// Number of the point, from 0.
     pub point: usize,
-    /// First call to last, for each GiB: of a cold cell the median, of a warm one undisturbed.
+    /// Time from the first call to the last, in nanoseconds for each GiB: the median of a cold cell, the
+    /// undisturbed time of a warm one.
     pub per_gib_ns: f64,
-    /// What the median took more than that: others on the CPU, slower core and memory.
+    /// Excess of the median over that time, in nanoseconds for each GiB: other programs on the CPU, or a
+    /// slower core or memory.
     #[serde(default)]
     pub disturbed_per_gib_ns: f64,
-    /// What it is made of.
+    /// The kinds of work that make up the time.
     pub parts: Vec<WorkPart>,
-    /// `per_gib_ns` less all parts; negative where counts and prices say more than passed.
+    /// `per_gib_ns` minus all parts. It is negative if counts and prices give more time than passed.
     pub unexplained_per_gib_ns: f64,
 }
 
 impl Account {
-    /// The share of the time that the parts tell, wherever they err: 1 less the error.
+    /// Share of the time that the parts explain: 1 minus their error in either direction.
     #[must_use]
     pub fn explained_share(&self) -> f64 {
         (1.0 - self.unexplained_per_gib_ns.abs() / self.per_gib_ns.max(f64::MIN_POSITIVE)).max(0.0)
     }
 
-    /// The share of the whole median time in which it was disturbed.
+    /// Share of the whole median time that is disturbance.
     #[must_use]
     pub fn disturbed_share(&self) -> f64 {
         self.disturbed_per_gib_ns
             / (self.per_gib_ns + self.disturbed_per_gib_ns).max(f64::MIN_POSITIVE)
     }
 
-    /// The share of some kinds of work.
+    /// Share of the time that these kinds of work take.
     #[must_use]
     pub fn share(&self, works: &[Work]) -> f64 {
         let of = self.parts.iter().filter(|part| works.contains(&part.work));
@@ -121,32 +124,32 @@ impl Account {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
-    /// Cells that did other work.
+    /// Cells that did other work than requested.
     pub refusals: Vec<Refusal>,
-    /// Every other way against read().
+    /// Every other way compared with read().
     pub ratios: Vec<Ratio>,
-    /// Where the time of each cell with one thread goes, by counts times prices; empty without prices.
+    /// The time of each cell with one thread, as counts times prices; empty without prices.
     pub accounts: Vec<Account>,
-    /// What the published study found, and what holds here.
+    /// Findings of the published study, and whether they hold here.
     pub claims: Vec<Claim>,
-    /// What this machine should do: three sentences.
+    /// Advice for this machine: three sentences.
     pub advice: Vec<String>,
 }
 
 impl Judgement {
-    /// Why a point is compared with nothing.
+    /// Why a point was refused.
     #[must_use]
     pub fn refusal(&self, point: usize) -> Option<&str> {
         self.refusals.iter().find(|r| r.point == point).map(|r| r.why.as_str())
     }
 
-    /// Where the time of a point goes.
+    /// The parts of the time of a point.
     #[must_use]
     pub fn account(&self, point: usize) -> Option<&Account> {
         self.accounts.iter().find(|account| account.point == point)
     }
 
-    /// A point against read().
+    /// A point compared with read().
     #[must_use]
     pub fn ratio(&self, point: usize) -> Option<&Ratio> {
         self.ratios.iter().find(|r| r.point == point)

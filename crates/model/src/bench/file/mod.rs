@@ -1,9 +1,9 @@
-//! Ways to read a file as they were measured: calls that copy and mappings, by block, order and
-//! residency, from the first call to the last.
+//! Measured ways to read a file: calls that copy, and mappings, by block size, order and residency, from the
+//! first call to the last.
 //!
-//! A [`Point`] is one [`Cell`]; a [`Sample`] is one fresh process. Times are wall time, set-up, passes
-//! and tear-down apart. What was really read stands in each sample's [`Ledger`]. Machine and version stand
-//! in the saved run around it (`run::Run`).
+//! A [`Point`] is one [`Cell`], and a [`Sample`] is one fresh process. Times are wall time, with set-up,
+//! passes and tear-down apart. The [`Ledger`] of each sample holds what was really read. The saved run around
+//! it (`run::Run`) holds machine and version.
 
 mod cell;
 mod copies;
@@ -24,17 +24,17 @@ use crate::units::{Bytes, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One cell with its processes.
+/// One cell with its samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
-    /// What is read in which way.
+    /// The way to read, with all its settings.
     pub cell: Cell,
-    /// The processes, in the order of their repeats.
+    /// Samples in the order of their repeats.
     pub samples: Vec<Sample>,
-    /// What it takes undisturbed; none without processes of one thread.
+    /// The undisturbed time of the cell; none without processes of one thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// Why there are no samples, or fewer than asked for.
+    /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl Point {
         Self { cell, samples: Vec::new(), pace: None, refused: None }
     }
 
-    /// One more process, with its own pace where it had one thread.
+    /// Adds a process, with its pace if it had one thread.
     pub fn add(&mut self, sample: Sample, pace: Option<Pace>) {
         self.samples.push(sample);
         match (&mut self.pace, pace) {
@@ -54,27 +54,27 @@ impl Point {
         }
     }
 
-    /// GiB/s over everything, from the first call to the last; none without samples.
+    /// Rate in GiB/s from the first call to the last; none without samples.
     #[must_use]
     pub fn rate_gib_per_s(&self) -> Option<Measured> {
         let bytes = self.cell.total_bytes();
         self.series(|s| rate(bytes, s.total_ns().0 as f64)).measured()
     }
 
-    /// A figure, process by process.
+    /// One figure of each process.
     #[must_use]
     pub fn series(&self, figure: impl Fn(&Sample) -> f64) -> Series {
         self.samples.iter().map(|s| (s.repeat, figure(s))).collect()
     }
 
-    /// Milliseconds for each GiB of what `time` picks, median over the processes.
+    /// Milliseconds for each GiB of the time that `time` selects, as the median over the processes.
     #[must_use]
     pub fn ms_per_gib(&self, time: impl Fn(&Sample) -> f64) -> Option<f64> {
         let gib = self.cell.total_bytes().0 as f64 / Bytes::gib(1).0 as f64;
         self.series(|s| time(s) / 1e6 / gib).measured().map(|measured| measured.median)
     }
 
-    /// GiB/s of the pass with this number, from 0, without set-up and tear-down.
+    /// Rate in GiB/s of the pass with this number, from 0, without set-up and tear-down.
     #[must_use]
     pub fn pass_gib_per_s(&self, pass: usize) -> Option<Measured> {
         let of = |s: &Sample| s.pass_ns.get(pass).map(|ns| rate(self.cell.span_bytes, ns.0 as f64));
@@ -82,7 +82,7 @@ impl Point {
     }
 }
 
-/// GiB/s of so many bytes in so many nanoseconds.
+/// GiB/s for this number of bytes and nanoseconds.
 fn rate(bytes: Bytes, ns: f64) -> f64 {
     bytes.0 as f64 / Bytes::gib(1).0 as f64 / (ns.max(1.0) / 1e9)
 }
@@ -90,14 +90,14 @@ fn rate(bytes: Bytes, ns: f64) -> f64 {
 /// The file that was read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Source {
-    /// Its path, as it was given; none for a file of our own, which has no name.
+    /// Path of the file as given; none for a temporary file, which has no name.
     pub path: Option<String>,
     pub size_bytes: Bytes,
-    /// The directory of a file of our own.
+    /// Directory of the temporary file.
     pub directory: Option<String>,
-    /// Bytes of each write by which a file of our own was made: they decide the folios that hold it.
+    /// Bytes of each write that made the temporary file. They decide which folios hold it.
     pub written_in_bytes: Option<Bytes>,
-    /// What set its size, where that was ours to choose.
+    /// The reason for the size of the file.
     pub bound_by: String,
 }
 
@@ -106,37 +106,38 @@ pub struct Source {
 pub struct Readings {
     /// Seed of all random orders.
     pub seed: u64,
-    /// Processes asked for of each warm cell.
+    /// Number of processes requested for each warm cell.
     pub repeats: u32,
-    /// And of each cold one.
+    /// Number of processes requested for each cold cell.
     pub cold_repeats: u32,
-    /// The short form.
+    /// True for the short form (`--quick`).
     pub quick: bool,
-    /// The program also adds up all bytes of each copied block.
+    /// True if the program also sums all bytes of each copied block (`--sum`).
     pub summed: bool,
-    /// Errors of the published benchmark that were repeated.
+    /// Errors of the published benchmark that were repeated (`--repeat-error`).
     pub slips: Vec<Slip>,
     pub source: Source,
-    /// CPUs that read.
+    /// Numbers of the CPUs that read.
     pub cpus: Vec<u32>,
     pub base_page_bytes: PageSize,
-    /// What each pass adds up to.
+    /// The checksum of each kind of pass.
     pub truths: Vec<Truth>,
-    /// How often the cache had lost part of the file before a warm cell and was filled again.
+    /// How often the file was read into the cache again before a warm cell, because the cache had lost part
+    /// of it.
     pub refills: u32,
-    /// Entering and leaving the kernel, nanoseconds a call; taken before all cells.
+    /// Time to enter and leave the kernel, in nanoseconds per call, measured before all cells.
     pub entry_ns: Fact<Measured>,
-    /// Cells over another file of our own that were read before all others: the prices are made of them.
+    /// Cells over another temporary file, read before all others. The prices come from them.
     pub prices: Vec<Point>,
-    /// On what the cache held that file; none without prices.
+    /// Folios in which the cache held that file; none without prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price_folios: Option<FolioClass>,
-    /// Every cell.
+    /// All cells.
     pub points: Vec<Point>,
-    /// The kernel's copy beside others; none where it was not requested.
+    /// The kernel's copy compared with others; none if it was not requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<Copies>,
-    /// What is concluded; none where nothing was.
+    /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
 }
@@ -153,7 +154,7 @@ impl Readings {
         self.points.iter().enumerate().filter(move |(_, point)| point.cell.part == part)
     }
 
-    /// The work that a cell was asked for; none where its truth is not known.
+    /// The work that a cell requests; none if its checksum is not known.
     #[must_use]
     pub fn asked(&self, cell: &Cell) -> Option<Ledger> {
         let fits =

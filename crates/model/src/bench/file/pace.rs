@@ -1,28 +1,29 @@
-//! How fast a cell goes when undisturbed.
+//! The undisturbed time of a cell.
 //!
-//! A process takes the blocks of a pass in slices and reads the CPU clock of its thread after each. Of every
-//! step the least that any process of the cell took is kept, and their sum is what the cell takes
-//! undisturbed. Not in it: the time in which others had the CPU (of what a host takes, what it tells), and
-//! the stretches in which a neighbour slowed the core, the caches or the memory, unless each process of the
-//! cell met one in the same slice. More processes give a smaller sum, by some percent.
+//! A process reads the blocks of a pass in slices, and reads the CPU clock of its thread after each slice.
+//! For each step, the least time that any process of the cell took is kept. The sum of these times is the
+//! undisturbed time of the cell. It leaves out the time in which others had the CPU (of a host's time, as
+//! much as the host reports). It also leaves out stretches in which a neighbour slowed the core, the caches
+//! or the memory, unless every process of the cell met such a stretch in the same slice. More processes give
+//! a smaller sum, by some percent.
 
 use crate::units::Nanos;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The least CPU time of each step, over all processes of a cell with one thread.
+/// The least CPU time of each step over all processes of a cell with one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pace {
-    /// Opening, advising and mapping.
+    /// Time to open, advise and map.
     pub set_up_ns: Nanos,
-    /// Of each pass, the slices in their order.
+    /// Time of each slice, in order, for each pass.
     pub slice_ns: Vec<Vec<Nanos>>,
-    /// Unmapping and closing.
+    /// Time to unmap and close.
     pub tear_down_ns: Nanos,
 }
 
 impl Pace {
-    /// Keeps of each step what `other` did in less.
+    /// Keeps the smaller time of each step, its own or that of `other`.
     pub fn keep_least(&mut self, other: &Self) {
         self.set_up_ns = self.set_up_ns.min(other.set_up_ns);
         self.tear_down_ns = self.tear_down_ns.min(other.tear_down_ns);
@@ -33,13 +34,13 @@ impl Pace {
         }
     }
 
-    /// The pass with this number, from 0.
+    /// Time of the pass with this number, from 0.
     #[must_use]
     pub fn pass_ns(&self, pass: usize) -> Option<Nanos> {
         Some(total(self.slice_ns.get(pass)?))
     }
 
-    /// Everything: set-up, all passes, tear-down.
+    /// Sum of set-up, all passes and tear-down.
     #[must_use]
     pub fn total_ns(&self) -> Nanos {
         let passes = self.slice_ns.iter().map(|slices| total(slices));

@@ -1,10 +1,9 @@
-//! First touches of memory as they were measured: what a page costs until it can be used, under every
-//! way to get it.
+//! Measured first touches of memory: the cost of a page before it can be used, for every way to get it.
 //!
-//! A [`Point`] is one [`Way`] with so many threads that use one base page in so many. A [`Sample`] is one
-//! fresh mapping: made, touched, given back, each timed apart on the wall clock, with the faults that the
-//! kernel counted meanwhile. Figures for people are nanoseconds for each base page used, so that ways on
-//! pages of different sizes compare. Machine and version stand in the saved run around it (`run::Run`).
+//! A [`Point`] is one [`Way`], used by a number of threads that touch one base page in a given number. A
+//! [`Sample`] is one fresh mapping: made, touched and given back. Each step is timed by the wall clock, with
+//! the faults that the kernel counted. Reports show nanoseconds for each base page used, so that ways on
+//! pages of different sizes compare. The saved run around it (`run::Run`) holds machine and version.
 
 mod way;
 
@@ -16,24 +15,24 @@ use crate::units::{Bytes, Nanos, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Faults that may come on top whatever is touched: the stack, the clock's page, the C library.
+/// Faults that may occur in addition, whatever is touched: the stack, the clock's page, the C library.
 const STRAY_FAULTS: u64 = 32;
-/// One expected fault in so many may be missing or too many.
+/// One in this many expected faults may be missing or extra.
 const TOLERANCE: u64 = 50;
 
 /// A part of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Part {
-    /// Making the mapping: mmap, advice, populating, fork.
+    /// Time to make the mapping: mmap, advice, populating, fork.
     #[strum(serialize = "set-up")]
     Setup,
-    /// One access to each page used.
+    /// Time of one access to each page used.
     Touch,
-    /// Giving it back: munmap.
+    /// Time to give the mapping back: munmap.
     #[strum(serialize = "tear-down")]
     Teardown,
-    /// All three.
+    /// Time of all three.
     #[strum(serialize = "together")]
     Whole,
 }
@@ -43,21 +42,21 @@ pub enum Part {
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
-    /// Place in the order in which all mappings were made, from 0.
+    /// Position of this mapping in the order in which all mappings were made, from 0.
     pub place: u32,
-    /// Making it.
+    /// Time to make the mapping.
     pub setup_ns: Nanos,
-    /// Touching it, from the first thread's first access to the last one's last.
+    /// Time to touch it, from the first access of the first thread to the last access of the last one.
     pub touch_ns: Nanos,
-    /// Giving it back.
+    /// Time to give it back.
     pub teardown_ns: Nanos,
-    /// CPU time of all threads for all of it.
+    /// CPU time of all threads for all three steps.
     pub cpu_ns: Nanos,
-    /// Minor faults while it was made ready: none where the kernel fills the mapping itself.
+    /// Minor faults while the mapping was made. There are none if the kernel fills the mapping itself.
     pub setup_faults: u64,
-    /// Minor faults while it was touched.
+    /// Minor faults while the mapping was touched.
     pub touch_faults: u64,
-    /// What of it was mapped between the two.
+    /// Bytes of the mapping that were mapped before the first touch.
     pub resident_bytes: Fact<Bytes>,
 }
 
@@ -74,24 +73,24 @@ impl Sample {
     }
 }
 
-/// One way, by so many threads.
+/// One way, used by a number of threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
     pub way: Way,
-    /// One base page in so many is used.
+    /// One base page in this many is used.
     pub every_pages: u64,
-    /// Threads that touch, each a part of its own.
+    /// Number of threads that touch the mapping, each its own part.
     pub threads: u32,
     pub mapped_bytes: Bytes,
-    /// Base pages that are used.
+    /// Number of base pages that are used.
     pub used_pages: u64,
-    /// Size of the pages that the kernel gave, as it showed.
+    /// Size of the pages that the kernel gave, as it reported.
     pub page_bytes: Fact<PageSize>,
-    /// Faults that the touches must take, where that is known beforehand.
+    /// Faults that the touches must take, if that is known in advance.
     pub expected_faults: Fact<u64>,
-    /// The mappings, in the order of their repeats.
+    /// Samples in the order of their repeats.
     pub samples: Vec<Sample>,
-    /// Why there are no samples, or fewer than asked for.
+    /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
@@ -102,13 +101,13 @@ impl Point {
         self.page_times(part).measured()
     }
 
-    /// The same of one mapping.
+    /// Nanoseconds for each page used, of one mapping.
     #[must_use]
     pub fn page_ns_of(&self, sample: &Sample, part: Part) -> f64 {
         sample.time(part).0 as f64 / self.used_pages.max(1) as f64
     }
 
-    /// The same, mapping by mapping.
+    /// Nanoseconds for each page used, of each mapping.
     #[must_use]
     pub fn page_times(&self, part: Part) -> Series {
         self.samples.iter().map(|s| (s.repeat, self.page_ns_of(s, part))).collect()
@@ -121,44 +120,44 @@ impl Point {
         median(&self.samples.iter().map(each).collect::<Vec<f64>>())
     }
 
-    /// Faults of the touches in the median mapping.
+    /// Faults of the touches, as the median over the mappings.
     #[must_use]
     pub fn touch_faults(&self) -> Option<u64> {
         median_count(self.samples.iter().map(|sample| sample.touch_faults))
     }
 
-    /// What was mapped before the first touch, in the median mapping.
+    /// Bytes mapped before the first touch, as the median over the mappings.
     #[must_use]
     pub fn resident_bytes(&self) -> Option<Bytes> {
         let known = self.samples.iter().filter_map(|sample| sample.resident_bytes.known());
         median_count(known.map(|bytes| bytes.0)).map(Bytes)
     }
 
-    /// Whether the kernel counted the faults that were expected; none where that is not known.
+    /// True if the kernel counted the expected number of faults; none if that number is not known.
     #[must_use]
     pub fn has_expected_faults(&self) -> Option<bool> {
         Some(Self::is_expected(self.touch_faults()?, *self.expected_faults.known()?))
     }
 
-    /// Whether so many faults are as many as expected, but for strays.
+    /// True if this number of faults is as expected, apart from strays.
     #[must_use]
     pub const fn is_expected(found: u64, expected: u64) -> bool {
         found.abs_diff(expected) <= STRAY_FAULTS + expected / TOLERANCE
     }
 
-    /// What is mapped and never used.
+    /// Bytes that are mapped and never used.
     #[must_use]
     pub fn wasted_bytes(&self, base: PageSize) -> Bytes {
         Bytes(self.mapped_bytes.0.saturating_sub(self.used_pages.saturating_mul(base.bytes())))
     }
 
-    /// This way, so much of it used, by so many threads.
+    /// True if the point has this way, share of pages and number of threads.
     #[must_use]
     pub fn is(&self, way: Way, every_pages: u64, threads: u32) -> bool {
         (self.way, self.every_pages, self.threads) == (way, every_pages, threads)
     }
 
-    /// How it is shown: `map-populate 10%`, `thp x4`.
+    /// Label in reports: `map-populate 10%`, `thp x4`.
     #[must_use]
     pub fn label(&self) -> String {
         let mut label = self.way.label();
@@ -183,76 +182,77 @@ fn median_count(counts: impl Iterator<Item = u64>) -> Option<u64> {
 /// A way that was requested and is not available.
 pub type Unavailable = MissingWay<Way>;
 
-/// What a first touch costs more where a virtual machine's host must back the memory again. Such chunks
-/// are met while memory is touched and freed before the mappings that are timed.
+/// Extra cost of a first touch if the host of a virtual machine must back the memory again. Such chunks are
+/// met while memory is touched and freed before the timed mappings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
-    /// Whether the chunks were touched on huge pages.
+    /// True if the chunks were touched on huge pages.
     pub is_huge: bool,
     pub chunk_bytes: Bytes,
-    /// Chunks that were touched.
+    /// Number of chunks that were touched.
     pub chunks: u64,
-    /// Those that cost more than memory that is there.
+    /// Number of chunks that cost more than memory that the host already backs.
     pub slow_chunks: u64,
-    /// What those cost more for each base page.
+    /// Extra cost of these chunks for each base page, in nanoseconds.
     pub extra_page_ns: Fact<f64>,
 }
 
-/// A huge page of which one base page is made read-only and writable again, against the same calls on base
-/// pages.
+/// Huge pages that are split: one base page of each is made read-only and then writable again. The same calls
+/// on base pages stand beside them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Split {
-    /// Huge pages of each repeat.
+    /// Number of huge pages in each repeat.
     pub huge_pages: u64,
-    /// Memory on huge pages before.
+    /// Memory on huge pages before the calls.
     pub before_bytes: Bytes,
-    /// And behind it.
+    /// Memory on huge pages after the calls.
     pub after_bytes: Bytes,
-    /// The first call, for each huge page: splits the page.
+    /// Time of the first call for each huge page, in nanoseconds. It splits the page.
     pub split_ns: Measured,
-    /// The second: the rights are as before, the page stays split.
+    /// Time of the second call, in nanoseconds. It restores the rights; the page stays split.
     pub mend_ns: Measured,
-    /// The first call on base pages.
+    /// Time of the first call on base pages, in nanoseconds.
     pub base_split_ns: Measured,
-    /// The second on base pages.
+    /// Time of the second call on base pages, in nanoseconds.
     pub base_mend_ns: Measured,
 }
 
-/// What two processes see of one file on hugetlbfs.
+/// One file on hugetlbfs, shared by two processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedPool {
-    /// Where hugetlbfs is mounted.
+    /// Path at which hugetlbfs is mounted.
     pub mount: String,
-    /// Pages that this process filled.
+    /// Number of pages that the first process filled.
     pub pages: u64,
-    /// Pages in which the second process found what the first had written.
+    /// Number of pages in which the second process found the data of the first.
     pub seen_pages: u64,
-    /// Faults of the second process: it maps what is there and gets no page of its own.
+    /// Faults of the second process, which maps the existing pages and gets none of its own.
     pub second_faults: u64,
-    /// Whether the file can be mapped for execution.
+    /// True if the file can be mapped for execution.
     pub executable: Fact<bool>,
 }
 
-/// What came of a file that was mapped with `MAP_POPULATE` and not cached before.
+/// A file that was mapped with `MAP_POPULATE` while it was not cached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Populated {
-    /// Mapping and filling it.
+    /// Time to map and fill it.
     pub setup_ns: Nanos,
-    /// What of it was mapped when the call came back.
+    /// Bytes that were mapped when the call returned.
     pub resident_bytes: Bytes,
-    /// Reading each page once.
+    /// Time to read each page once.
     pub touch_ns: Nanos,
     /// Faults of these reads that waited for the device.
     pub major_faults: u64,
 }
 
-/// The same file populated by a process alone, and by one whose cgroup may not hold all of it.
+/// The same file, populated by a process without a limit and by one whose cgroup limit is smaller than the
+/// file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pressure {
     pub file_bytes: Bytes,
-    /// What the group may hold.
+    /// Memory limit of the cgroup.
     pub limit_bytes: Bytes,
-    /// Without a limit.
+    /// The process without a limit.
     pub alone: Populated,
     pub limited: Populated,
 }
@@ -262,79 +262,79 @@ pub struct Pressure {
 pub struct FirstTouch {
     /// Seed of the order of the mappings.
     pub seed: u64,
-    /// Fresh mappings asked for of each point.
+    /// Number of fresh mappings requested for each point.
     pub repeats: u32,
-    /// The short form.
+    /// True for the short form (`--quick`).
     pub quick: bool,
-    /// The CPUs of the threads, in their order.
+    /// Numbers of the CPUs that the threads ran on, in the order of the threads.
     pub cpus: Vec<u32>,
     /// Size of each mapping.
     pub size_bytes: Bytes,
-    /// Most memory that could be taken.
+    /// Most memory that a mapping could use.
     pub most_bytes: Bytes,
-    /// What sets that bound.
+    /// The reason for that bound.
     pub bound_by: String,
     pub base_page_bytes: PageSize,
     pub huge_page_bytes: PageSize,
-    /// Every way.
+    /// All points.
     pub points: Vec<Point>,
     /// Ways that are not available.
     pub unavailable: Vec<Unavailable>,
-    /// What the host's part is.
+    /// The host's part of the cost.
     pub host: Vec<Host>,
-    /// A huge page split.
+    /// Cost of splitting a huge page.
     pub split: Fact<Split>,
-    /// The pool shared by two processes.
+    /// The pool, shared by two processes.
     pub shared_pool: Fact<SharedPool>,
-    /// A mapping filled where memory is short.
+    /// A file that is populated while memory is short.
     #[serde(default = "not_asked")]
     pub pressure: Fact<Pressure>,
-    /// What is concluded; none where nothing was.
+    /// Conclusions; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
 }
 
-/// Of runs that were saved before it was measured.
+/// For runs saved before this was measured.
 fn not_asked() -> Fact<Pressure> {
     Fact::missing("not requested")
 }
 
 impl FirstTouch {
-    /// The point of this way, use and number of threads.
+    /// The point of this way, share of pages and number of threads.
     #[must_use]
     pub fn find(&self, way: Way, every_pages: u64, threads: u32) -> Option<&Point> {
         self.points.iter().find(|point| point.is(way, every_pages, threads))
     }
 
-    /// The point by one thread that uses every page.
+    /// The point with one thread that uses every page.
     #[must_use]
     pub fn plain(&self, way: Way) -> Option<&Point> {
         self.find(way, 1, 1)
     }
 }
 
-/// One way against its baseline ([`Way::baseline`]), with as many threads, all of it together: making,
-/// touching, giving back.
+/// One way compared with its baseline ([`Way::baseline`]), with the same number of threads, over making,
+/// touching and giving back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     pub way: Way,
-    /// It used one base page in so many.
+    /// One base page in this many is used.
     pub every_pages: u64,
-    /// So many threads touched.
+    /// Number of threads that touched the mapping.
     pub threads: u32,
-    /// Time for each page used over that of the baseline; below 1 it is faster.
+    /// Time for each page used, divided by that of the baseline. Below 1 the way is faster.
     pub ratio: f64,
-    /// Its 95% interval; missing with fewer repeats than one needs.
+    /// 95% interval of the ratio; missing if there are fewer repeats than it needs.
     pub interval: Fact<(f64, f64)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judgement {
-    /// Every way against its baseline.
+    /// Every way compared with its baseline.
     pub ratios: Vec<Ratio>,
     /// The claims about these calls, and whether they hold here.
     pub claims: Vec<Claim>,
-    /// What this machine should do: three sentences.
+    /// Advice for this machine: three sentences.
     pub advice: Vec<String>,
 }
 

@@ -4,7 +4,7 @@ use crate::units::PageSize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a program gets memory and has it filled with pages.
+/// A way to get memory and have it filled with pages.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 #[derive(strum::IntoStaticStr)] // as it is typed; `Mthp` of any size is one word
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Way {
-    /// Private memory on base pages (`MADV_NOHUGEPAGE`), each mapped by the fault of its first touch.
+    /// Private memory on base pages (`MADV_NOHUGEPAGE`). The fault of the first touch maps each page.
     OnDemand,
-    /// Private memory with `MADV_HUGEPAGE`: each first touch of a huge page maps all of it.
+    /// Private memory with `MADV_HUGEPAGE`. The first touch of a huge page maps all of it.
     Thp,
     /// The same, laid out so that only pages of this size fit.
     Mthp { page_bytes: PageSize },
-    /// `MAP_POPULATE`: everything is mapped by the call that makes the mapping.
+    /// `MAP_POPULATE`: the call that makes the mapping maps everything.
     MapPopulate,
     /// `MADV_POPULATE_WRITE` of everything, then the touches.
     PopulateWrite,
-    /// `MADV_POPULATE_WRITE` a huge page's worth at a time, each touched before the next.
+    /// `MADV_POPULATE_WRITE` of one huge page's worth at a time. Each is touched before the next.
     PopulatePieces,
     /// `MADV_WILLNEED`, then the touches.
     Willneed,
-    /// Private mapping of a cached file, read: each fault maps the pages around it as well.
+    /// Private mapping of a cached file, read. Each fault also maps the pages around it.
     #[strum(serialize = "file")]
     FileFaultAround,
     /// The same after `MADV_POPULATE_READ`.
@@ -34,26 +34,25 @@ pub enum Way {
     FilePopulateRead,
     /// The same after `POSIX_MADV_WILLNEED`.
     FileWillneed,
-    /// Memory on base pages that was there before a fork, written by the child: each write copies.
+    /// Memory on base pages from before a fork, written by the child. Each write copies a page.
     ForkCow,
     /// The same on huge pages.
     #[strum(serialize = "fork-cow-thp")]
     ForkCowHuge,
-    /// Faults that another thread of the program answers (`userfaultfd`, `UFFDIO_COPY`).
+    /// Faults that another thread of the program serves (`userfaultfd`, `UFFDIO_COPY`).
     Userfaultfd,
-    /// The reserved pool by `MAP_HUGETLB`.
+    /// The reserved pool through `MAP_HUGETLB`.
     PoolMap,
-    /// The reserved pool by `memfd_create(MFD_HUGETLB)`.
+    /// The reserved pool through `memfd_create(MFD_HUGETLB)`.
     PoolMemfd,
-    /// The reserved pool by System V shared memory with `SHM_HUGETLB`.
+    /// The reserved pool through System V shared memory with `SHM_HUGETLB`.
     PoolShm,
-    /// The reserved pool by a file on a mounted hugetlbfs.
+    /// The reserved pool through a file on a mounted hugetlbfs.
     PoolFile,
 }
 
 impl Way {
-    /// Every way but the sizes that depend on the kernel ([`Way::Mthp`]), in the order in which they
-    /// are shown.
+    /// Every way except the sizes that depend on the kernel ([`Way::Mthp`]), in display order.
     pub const ALL: [Self; 16] = [
         Self::OnDemand,
         Self::Thp,
@@ -73,7 +72,7 @@ impl Way {
         Self::PoolFile,
     ];
 
-    /// As it is shown: the word, with its page size where the word alone does not say it.
+    /// Label in reports: the name, with its page size if the name alone does not give it.
     #[must_use]
     pub fn label(self) -> String {
         match self {
@@ -82,7 +81,7 @@ impl Way {
         }
     }
 
-    /// What it is, in a few words.
+    /// Description in a few words.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -106,7 +105,7 @@ impl Way {
         }
     }
 
-    /// What it is held against: a file's pages are there already, those of fork are copied.
+    /// The way that it is compared with. Pages of a file exist already, and those of a fork are copied.
     #[must_use]
     pub const fn baseline(self) -> Self {
         match self {
@@ -118,13 +117,13 @@ impl Way {
         }
     }
 
-    /// Takes pages of the reserved pool.
+    /// True if it takes pages of the reserved pool.
     #[must_use]
     pub const fn is_pool(self) -> bool {
         matches!(self, Self::PoolMap | Self::PoolMemfd | Self::PoolShm | Self::PoolFile)
     }
 
-    /// Reads a cached file.
+    /// True if it reads a cached file.
     #[must_use]
     pub const fn is_file(self) -> bool {
         matches!(self, Self::FileFaultAround | Self::FilePopulateRead | Self::FileWillneed)

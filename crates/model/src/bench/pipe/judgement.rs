@@ -1,10 +1,10 @@
-//! What is concluded from a ladder: which point is faster, where the time of each goes, what became
-//! cheaper from one rung to the next, and which sizes suit.
+//! Conclusions from a ladder: which point is faster, the parts of the time of each, what becomes cheaper from
+//! one rung to the next, and which sizes suit.
 //!
-//! Times are of both ends together, for each GiB: with an end on a CPU of its own, the wall time
-//! counts twice, whether the end works or waits; with both on one CPU it counts once. So a part that
-//! goes away in one end does not hide in the waiting of the other, and the parts and what stays
-//! unexplained are together exactly the time that passed.
+//! Times are those of both ends together, for each GiB. If each end has its own CPU, the wall time counts
+//! twice, whether an end works or waits. If both share a CPU, it counts once. So a saving in one end does not
+//! hide in the waiting of the other. The parts and the unexplained rest add up exactly to the time that
+//! passed.
 
 use super::Consumption;
 use crate::look::Samples;
@@ -13,7 +13,7 @@ use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Work that bytes cost on their way through a pipe.
+/// A kind of work on the way of bytes through a pipe.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -21,126 +21,126 @@ use serde::{Deserialize, Serialize};
 #[derive(strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Work {
-    /// The kernel copies bytes into the pipe, out of it, or on to a file.
+    /// Copies by the kernel into the pipe, out of it, or on to a file.
     #[strum(serialize = "copies")]
     Copy,
-    /// What it costs more that the other end is on another core: bytes, slots and page descriptors
-    /// fetched from its caches, pages allocated on one core and freed on the other.
+    /// Extra cost because the other end is on another core: bytes, slots and page descriptors that come from
+    /// its caches, and pages allocated on one core and freed on the other.
     #[strum(serialize = "between cores")]
     CacheTransfer,
-    /// Pages of the pipe: allocated, charged and freed.
+    /// Allocating, charging and freeing pages of the pipe.
     #[strum(serialize = "page allocation")]
     PageAllocation,
-    /// Pages of the producer looked up and held (`get_user_pages`).
+    /// Looking up and holding pages of the producer (`get_user_pages`).
     #[strum(serialize = "page pinning")]
     Pinning,
-    /// Slots of the pipe filled, emptied and let go, for pages that go by reference.
+    /// Filling, emptying and releasing slots of the pipe, for pages passed by reference.
     #[strum(serialize = "slots and release")]
     Slots,
-    /// The pipe's lock and the rest of a call that moves bytes.
+    /// The pipe's lock, and the rest of a call that moves bytes.
     Locks,
-    /// Into the kernel and back.
+    /// Entering and leaving the kernel.
     #[strum(serialize = "system calls")]
     Entry,
     /// Page faults of both ends.
     Faults,
-    /// Sleeping ends woken.
+    /// Waking ends that sleep.
     #[strum(serialize = "wake-ups")]
     Wakeups,
-    /// Waiting for space or data: asleep, or calling again and again.
+    /// Waiting for space or data, asleep or in repeated calls.
     Waiting,
-    /// Code of the two programs: filling, reading and checking bytes.
+    /// Code of the two programs that fills, reads and checks bytes.
     #[strum(serialize = "user code")]
     User,
 }
 
 impl Work {
-    /// All kinds, in the order in which they are shown.
+    /// All of them, in display order.
     pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 }
 
-/// How a part was obtained.
+/// The method by which a part was obtained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PartBasis {
-    /// Counted events times a price that was taken before.
+    /// Counted events times a price that was measured beforehand.
     CountsTimesPrice,
-    /// Measured of this point itself: time asleep, time spun, time in the ends' own code.
+    /// Measured in this point: time asleep, time spinning, time in the code of the ends.
     Accounted,
 }
 
-/// One kind of work of one point.
+/// One kind of work in the time of a point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Part {
     pub work: Work,
-    /// Time of both ends for each GiB.
+    /// Time of both ends, in nanoseconds for each GiB.
     pub per_gib_ns: f64,
-    /// How it was obtained.
+    /// The method by which it was obtained.
     pub basis: PartBasis,
     /// Counts and prices in one phrase.
     pub evidence: String,
 }
 
-/// Where the time of one point goes.
+/// The parts of the time of one point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Account {
-    /// Which point of the ladder, from 0.
+    /// Number of the point in the ladder, from 0.
     pub point: usize,
-    /// Time of both ends for each GiB, working or waiting.
+    /// Time of both ends, working or waiting, in nanoseconds for each GiB.
     pub per_gib_ns: f64,
-    /// What it is made of.
+    /// The kinds of work that make up the time.
     pub parts: Vec<Part>,
-    /// `per_gib_ns` less all parts; negative where counts and prices say more than passed.
+    /// `per_gib_ns` minus all parts. It is negative if counts and prices give more time than passed.
     pub unexplained_per_gib_ns: f64,
-    /// Kinds of work that happen here and have no price: their time is in what stays unexplained.
+    /// Kinds of work that occur here and have no price. Their time is in the unexplained rest.
     pub not_priced: Vec<Work>,
-    /// Kernel samples over both processes, from runs of their own.
+    /// Kernel samples of both processes, from separate runs.
     pub samples: Fact<Samples>,
-    /// Kinds on which prices and samples differ by more than a fifth, as sentences.
+    /// Kinds for which prices and samples differ by more than a fifth, one sentence each.
     pub disagreements: Vec<String>,
 }
 
 impl Account {
-    /// The time of one kind of work for each GiB; 0 if there is none.
+    /// Time of one kind of work, in nanoseconds for each GiB; 0 if there is no such work.
     #[must_use]
     pub fn part_ns(&self, work: Work) -> f64 {
         self.parts.iter().filter(|p| p.work == work).map(|p| p.per_gib_ns).sum()
     }
 }
 
-/// Which of two points is faster.
+/// The faster of two points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
     Faster,
     Slower,
-    /// Their repeats do not tell.
+    /// The repeats do not decide.
     CannotTell,
 }
 
-/// One point against another.
+/// One point compared with another.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// Rate of the second over rate of the first.
+    /// Rate of the second divided by the rate of the first.
     pub ratio: f64,
-    /// Its 95% interval; missing with fewer repeats than one needs.
+    /// 95% interval of the ratio; missing if there are fewer repeats than it needs.
     pub interval: Fact<(f64, f64)>,
-    /// Which is faster.
+    /// Speed of the second point compared with the first.
     pub pace: Pace,
 }
 
-/// From one rung to the next under the same consumption.
+/// The step from one rung to the next, under the same consumption.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Step {
-    /// Point that it starts from, from 0.
+    /// Number of the point before the step, from 0.
     pub from: usize,
-    /// Point that it leads to.
+    /// Number of the point after the step.
     pub to: usize,
-    /// Which is faster.
+    /// Comparison of the two rates.
     pub comparison: Comparison,
-    /// Change of the time of both ends for each GiB; negative is cheaper.
+    /// Change of the time of both ends, in nanoseconds for each GiB. Negative is cheaper.
     pub change_per_gib_ns: f64,
-    /// The same by kind of work, the largest change first.
+    /// Change by kind of work, the largest first.
     pub parts: Vec<(Work, f64)>,
     /// The change that no part explains.
     pub unexplained_per_gib_ns: f64,
@@ -149,78 +149,78 @@ pub struct Step {
 /// Sizes that suit, from a grid over buffer and pipe sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Advice {
-    /// The technique, by name of a rung.
+    /// The technique, by the name of a rung.
     pub rung: String,
-    /// What is done with the bytes.
+    /// Treatment of the bytes at the far end.
     pub consumption: Consumption,
-    /// Buffer of the fastest point.
+    /// Buffer size of the fastest point.
     pub buffer_bytes: Bytes,
-    /// What its pipe held.
+    /// Pipe capacity of the fastest point.
     pub pipe_bytes: Bytes,
-    /// Its rate.
+    /// Rate of the fastest point.
     pub gib_per_s: f64,
-    /// The smallest pipe that this grid cannot tell from the fastest.
+    /// Smallest pipe that this grid cannot distinguish from the fastest.
     pub enough_pipe_bytes: Bytes,
-    /// Which rule applies, and whether the grid bears it out.
+    /// The rule that applies, and whether the grid confirms it.
     pub why: String,
 }
 
-/// Prices that only a ladder needs, taken before it. Nanoseconds.
+/// Prices that only a ladder needs, in nanoseconds, measured before it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReferencePrices {
-    /// One slot filled by reference, emptied into /dev/null and let go.
+    /// Filling one slot by reference, emptying it into /dev/null and releasing it.
     pub slot_ns: Fact<f64>,
-    /// One base page looked up and held, by itself.
+    /// Looking up and holding one base page, by itself.
     pub pin_base_ns: Fact<f64>,
     /// The same for each base page's worth of a huge page.
     pub pin_huge_ns: Fact<f64>,
-    /// One base page of a file found in the page cache and held, by itself.
+    /// Finding one base page of a file in the page cache and holding it, by itself.
     pub cache_base_ns: Fact<f64>,
     /// The same for each base page's worth of a huge page of the cache.
     pub cache_huge_ns: Fact<f64>,
-    /// Reading the bytes of one base page out of base pages passed by reference.
+    /// Reading the bytes of one base page from base pages passed by reference.
     #[serde(default = "not_taken")]
     pub read_base_ns: Fact<f64>,
-    /// The same out of huge pages.
+    /// The same from huge pages.
     #[serde(default = "not_taken")]
     pub read_huge_ns: Fact<f64>,
-    /// CPU time of both sides of a hand-over between two CPUs, with its two calls.
+    /// CPU time of both sides of a hand-over between two CPUs, including its two calls.
     #[serde(default = "not_taken")]
     pub hand_over_cpu_ns: Fact<f64>,
-    /// What a slot costs more when another core empties it.
+    /// Extra cost of a slot if another core empties it.
     #[serde(default)]
     pub apart: ApartPrices,
-    /// The same where both ends have slept before each piece.
+    /// The same if both ends slept before each piece.
     #[serde(default)]
     pub asleep: ApartPrices,
 }
 
-/// What a slot costs more when another core empties it, by what is in it. Nanoseconds of CPU time of
+/// Extra cost of a slot if another core empties it, by the content of the slot. Nanoseconds of CPU time of
 /// both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ApartPrices {
-    /// A page of the kernel's own, by reference.
+    /// A page of the kernel, passed by reference.
     pub slot_ns: Fact<f64>,
-    /// A base page of the producer's.
+    /// A base page of the producer.
     pub pin_base_ns: Fact<f64>,
-    /// A part of a huge page of the producer's.
+    /// A part of a huge page of the producer.
     pub pin_huge_ns: Fact<f64>,
-    /// A base page of a file's cache.
+    /// A base page of the page cache of a file.
     pub cache_base_ns: Fact<f64>,
-    /// A part of a huge page of a file's cache.
+    /// A part of a huge page of the page cache of a file.
     pub cache_huge_ns: Fact<f64>,
-    /// A page that was written here and is read there.
+    /// A page that one core wrote and the other reads.
     pub copied_ns: Fact<f64>,
-    /// A base page passed by reference here and read there.
+    /// A base page passed by reference on one core and read on the other.
     #[serde(default = "not_taken")]
     pub read_base_ns: Fact<f64>,
-    /// A part of a huge page passed by reference here and read there.
+    /// A part of a huge page passed by reference on one core and read on the other.
     #[serde(default = "not_taken")]
     pub read_huge_ns: Fact<f64>,
-    /// As `read_base_ns`, of bytes that are written again each time.
+    /// As `read_base_ns`, if the bytes are written again each time.
     #[serde(default = "not_taken")]
     pub renewed_base_ns: Fact<f64>,
-    /// As `read_huge_ns`, of bytes that are written again each time.
+    /// As `read_huge_ns`, if the bytes are written again each time.
     #[serde(default = "not_taken")]
     pub renewed_huge_ns: Fact<f64>,
 }
@@ -236,7 +236,7 @@ impl Default for ApartPrices {
 }
 
 impl ApartPrices {
-    /// No prices, for one reason.
+    /// No prices, all for the same reason.
     #[must_use]
     pub fn missing(reason: &str) -> Self {
         let missing = || Fact::missing(reason);
@@ -256,7 +256,7 @@ impl ApartPrices {
 }
 
 impl ReferencePrices {
-    /// No prices, for one reason.
+    /// No prices, all for the same reason.
     #[must_use]
     pub fn missing(reason: &str) -> Self {
         let missing = || Fact::missing(reason);
@@ -280,13 +280,13 @@ impl ReferencePrices {
 pub struct Judgement {
     /// Prices that only a ladder needs.
     pub prices: ReferencePrices,
-    /// Where the time of each point goes, for points with samples.
+    /// The parts of the time of each point that has samples.
     pub accounts: Vec<Account>,
-    /// From rung to rung.
+    /// Steps from rung to rung.
     pub steps: Vec<Step>,
     /// Sizes that suit.
     pub advice: Vec<Advice>,
-    /// What the machine should do.
+    /// Advice for this machine, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sentences: Vec<String>,
 }

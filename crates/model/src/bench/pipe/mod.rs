@@ -1,15 +1,14 @@
-//! A ladder of pipe techniques as it was measured: what each way to move bytes from one process to
-//! another gives on one machine.
+//! A measured ladder of pipe techniques: the rate of each way to move bytes from one process to another on
+//! one machine.
 //!
-//! A [`Rung`] is a technique with all its settings. A [`Point`] is a rung under one
-//! [`Consumption`]: what is done with the bytes at the far end decides what a figure means, so no
-//! figure is without it. A [`Sample`] is one repeat, that is one fresh pair of processes. The
-//! [`Yardsticks`] of the same minute say what the memory itself gives.
+//! A [`Rung`] is a technique with all its settings. A [`Point`] is a rung under one [`Consumption`]: the
+//! treatment of the bytes at the far end. It decides what a figure means, so every figure has one. A
+//! [`Sample`] is one repeat, which is one fresh pair of processes. The [`Yardsticks`], measured in the same
+//! minute, give the rates of the memory itself.
 //!
-//! Rates are GiB/s on the wall clock, from the arrival of the first bytes to that of the last. CPU
-//! time is what the kernel charged to the two processes; a process that only empties the socket of
-//! a forwarding consumer is not in it. Machine, prices and version stand in the saved run around it
-//! (`run::Run`).
+//! Rates are GiB/s on the wall clock, from the arrival of the first bytes to that of the last. CPU time is
+//! what the kernel charged to the two processes. A process that only empties the socket of a forwarding
+//! consumer is not included. The saved run around it (`run::Run`) holds machine, prices and version.
 
 mod judgement;
 mod rung;
@@ -28,7 +27,7 @@ use crate::units::{Bytes, Nanos, PageSize};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is done with the bytes at the far end.
+/// Treatment of the bytes at the far end.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -36,22 +35,22 @@ use serde::{Deserialize, Serialize};
 #[derive(strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Consumption {
-    /// Nobody looks at them: a splicing reader throws references away, a copying one does not read
-    /// its buffer. Always headed *by reference*.
+    /// Nothing reads the bytes: a splicing reader throws references away, and a copying reader does not read
+    /// its buffer. Its heading always says *by reference*.
     #[strum(serialize = "untouched, by reference")]
     Untouched,
     /// The consumer reads every byte and checks it against the sequence that the producer wrote.
     Touched,
-    /// They are passed on to an AF_UNIX socket, which a third process empties.
+    /// The bytes are passed on to an AF_UNIX socket, which a third process empties.
     #[strum(serialize = "forwarded to a socket")]
     ForwardedSocket,
-    /// They are passed on to a file in the page cache.
+    /// The bytes are passed on to a file in the page cache.
     #[strum(serialize = "forwarded to a file")]
     ForwardedFile,
 }
 
 impl Consumption {
-    /// All of them, in the order in which they are shown.
+    /// All of them, in display order.
     pub const ALL: [Self; 4] =
         [Self::Untouched, Self::Touched, Self::ForwardedSocket, Self::ForwardedFile];
 }
@@ -59,28 +58,27 @@ impl Consumption {
 /// One rung under one consumption.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
-    /// The technique and its settings, as asked for.
+    /// The technique with the requested settings.
     pub rung: Rung,
-    /// What became of the bytes.
+    /// Treatment of the bytes at the far end.
     pub consumption: Consumption,
-    /// No reader of any kind can see bytes change after they were handed over ([`Rung::is_safe`]).
+    /// True if no reader of any kind can see bytes change after they were passed on ([`Rung::is_safe`]).
     pub safe: bool,
-    /// How the far end took the bytes: a splicing reader cannot look at them and reads instead.
+    /// How the far end took the bytes. A consumer that touches the bytes cannot splice, and reads instead.
     pub reader: Reader,
-    /// CPU of the writing process; none where it was left free.
+    /// Number of the CPU of the writing process; none if the scheduler chose it.
     pub writer_cpu: Option<u32>,
-    /// CPU of the reading process.
+    /// Number of the CPU of the reading process; none if the scheduler chose it.
     pub reader_cpu: Option<u32>,
-    /// What the pipe really held.
+    /// Real capacity of the pipe.
     pub pipe_bytes: Bytes,
-    /// Page size of the producer's buffer as the kernel showed it, never as it was asked for.
+    /// Page size of the producer's buffer that the kernel showed, never the requested one.
     pub page_bytes: Fact<PageSize>,
-    /// Whether the consumer found the sequence whole, in every repeat; missing where it did not
-    /// look.
+    /// True if the consumer found the whole sequence in every repeat; missing if it did not check.
     pub verified: Fact<bool>,
-    /// The repeats, in the order of their numbers.
+    /// Samples in the order of their repeats.
     pub samples: Vec<Sample>,
-    /// Why there are no samples, or fewer than asked for.
+    /// Why there are no samples, or fewer than requested.
     pub refused: Option<String>,
 }
 
@@ -104,43 +102,43 @@ impl Point {
         }
     }
 
-    /// The technique with the reader that was run: `vmsplice/read`.
+    /// The technique with the reader that ran: `vmsplice/read`.
     #[must_use]
     pub fn technique(&self) -> String {
         Rung { reader: self.reader, ..self.rung.clone() }.technique()
     }
 
-    /// `of` over the repeats: median and spread; none without repeats or where one gives nothing.
+    /// Median and spread of the figure `of` over the repeats; none without repeats, or if one has no figure.
     #[must_use]
     pub fn measured(&self, of: impl Fn(&Sample) -> Option<f64>) -> Option<Measured> {
         let values: Option<Vec<f64>> = self.samples.iter().map(of).collect();
         Measured::from_values(&values?)
     }
 
-    /// GiB/s.
+    /// Rate in GiB/s.
     #[must_use]
     pub fn rate(&self) -> Option<Measured> {
         self.measured(Sample::gib_per_s)
     }
 }
 
-/// What the memory itself gives, taken in between the repeats of the ladder, in GiB/s.
+/// Rates of the memory itself, measured between the repeats of the ladder, in GiB/s.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Yardsticks {
-    /// One core copies a buffer larger than the caches to another (bytes copied, once counted).
+    /// One core copies a buffer larger than the caches to another. Bytes count once.
     pub memcpy_gib_per_s: Fact<Measured>,
     /// One core reads a buffer larger than the caches.
     pub read_gib_per_s: Fact<Measured>,
-    /// One core reads what another core has just written and still has in its caches.
+    /// One core reads what another core has just written and still holds in its caches.
     pub cross_core_gib_per_s: Fact<Measured>,
 }
 
 impl Yardsticks {
-    /// Above the speed at which one core reads memory this much is no longer noise.
+    /// A rate that exceeds the read rate of one core by this factor is more than noise.
     const TOLERATED: f64 = 1.05;
 
-    /// A point whose bytes were touched passed faster than one core can read: the figure is not to
-    /// be believed without a reason.
+    /// True if touched bytes passed faster than one core can read. Such a figure needs a reason before it is
+    /// believed.
     #[must_use]
     pub fn is_implausible(&self, point: &Point) -> bool {
         let memory = self.read_gib_per_s.known().map(|rate| rate.max * Self::TOLERATED);
@@ -154,21 +152,21 @@ impl Yardsticks {
 pub struct Ladder {
     /// Seed of the order in which the repeats were run.
     pub seed: u64,
-    /// Repeats asked for.
+    /// Number of repeats requested.
     pub repeats: u32,
-    /// Bytes of each repeat as asked for; none where each rung moved what filled its time.
+    /// Bytes requested for each repeat; none if each rung moved what filled its time.
     pub asked_bytes: Option<Bytes>,
-    /// Time that one repeat was sized for, where no bytes were asked for.
+    /// Time that one repeat was sized for, if no bytes were requested.
     pub repeat_ns: Option<Nanos>,
-    /// Whether the points are a grid over buffer and pipe sizes instead of a ladder.
+    /// True if the points are a grid over buffer and pipe sizes and not a ladder (`--sweep`).
     pub sweep: bool,
     /// Every rung under every consumption, in the order of the ladder.
     pub points: Vec<Point>,
-    /// What the memory itself gives.
+    /// Rates of the memory itself.
     pub yardsticks: Yardsticks,
-    /// Claims and what this machine says.
+    /// Claims and the answers of this machine.
     pub claims: Vec<Claim>,
-    /// What is concluded from the points; none where nothing was.
+    /// Conclusions from the points; none if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judgement: Option<Judgement>,
 }

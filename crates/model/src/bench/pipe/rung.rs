@@ -5,7 +5,7 @@ use crate::units::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the producer puts bytes into the pipe.
+/// Way by which the producer puts bytes into the pipe.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 pub enum Writer {
     /// write(2): the kernel copies.
     Write,
-    /// vmsplice(2) of buffers that are used again, on the belief that a filled pipe has let go of
-    /// what was in it before: not safe against a reader that passes references on.
+    /// vmsplice(2) of buffers that are reused, on the assumption that a filled pipe has released its former
+    /// content. This is not safe with a reader that passes references on.
     Vmsplice,
-    /// splice(2) from a sealed memfd: bytes that cannot change.
+    /// splice(2) from a sealed memfd, whose bytes cannot change.
     #[strum(serialize = "frozen")]
     SpliceFrozen,
-    /// tee(2) of a seed pipe and splice(2): bytes that belong to the kernel.
+    /// tee(2) of a seed pipe and splice(2). The bytes belong to the kernel.
     #[strum(serialize = "tee")]
     TeeSeed,
     /// vmsplice(2) of pages that are given up at once and replaced by fresh ones.
@@ -32,14 +32,14 @@ pub enum Writer {
 }
 
 impl Writer {
-    /// The producer sends the same bytes again and again because it cannot change them.
+    /// True if the producer sends the same bytes each time, because it cannot change them.
     #[must_use]
     pub const fn sends_constant(self) -> bool {
         matches!(self, Self::SpliceFrozen | Self::TeeSeed)
     }
 }
 
-/// How the consumer takes bytes out of the pipe.
+/// Way by which the consumer takes bytes out of the pipe.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -58,14 +58,14 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// The bytes are copied to the consumer's own memory.
+    /// True if the bytes are copied to the consumer's memory.
     #[must_use]
     pub const fn copies(self) -> bool {
         !matches!(self, Self::Splice)
     }
 }
 
-/// Pages asked for, for the producer's buffer.
+/// Pages requested for the producer's buffer.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -76,7 +76,7 @@ pub enum Pages {
     /// Base pages.
     #[strum(serialize = "base pages")]
     Base,
-    /// Transparent huge pages: advised for memory, collapsed for a frozen file.
+    /// Transparent huge pages, by advice for memory and by collapse for a frozen file.
     #[strum(serialize = "huge pages")]
     Huge,
     /// Pages of the reserved pool.
@@ -84,7 +84,7 @@ pub enum Pages {
     HugeTlb,
 }
 
-/// What an end does while the other is not ready.
+/// Way in which an end waits while the other is not ready.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -94,37 +94,37 @@ pub enum Pages {
 pub enum Wait {
     /// It sleeps in the call that moves bytes.
     Block,
-    /// poll(2) before each call, then as `Block`.
+    /// It calls poll(2) before each call, then as `Block`.
     Poll,
-    /// It calls again and again without sleeping.
+    /// It repeats the call without sleeping.
     Busy,
-    /// It calls poll(2) again and again without sleeping, then moves bytes.
+    /// It repeats poll(2) without sleeping, then moves bytes.
     BusyPoll,
-    /// It spins while the other end is about to act, and sleeps when it is not.
+    /// It spins while the other end is about to act, and otherwise sleeps.
     Adaptive,
 }
 
 impl Wait {
-    /// A call that cannot move bytes returns instead of sleeping.
+    /// True if a call that cannot move bytes returns instead of sleeping.
     #[must_use]
     pub const fn is_nonblocking(self) -> bool {
         matches!(self, Self::Busy | Self::BusyPoll | Self::Adaptive)
     }
 }
 
-/// Buffers that the producer takes in turn.
+/// Buffers that the producer uses in turn.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Buffers {
-    /// One mapping, whose halves are taken in turn.
+    /// One mapping, whose halves are used in turn.
     One,
-    /// Two mappings of the full size, on page-table entries of their own.
+    /// Two mappings of the full size, each with its own page-table entries.
     Two,
 }
 
-/// Where the two processes run.
+/// Placement of the two processes.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -135,7 +135,7 @@ pub enum Placement {
     /// Both on one CPU.
     #[strum(serialize = "one core")]
     SameCore,
-    /// Each on a core of its own.
+    /// Each on its own core.
     #[strum(serialize = "two cores")]
     TwoCores,
     /// On two hardware threads of one core.
@@ -147,36 +147,36 @@ pub enum Placement {
 /// A technique with all its settings.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Rung {
-    /// Short name, unique within a ladder that is no sweep.
+    /// Short name, unique in a ladder that is not a sweep.
     pub name: String,
-    /// How bytes get in.
+    /// Way by which bytes enter the pipe.
     pub writer: Writer,
-    /// How they get out.
+    /// Way by which bytes leave the pipe.
     pub reader: Reader,
     /// Pages of the producer's buffer.
     pub pages: Pages,
-    /// How both ends wait.
+    /// Way in which both ends wait.
     pub wait: Wait,
-    /// Buffers taken in turn (`vmsplice` only).
+    /// Buffers used in turn (only `vmsplice`).
     pub buffers: Buffers,
-    /// SPLICE_F_GIFT for the producer, SPLICE_F_MOVE for the consumer.
+    /// True if the producer sets SPLICE_F_GIFT and the consumer SPLICE_F_MOVE.
     pub gift: bool,
-    /// The producer's buffer is locked in memory.
+    /// True if the producer's buffer is locked in memory.
     pub lock: bool,
-    /// The producer's buffer is not touched before it is sent.
+    /// True if the producer's buffer is not touched before it is sent.
     pub untouched: bool,
-    /// A buffer that is not proven to be on huge pages refuses the point.
+    /// True if the point is refused when its buffer is not proven to be on huge pages.
     pub check_huge: bool,
-    /// Bytes handed over by one call, at most.
+    /// Most bytes that one call passes on.
     pub buffer_bytes: Bytes,
-    /// Capacity asked for; none leaves the kernel's default.
+    /// Capacity requested for the pipe; none leaves the kernel's default.
     pub pipe_bytes: Option<Bytes>,
-    /// Where the two run.
+    /// Placement of the two processes.
     pub placement: Placement,
 }
 
 impl Rung {
-    /// Base pages, two buffers of 256 KiB, the default pipe, and sleeping ends on two cores.
+    /// A rung with base pages, two buffers of 256 KiB, the default pipe, and sleeping ends on two cores.
     #[must_use]
     pub fn plain(name: &str, writer: Writer, reader: Reader) -> Self {
         Self {
@@ -196,20 +196,20 @@ impl Rung {
         }
     }
 
-    /// No reader of any kind can see bytes change after they were handed over.
+    /// True if no reader of any kind can see bytes change after they were passed on.
     #[must_use]
     pub fn is_safe(&self) -> bool {
         self.writer != Writer::Vmsplice
     }
 
-    /// The bytes reach the consumer's side without being copied by the kernel.
+    /// True if the bytes reach the consumer's side without a copy by the kernel.
     #[must_use]
     pub const fn by_reference(&self) -> bool {
         !self.reader.copies() && !matches!(self.writer, Writer::Write | Writer::IoUring)
     }
 
-    /// The reader that a consumption needs: references cannot be looked at, so a consumer that
-    /// touches the bytes reads them.
+    /// The reader that a consumption needs. A consumer that touches the bytes must read them, because
+    /// references cannot be read.
     #[must_use]
     pub const fn reader_for(&self, consumption: Consumption) -> Reader {
         match (self.reader, consumption) {
@@ -235,7 +235,7 @@ impl Rung {
         text
     }
 
-    /// The same technique with the same switches, whatever the sizes and the name.
+    /// True for the same technique with the same switches, whatever the sizes and the name.
     #[must_use]
     pub fn is_alike(&self, other: &Self) -> bool {
         let bare = |rung: &Self| Self {

@@ -4,16 +4,16 @@ use crate::units::{Bytes, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What one end of the pipe did and used between the start and its last byte.
+/// The work and resource use of one end of the pipe, from the start to its last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct EndUsage {
-    /// Bytes that it moved.
+    /// Bytes that the end moved.
     pub bytes: Bytes,
     /// CPU time in user mode.
     pub user_ns: Nanos,
     /// CPU time in the kernel.
     pub sys_ns: Nanos,
-    /// Times it gave up the CPU to wait.
+    /// Times the end gave up the CPU to wait.
     pub voluntary_switches: u64,
     /// Times the CPU was taken away.
     pub involuntary_switches: u64,
@@ -21,19 +21,19 @@ pub struct EndUsage {
     pub minor_faults: u64,
     /// Calls that move bytes, including those that moved none.
     pub calls: u64,
-    /// Pipe slots that the bytes took: pages that each call's bytes touch, in the producer.
+    /// Pipe slots that the bytes used: in the producer, the pages that the bytes of each call touch.
     pub slots: u64,
-    /// Calls that came back because the other end was not ready.
+    /// Calls that returned because the other end was not ready.
     pub spins: u64,
-    /// Time that it called again and again until the other end was ready; none in runs saved before
-    /// this was measured.
+    /// Time spent in repeated calls until the other end was ready; none in runs saved before this was
+    /// measured.
     #[serde(default)]
     pub spun_ns: Option<Nanos>,
-    /// Time in its own code on the bytes: writing them with the faults that this takes, looking at
-    /// them. None in runs saved before this was measured.
+    /// Time in the end's own code on the bytes: writing them, including the faults that this takes, or
+    /// reading them. None in runs saved before this was measured.
     #[serde(default)]
     pub own_ns: Option<Nanos>,
-    /// Times it went to sleep by its own decision: in poll(2), or in a call after it had spun.
+    /// Times the end decided to sleep: in poll(2), or in a call after it had spun.
     pub blocks: u64,
 }
 
@@ -50,13 +50,13 @@ impl EndUsage {
 pub struct Sample {
     /// Number of the repeat, from 0.
     pub repeat: u32,
-    /// Place in the order in which all repeats of the ladder were run, from 0.
+    /// Position of this repeat in the order in which all repeats of the ladder were run, from 0.
     pub place: u32,
-    /// Bytes that went through.
+    /// Bytes that went through the pipe.
     pub bytes: Bytes,
-    /// Bytes that arrived while the clock ran: all but those whose arrival started it.
+    /// Bytes that arrived while the clock ran: all except those whose arrival started it.
     pub timed_bytes: Bytes,
-    /// From the arrival of the first bytes to that of the last.
+    /// Wall time from the arrival of the first bytes to that of the last.
     pub wall_ns: Nanos,
     /// The producer.
     pub writer: EndUsage,
@@ -65,27 +65,27 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// GiB/s on the wall clock; none where no time passed.
+    /// Rate in GiB/s on the wall clock; none if no time passed.
     #[must_use]
     pub fn gib_per_s(&self) -> Option<f64> {
         let rate = gib(self.timed_bytes) / self.wall_ns.as_secs();
         rate.is_finite().then_some(rate)
     }
 
-    /// CPU-seconds of both ends for each GiB.
+    /// CPU time of both ends, in seconds for each GiB.
     #[must_use]
     pub fn cpu_s_per_gib(&self) -> Option<f64> {
         let cpu = (self.writer.cpu_ns() + self.reader.cpu_ns()).as_secs();
         self.per_gib(cpu)
     }
 
-    /// Times that an end slept and was woken, for each GiB.
+    /// Times an end slept and was woken, for each GiB.
     #[must_use]
     pub fn wakeups_per_gib(&self) -> Option<f64> {
         self.per_gib((self.writer.voluntary_switches + self.reader.voluntary_switches) as f64)
     }
 
-    /// Wall time for each slot of the pipe.
+    /// Wall time for each slot of the pipe, in nanoseconds.
     #[must_use]
     pub fn ns_per_slot(&self) -> Option<f64> {
         let slots = self.writer.slots as f64 * self.timed_bytes.0 as f64 / self.bytes.0 as f64;
