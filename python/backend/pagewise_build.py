@@ -1,7 +1,7 @@
 """Builds the wheel (PEP 517): setuptools, with the C library inside.
 
-The library is the one that `PAGEWISE_LANES_LIBRARY` names. Without that variable cargo builds it, in the repository
-around this package. Nothing is downloaded but what cargo and pip take from their registries.
+`PAGEWISE_LANES_LIBRARY` names the library. Without that variable, cargo builds it in the repository around this
+package. Only cargo and pip download anything, from their registries.
 """
 
 import os
@@ -25,7 +25,7 @@ build_sdist = build_meta.build_sdist
 
 
 def _built():
-    """The library: named, or built now."""
+    """Returns the path of the library, which the variable names or cargo builds."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
@@ -38,7 +38,7 @@ def _built():
 
 @contextmanager
 def _library_inside():
-    """The library beside the sources for as long as they are packed."""
+    """Puts the library beside the sources while they are packed."""
     inside = PACKAGE / "src" / "pagewise_lanes" / NAME
     shutil.copy(_built(), inside)
     try:
@@ -48,7 +48,7 @@ def _library_inside():
 
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
-    """A wheel for this platform and every version of Python."""
+    """Builds a wheel for this platform and every version of Python."""
     settings = {**(config_settings or {}), "--build-option": TAGS}
     with _library_inside():
         return build_meta.build_wheel(wheel_directory, settings, metadata_directory)

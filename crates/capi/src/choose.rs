@@ -1,4 +1,4 @@
-//! Which way to read a file.
+//! The choice of a way to read a file.
 
 use crate::copy::{put, text};
 use crate::error::{Failure, answer};
@@ -17,22 +17,22 @@ pub const PAGEWISE_RANDOM: u32 = 1;
 #[repr(C)]
 #[derive(Debug, Clone)]
 pub struct Choice {
-    /// As `pagewise choose` names it: "read", "pread", "map", "map-populate" and so on.
+    /// Name of the way, as in `pagewise choose`: "read", "pread", "map", "map-populate" and so on.
     pub way: [c_char; 24],
     /// Predicted wall time from opening to closing, in nanoseconds.
     pub time_ns: f64,
 }
 
-/// Predicts which way to read a file is the fastest here and now, by the prices that
-/// `pagewise choose --calibrate` has saved. `block` bytes are read at once (a multiple of 512, at most
-/// 1 MiB), `passes` times through the file, by `threads` threads.
+/// Predicts the fastest way to read a file on this machine, as it is cached now. The prices are those that
+/// `pagewise choose --calibrate` saved. The program reads `block` bytes at once (a multiple of 512, at most 1
+/// MiB), makes `passes` passes through the file, and uses `threads` threads.
 ///
-/// Returns 0 or a negative errno: -ENODATA if no prices are saved, -EINVAL if no way reads so.
-/// `pagewise_error_message` then says what to do.
+/// Returns 0 or a negative errno: -ENODATA if no prices are saved, -EINVAL if no way can read so.
+/// `pagewise_error_message` then gives advice.
 ///
 /// # Safety
 ///
-/// `path` is a text that ends with a zero. `choice` is NULL or points to a place for the result.
+/// `path` is a string that ends with a zero byte. `choice` is NULL or points to memory for the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_choose(
     path: *const c_char,

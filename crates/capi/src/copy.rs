@@ -10,12 +10,13 @@ use std::os::fd::BorrowedFd;
 /// For `limit`: copy until the end of the source.
 pub const PAGEWISE_NO_LIMIT: u64 = u64::MAX;
 
-/// For `flags`: pass pages of a file or pipe on by reference, without copying them. Dangerous if they can
-/// change: until the reader takes them, a later write, truncation or punched hole changes what it gets.
+/// For `flags`: pass pages of a file or pipe on by reference, without copying them. This is dangerous if the
+/// pages can change. Until the reader takes them, a later write, truncation or punched hole changes the bytes
+/// that it gets.
 pub const PAGEWISE_LIVE: u32 = 1;
 
-/// For `flags`: also grow the pipe of the source. Dangerous if its writer passes pages by reference and
-/// relies on the capacity that it has seen.
+/// For `flags`: also grow the pipe of the source. This is dangerous if its writer passes pages by reference
+/// and relies on the former capacity.
 pub const PAGEWISE_GROW_SOURCE: u32 = 2;
 
 /// For `flags`: do not change the capacity of pipes.
@@ -30,29 +31,30 @@ pub const PAGEWISE_SINK: i32 = 2;
 /// Bytes after which a copier returns, so that its caller can handle signals.
 const PAUSE: u64 = 64 * 1024 * 1024;
 
-/// What a copy did.
+/// The result of a copy.
 #[repr(C)]
 #[derive(Debug, Clone, Default)]
 pub struct Copied {
-    /// Bytes that the sink has taken, also after an error.
+    /// Bytes that the sink took, also after an error.
     pub bytes: u64,
-    /// The side that an error is of: `PAGEWISE_SOURCE`, `PAGEWISE_SINK`, or 0.
+    /// Side of the error: `PAGEWISE_SOURCE`, `PAGEWISE_SINK`, or 0 without an error.
     pub side: i32,
-    /// The system call that moved the last bytes, such as "splice"; empty after an error.
+    /// System call that moved the last bytes, such as "splice"; empty after an error.
     pub way: [c_char; 28],
 }
 
-/// Copies from `in_fd` to `out_fd` until the end of the source, at most `limit` bytes, exactly and by
-/// the fastest safe way. Both descriptors may be anything, and stay open. Nothing beyond `limit` is taken
-/// from the source. `flags` is 0 or a sum of `PAGEWISE_LIVE`, `PAGEWISE_GROW_SOURCE` and
+/// Copies from `in_fd` to `out_fd` until the end of the source, but at most `limit` bytes. The copy is exact
+/// and uses the fastest safe way. Both may be descriptors of any kind, and both stay open. No bytes beyond
+/// `limit` are taken from the source. `flags` is 0 or a sum of `PAGEWISE_LIVE`, `PAGEWISE_GROW_SOURCE` and
 /// `PAGEWISE_KEEP_CAPACITY`.
 ///
-/// Returns 0 or a negative errno: -EINTR after a signal, but only where no byte is on the way, so that nothing is
-/// lost; `pagewise_copier_run` reports each signal. `*copied` is set in all cases, unless `copied` is NULL.
+/// Returns 0 or a negative errno: -EINTR after a signal, but only when no byte is in transit, so no byte is
+/// lost. `pagewise_copier_run` returns after every signal. `*copied` is set in all cases, unless `copied` is
+/// NULL.
 ///
 /// # Safety
 ///
-/// `copied` is NULL or points to a place for the result.
+/// `copied` is NULL or points to memory for the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_copy(
     in_fd: c_int,
@@ -79,14 +81,14 @@ pub unsafe extern "C" fn pagewise_copy(
     })
 }
 
-/// Makes a copy as `pagewise_copy` does, which `pagewise_copier_run` runs. Both descriptors must stay open
-/// until `pagewise_copier_free`.
+/// Makes a copier, which copies as `pagewise_copy` does when `pagewise_copier_run` is called. Both
+/// descriptors must stay open until `pagewise_copier_free`.
 ///
 /// Returns 0 or a negative errno.
 ///
 /// # Safety
 ///
-/// `copier` points to a place for a pointer.
+/// `copier` points to memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_copier_new(
     in_fd: c_int,
@@ -103,16 +105,16 @@ pub unsafe extern "C" fn pagewise_copier_new(
     })
 }
 
-/// Copies until the end. After -EINTR, call it again to go on, or free the copier to give up: bytes that were
-/// taken from the source and not yet written are lost then.
+/// Copies until the end. After -EINTR, call it again to go on, or free the copier to give up. Bytes that were
+/// taken from the source and not yet written are then lost.
 ///
-/// Returns 0 or a negative errno: -EINTR after a signal and after every 64 MiB. `*copied` counts all runs, and is
-/// set in all cases, unless `copied` is NULL.
+/// Returns 0 or a negative errno: -EINTR after a signal and after every 64 MiB. `*copied` counts the bytes of
+/// all calls. It is set in all cases, unless `copied` is NULL.
 ///
 /// # Safety
 ///
-/// `copier` comes from `pagewise_copier_new` and was not freed, and no other call uses it. `copied` is NULL or
-/// points to a place for the result.
+/// `copier` comes from `pagewise_copier_new` and was not freed, and no other call uses it. `copied` is NULL
+/// or points to memory for the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_copier_run(copier: *mut Copier, copied: *mut Copied) -> c_int {
     answer(|| {
@@ -138,7 +140,7 @@ pub unsafe extern "C" fn pagewise_copier_free(copier: *mut Copier) {
     unsafe { free(copier) };
 }
 
-/// A copy that signals interrupt, and that goes on afterwards. One thread at a time may use it.
+/// A copy that signals interrupt and that the program can continue. One thread at a time may use it.
 #[derive(Debug)]
 pub struct Copier(Resumable<'static>);
 
@@ -196,7 +198,7 @@ fn noted(error: CopyError, result: &mut Copied) -> Failure {
     error.into()
 }
 
-/// The system call of a way.
+/// The name of the system call of a way.
 const fn name(way: Way) -> &'static str {
     match way {
         Way::FileRange => "copy_file_range",
@@ -208,7 +210,7 @@ const fn name(way: Way) -> &'static str {
     }
 }
 
-/// A short text as a C string: truncated if it does not fit, always ended by a zero.
+/// A short text as a C string: truncated if it does not fit, and always ended by a zero byte.
 pub(crate) fn text<const N: usize>(from: &str) -> [c_char; N] {
     let mut text = [0; N];
     for (to, byte) in text[..N - 1].iter_mut().zip(from.bytes()) {
@@ -217,7 +219,7 @@ pub(crate) fn text<const N: usize>(from: &str) -> [c_char; N] {
     text
 }
 
-/// Stores a result at `place`, unless that is null.
+/// Stores a result at `place`, unless `place` is null.
 ///
 /// # Safety
 ///
@@ -229,7 +231,7 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     }
 }
 
-/// Borrows the caller's descriptor.
+/// Borrows a descriptor of the caller.
 ///
 /// # Safety
 ///

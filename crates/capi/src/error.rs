@@ -14,7 +14,7 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     errno: Errno,
@@ -43,7 +43,7 @@ impl Failure {
         Self::new(errno, format!("`{call}` failed: {errno}"))
     }
 
-    /// Whether a signal was the cause.
+    /// True if a signal was the cause.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.errno == Errno::INTR
     }
@@ -83,8 +83,8 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<(), Failure>) -> c_int {
     count(|| body().map(|()| 0)) as c_int
 }
 
-/// What the last call that failed in this thread said: one line, without the final line feed. The text
-/// is valid until the next call of this thread fails; before the first failure it is empty.
+/// The message of the last failed call in this thread: one line without a line feed. The text is valid until
+/// the next call of this thread fails. It is empty before the first failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn pagewise_error_message() -> *const c_char {
     MESSAGE.try_with(|kept| kept.borrow().as_ptr()).unwrap_or(c"".as_ptr())

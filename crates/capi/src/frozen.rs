@@ -7,21 +7,21 @@ use std::ffi::c_int;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-/// Bytes that are still written, until they are frozen.
+/// Bytes that can be written until they are frozen.
 #[derive(Debug)]
 pub struct Draft(buffer::Draft);
 
-/// Bytes that never change again. Any number of threads may use one at the same time.
+/// Bytes that never change again. Any number of threads may use one object at the same time.
 #[derive(Debug)]
 pub struct Frozen(pub(crate) buffer::Frozen);
 
-/// Makes a draft of `length` bytes, which are zero.
+/// Makes a draft of `length` bytes, all zero.
 ///
 /// Returns 0 or a negative errno: -ENOMEM.
 ///
 /// # Safety
 ///
-/// `draft` points to a place for a pointer.
+/// `draft` points to memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_draft_new(length: usize, draft: *mut *mut Draft) -> c_int {
     answer(|| {
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn pagewise_draft_new(length: usize, draft: *mut *mut Draf
     })
 }
 
-/// The bytes of a draft, to be written. The pointer is invalid once the draft is frozen or freed.
+/// Returns the bytes of a draft, for writing. The pointer is valid until the draft is frozen or freed.
 ///
 /// # Safety
 ///
@@ -43,15 +43,15 @@ pub unsafe extern "C" fn pagewise_draft_bytes(draft: *mut Draft) -> *mut u8 {
         .map_or(std::ptr::null_mut(), |draft| draft.0.as_mut_slice().as_mut_ptr())
 }
 
-/// Freezes a draft. The draft is gone afterwards, also after an error. The bytes move: take the new
+/// Freezes a draft. The draft no longer exists afterwards, even after an error. The bytes move: get the new
 /// pointer from `pagewise_frozen_bytes`.
 ///
 /// Returns 0 or a negative errno: -ENOMEM.
 ///
 /// # Safety
 ///
-/// `draft` comes from `pagewise_draft_new`, and was neither frozen nor freed. `frozen` points to a place
-/// for a pointer.
+/// `draft` comes from `pagewise_draft_new`, and was neither frozen nor freed. `frozen` points to memory for a
+/// pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_draft_freeze(
     draft: *mut Draft,
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn pagewise_draft_free(draft: *mut Draft) {
 ///
 /// # Safety
 ///
-/// `bytes` points to `length` bytes, and `frozen` to a place for a pointer.
+/// `bytes` points to `length` bytes, and `frozen` to memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_frozen_new(
     bytes: *const u8,
@@ -102,16 +102,16 @@ pub unsafe extern "C" fn pagewise_frozen_new(
     })
 }
 
-/// Takes the first `length` bytes of a sealed memfd, such as another process got from
-/// `pagewise_frozen_memfd` and passed on (unix(7), SCM_RIGHTS). The descriptor is duplicated. The seals
-/// are checked, so the sender cannot change the bytes any more.
+/// Uses the first `length` bytes of a sealed memfd. Another process can get one from `pagewise_frozen_memfd`
+/// and pass it on (unix(7), SCM_RIGHTS). The descriptor is duplicated. The seals are checked, so the sender
+/// can no longer change the bytes.
 ///
-/// Returns 0 or a negative errno: -EPERM if the file has not the seals F_SEAL_WRITE, F_SEAL_GROW and
-/// F_SEAL_SHRINK, -EINVAL if it is shorter or no memfd.
+/// Returns 0 or a negative errno: -EPERM if the file lacks one of the seals F_SEAL_WRITE, F_SEAL_GROW and
+/// F_SEAL_SHRINK, -EINVAL if it is shorter than `length` or not a memfd.
 ///
 /// # Safety
 ///
-/// `frozen` points to a place for a pointer.
+/// `frozen` points to memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_frozen_open(
     memfd: c_int,
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn pagewise_frozen_open(
     })
 }
 
-/// The bytes. They are mapped read only, until `pagewise_frozen_free`.
+/// Returns the bytes. They are mapped read-only until `pagewise_frozen_free`.
 ///
 /// # Safety
 ///
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn pagewise_frozen_bytes(frozen: *const Frozen) -> *const 
     unsafe { frozen.as_ref() }.map_or(std::ptr::null(), |frozen| frozen.0.as_bytes().as_ptr())
 }
 
-/// Their number.
+/// Returns the number of bytes.
 ///
 /// # Safety
 ///
@@ -152,10 +152,11 @@ pub unsafe extern "C" fn pagewise_frozen_length(frozen: *const Frozen) -> usize 
     unsafe { frozen.as_ref() }.map_or(0, |frozen| frozen.0.len())
 }
 
-/// The sealed memfd that holds the bytes, for other processes. It belongs to `frozen`: do not close it.
+/// Returns the sealed memfd that holds the bytes, for other processes. It belongs to `frozen`: do not close
+/// it.
 ///
-/// Returns the descriptor or a negative errno: -ENOTSUP where the kernel or a filter refuses sealed
-/// memfds, and private memory is used.
+/// Returns the descriptor or a negative errno: -ENOTSUP if the kernel or a filter refuses sealed memfds, and
+/// the bytes are in private memory.
 ///
 /// # Safety
 ///
@@ -173,11 +174,11 @@ pub unsafe extern "C" fn pagewise_frozen_memfd(frozen: *const Frozen) -> c_int {
     if failed == 0 { fd } else { failed }
 }
 
-/// Sends `length` bytes from `start` on, all of them, to any descriptor, and sleeps while that is full: into
-/// a pipe by reference, elsewhere by write(2). `pagewise_writer_send` waits adaptively.
+/// Sends all `length` bytes from `start` on to any descriptor, and sleeps while it is full. A pipe gets them
+/// by reference, any other descriptor by write(2). `pagewise_writer_send` waits adaptively instead.
 ///
-/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end, -EINTR after a signal: send the rest
-/// again. `*taken` is set to the number of bytes that were sent, in all cases, unless `taken` is NULL.
+/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end, -EINTR after a signal; then send the rest
+/// again. `*taken` is set to the number of bytes sent in all cases, unless `taken` is NULL.
 ///
 /// # Safety
 ///

@@ -1,9 +1,9 @@
 //! The C interface of `pagewise-lanes`. `tests/header.rs` generates `include/pagewise.h` from these files.
-//! Their comments become the manual in the header, so they are written for C programmers.
+//! Their comments become the manual in the header, so they address C programmers.
 //!
 //! Each function calls the library inside [`error::answer`], which turns errors into negative errno values,
-//! keeps their message for the thread, and stops panics. C holds boxes behind opaque pointers. Overhead: one
-//! allocation for each object, none for each call.
+//! keeps their message for the thread, and stops panics. C holds boxes behind opaque pointers. The overhead
+//! is one allocation for each object, and none for each call.
 
 #![allow(unsafe_code, reason = "pointers and descriptors that a C program passes")]
 #![warn(missing_docs)]

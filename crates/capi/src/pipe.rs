@@ -10,32 +10,32 @@ use std::ffi::c_int;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-/// For `wait`: spin while the other end is about to act, for 200 us at most, and sleep otherwise.
+/// For `wait`: spin for at most 200 us while the other end is about to act, and sleep otherwise.
 pub const PAGEWISE_WAIT_ADAPTIVE: u32 = 0;
 
 /// For `wait`: sleep in each call, as read(2) and write(2) do.
 pub const PAGEWISE_WAIT_BLOCK: u32 = 1;
 
-/// For `wait`: never sleep. It takes a whole processor.
+/// For `wait`: never sleep. This uses a whole processor.
 pub const PAGEWISE_WAIT_BUSY: u32 = 2;
 
-/// The end of a pipe that writes, or any other descriptor. Calls of several threads take turns.
+/// The writing end of a pipe, or any other descriptor. Calls of several threads take turns.
 #[derive(Debug)]
 pub struct Writer(Shared<pipe::Writer>, usize);
 
-/// The end of a pipe that reads, or any other descriptor. Calls of several threads take turns.
+/// The reading end of a pipe, or any other descriptor. Calls of several threads take turns.
 #[derive(Debug)]
 pub struct Reader(Shared<pipe::Reader>);
 
-/// Makes an end that writes to `fd`. The descriptor is duplicated: close yours, or the reader sees no end.
-/// A pipe grows to `capacity` bytes, or as near to that as the user's limits allow; 0 leaves it unchanged,
-/// 1 MiB is the most that is usually allowed. `wait` is one of `PAGEWISE_WAIT_...`.
+/// Makes an end that writes to `fd`. The descriptor is duplicated: close yours, or the reader never sees the
+/// end. A pipe grows to `capacity` bytes, or as near to that as the user's limits allow. A capacity of 0
+/// leaves it unchanged; 1 MiB is usually the most that is allowed. `wait` is one of `PAGEWISE_WAIT_...`.
 ///
 /// Returns 0 or a negative errno.
 ///
 /// # Safety
 ///
-/// `writer` points to a place for a pointer.
+/// `writer` points to memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_writer_new(
     fd: c_int,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn pagewise_writer_new(
 
 /// Writes some of `length` bytes, as write(2) does.
 ///
-/// Returns the number of bytes, or a negative errno: -EINTR after a signal, and now and then where the end
+/// Returns the number of bytes, or a negative errno: -EINTR after a signal, and occasionally from an end that
 /// never sleeps. -EPIPE comes with SIGPIPE unless the program ignores it.
 ///
 /// # Safety
@@ -77,11 +77,11 @@ pub unsafe extern "C" fn pagewise_writer_write(
     })
 }
 
-/// Sends `length` bytes of `frozen` from `start` on, all of them: into a pipe by reference, elsewhere by
-/// write(2). They can be sent again immediately.
+/// Sends all `length` bytes of `frozen` from `start` on. A pipe gets them by reference, any other descriptor
+/// by write(2). The same bytes can be sent again immediately.
 ///
-/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end, -EINTR after a signal: send the rest
-/// again. `*taken` is set to the number of bytes that were sent, in all cases, unless `taken` is NULL.
+/// Returns 0 or a negative errno: -EINVAL for bytes beyond the end, -EINTR after a signal; then send the rest
+/// again. `*taken` is set to the number of bytes sent in all cases, unless `taken` is NULL.
 ///
 /// # Safety
 ///
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn pagewise_writer_send(
     })
 }
 
-/// Bytes that the pipe holds at most; 0 for what is no pipe.
+/// Returns the capacity of the pipe in bytes; 0 if the descriptor is not a pipe.
 ///
 /// # Safety
 ///
@@ -122,8 +122,8 @@ pub unsafe extern "C" fn pagewise_writer_capacity(writer: *const Writer) -> usiz
     unsafe { writer.as_ref() }.map_or(0, |writer| writer.1)
 }
 
-/// Ends the call that another thread makes, and every later one, with -ECANCELED: for a thread that closes
-/// an end while others use it. A signal handler may call it. NULL is allowed.
+/// Ends the current call of another thread, and every later call, with -ECANCELED. Use it to close an end
+/// that other threads use. A signal handler may call it. NULL is allowed.
 ///
 /// # Safety
 ///
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn pagewise_writer_stop(writer: *const Writer) {
     }
 }
 
-/// Closes the descriptor of an end and frees it. NULL is allowed.
+/// Closes the descriptor of an end and frees the end. NULL is allowed.
 ///
 /// # Safety
 ///
@@ -147,14 +147,14 @@ pub unsafe extern "C" fn pagewise_writer_free(writer: *mut Writer) {
     unsafe { free(writer) };
 }
 
-/// Makes an end that reads from `fd`. The descriptor is duplicated. The capacity of a pipe stays, because
-/// its writer may rely on it. `wait` is one of `PAGEWISE_WAIT_...`.
+/// Makes an end that reads from `fd`. The descriptor is duplicated. The capacity of a pipe does not change,
+/// because its writer may rely on it. `wait` is one of `PAGEWISE_WAIT_...`.
 ///
 /// Returns 0 or a negative errno.
 ///
 /// # Safety
 ///
-/// `reader` points to a place for a pointer.
+/// `reader` points to memory for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_reader_new(
     fd: c_int,
@@ -171,15 +171,15 @@ pub unsafe extern "C" fn pagewise_reader_new(
     })
 }
 
-/// Reads at most `length` bytes, as read(2) does: what is there, however little.
+/// Reads at most `length` bytes, as read(2) does. It returns the bytes that are available, however few.
 ///
-/// Returns the number of bytes, 0 at the end, or a negative errno: -EINTR after a signal, and now and then
-/// where the end never sleeps.
+/// Returns the number of bytes, 0 at the end, or a negative errno: -EINTR after a signal, and occasionally
+/// from an end that never sleeps.
 ///
 /// # Safety
 ///
-/// `reader` comes from `pagewise_reader_new` and was not freed. `into` points to `length` bytes, which hold
-/// something: zeroes will do.
+/// `reader` comes from `pagewise_reader_new` and was not freed. `into` points to `length` initialized bytes,
+/// for example zeroes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pagewise_reader_read(
     reader: *const Reader,
@@ -201,9 +201,10 @@ pub unsafe extern "C" fn pagewise_reader_read(
     })
 }
 
-/// Throws the next `bytes` bytes away, or fewer after a signal. Those in a pipe are not touched.
+/// Discards the next `bytes` bytes, or fewer after a signal. Bytes in a pipe are not touched.
 ///
-/// Returns their number, 0 at the end, or a negative errno: -EINTR after a signal before the first.
+/// Returns the number of bytes discarded, 0 at the end, or a negative errno: -EINTR after a signal before the
+/// first byte.
 ///
 /// # Safety
 ///
@@ -218,8 +219,8 @@ pub unsafe extern "C" fn pagewise_reader_skip(reader: *const Reader, bytes: u64)
     })
 }
 
-/// Ends the call that another thread makes, and every later one, with -ECANCELED: for a thread that closes
-/// an end while others use it. A signal handler may call it. NULL is allowed.
+/// Ends the current call of another thread, and every later call, with -ECANCELED. Use it to close an end
+/// that other threads use. A signal handler may call it. NULL is allowed.
 ///
 /// # Safety
 ///
@@ -232,7 +233,7 @@ pub unsafe extern "C" fn pagewise_reader_stop(reader: *const Reader) {
     }
 }
 
-/// Closes the descriptor of an end and frees it. NULL is allowed.
+/// Closes the descriptor of an end and frees the end. NULL is allowed.
 ///
 /// # Safety
 ///

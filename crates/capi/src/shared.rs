@@ -1,8 +1,8 @@
 //! A pipe end that threads share: calls take turns, and one thread can stop the others.
 //!
 //! No call may wait forever. A signal ends a wait for the turn (`futex(2)` returns EINTR) and a wait for the
-//! pipe. [`Shared::stop`] also ends both. Overhead: three atomic operations for each call, and `futex(2)`
-//! only under contention.
+//! pipe. [`Shared::stop`] also ends both. The overhead is three atomic operations for each call, and
+//! `futex(2)` only under contention.
 
 use crate::error::Failure;
 use pagewise_lanes::pipe::Stop;

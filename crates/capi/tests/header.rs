@@ -8,22 +8,22 @@ use std::path::Path;
 
 /// The text above the declarations.
 const HEAD: &str = "\
-/* The C interface of pagewise-lanes. Made from crates/capi/src by crates/capi/tests/header.rs: do not edit.
+/* C interface of pagewise-lanes. Generated from crates/capi/src by crates/capi/tests/header.rs: do not edit.
  *
- * Units are bytes. Nothing here prints, or changes the flags of a descriptor.
+ * Units are bytes. No function prints, or changes the flags of a descriptor.
  *
- * Errors: a function that can fail returns a negative errno, which is not stored in `errno`.
- * pagewise_error_message() has the text. Results that are given back by a pointer are set only where a
- * function succeeds, unless it says otherwise. A write to a pipe without a reader is -EPIPE, and raises
- * SIGPIPE unless the program ignores it. -ENOTRECOVERABLE is a fault of the library itself: free the
- * objects that the call used, and do nothing else with them.
+ * Errors: a function that fails returns a negative errno, which is not stored in `errno`. The text is in
+ * pagewise_error_message(). A result behind a pointer is set only if the function succeeds, unless the
+ * function says otherwise. A write to a pipe without a reader returns -EPIPE, and raises SIGPIPE unless the
+ * program ignores it. -ENOTRECOVERABLE is a fault of the library itself: free the objects that the call used,
+ * and do nothing else with them.
  *
- * Signals: a wait that a handler interrupts ends with -EINTR, and nothing is lost: call again. The system goes on
- * by itself after a handler that was set with SA_RESTART, except in a wait of a writer or reader.
+ * Signals: a wait that a handler interrupts ends with -EINTR, and no byte is lost: call again. After a
+ * handler that was set with SA_RESTART, the system continues the wait, except in a writer or reader.
  *
- * Threads: functions may be called from any thread. Frozen bytes may be used by many threads at the same
- * time; calls on a writer or reader take turns; a draft or copier is used by one thread at a time. The library
- * starts no threads. After fork(2), a child may use frozen bytes; drafts are not there, and ends of pipes are shared.
+ * Threads: functions may be called from any thread. Many threads may use frozen bytes at the same time. Calls
+ * on a writer or reader take turns. Only one thread at a time may use a draft or copier. The library starts
+ * no threads. After fork(2), a child may use frozen bytes. It has no drafts, and it shares the ends of pipes.
  *
  * Objects belong to the caller until the function that frees them. */";
 

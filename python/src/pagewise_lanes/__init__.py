@@ -1,11 +1,11 @@
-"""Moving bytes between descriptors and processes in the fastest way that is exact.
+"""Moves bytes between descriptors and processes in the fastest way that is exact.
 
-`copy` moves everything from one descriptor to any other. `Frozen` holds bytes that never change again: it
-goes into a pipe by reference, and to another process through multiprocessing, without a copy. `Writer`
+`copy` moves all bytes from one descriptor to another of any kind. `Frozen` holds bytes that never change again.
+It passes them into a pipe by reference, and to another process through multiprocessing, without a copy. `Writer`
 and `Reader` are ends of a pipe that wait adaptively. `choose` predicts the fastest way to read a file.
 
-Units are bytes and seconds. Functions release the interpreter lock while they work. They may be called from
-any thread. Linux and CPython only.
+Units are bytes and seconds. Functions release the interpreter lock while they work, and may be called from any
+thread. The package needs Linux and CPython.
 """
 
 from ._choosing import Choice, choose

@@ -1,4 +1,4 @@
-"""Which way to read a file."""
+"""The choice of a way to read a file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Choice(NamedTuple):
     """The fastest way to read a file."""
 
     way: str
-    """As `pagewise choose` names it: "read", "pread", "map", "map-populate" and so on."""
+    """Name of the way, as in `pagewise choose`: "read", "pread", "map", "map-populate" and so on."""
     seconds: float
-    """Predicted time from opening to closing."""
+    """Predicted time from opening to closing, in seconds."""
 
 
 def choose(
@@ -27,11 +27,13 @@ def choose(
     passes: int = 1,
     threads: int = 1,
 ) -> Choice:
-    """Predicts the fastest way to read a file here and now: `block` bytes at once, in `order` ("sequential"
-    or "random"), `passes` times, by `threads` threads.
+    """Predicts the fastest way to read a file on this machine, as it is cached now.
 
-    The prices come from `pagewise choose --calibrate`. Without them this raises OSError (ENODATA), with a text
-    that says what to do.
+    The program reads `block` bytes at once in `order` ("sequential" or "random"), makes `passes` passes through
+    the file, and uses `threads` threads.
+
+    The prices come from `pagewise choose --calibrate`. Without them this raises OSError (ENODATA), with advice in
+    its text.
     """
     found = ChoiceStruct()
     name = os.fsencode(path)

@@ -13,21 +13,21 @@ from ._library import LIBRARY, UINT64, CopiedStruct, Descriptor, Handle, descrip
 LIVE = 1
 SIDES = {1: "source", 2: "sink"}
 
-# For a limit: until the end.
+# As a limit: copy until the end.
 NO_LIMIT = 2**64 - 1
 
 
 class Copied(NamedTuple):
-    """What a copy did."""
+    """The result of a copy."""
 
     bytes: int
-    """Bytes moved."""
+    """Number of bytes moved."""
     way: str
-    """The system call that moved the last of them."""
+    """System call that moved the last bytes."""
 
 
 class CopyError(OSError):
-    """A copy that ended early. `moved` bytes are with the sink, exactly; `side` is "source" or "sink"."""
+    """A copy that ended early. The sink has exactly `moved` bytes; `side` is "source" or "sink"."""
 
     moved: int
     side: str
@@ -44,28 +44,29 @@ class _Place:
         if hasattr(file, "raw") and file.seekable():  # type: ignore[union-attr]
             self.buffered = file
             at = self.buffered.tell()
-            # Drops what was read ahead, which a seek to a near place would keep.
+            # Drops the read-ahead bytes, which a seek to a near position would keep.
             self.buffered.seek(0, os.SEEK_END)
             os.lseek(self.number, at, os.SEEK_SET)
 
     def settle(self) -> None:
-        """Lets Python know where the file is now."""
+        """Sets the position that Python has for the file."""
         if self.buffered is not None:
             self.buffered.seek(os.lseek(self.number, 0, os.SEEK_CUR))
 
 
 def copy(source: Descriptor, sink: Descriptor, limit: int | None = None, *, live: bool = False) -> Copied:
-    """Copies from `source` to `sink` until its end, or `limit` bytes, exactly and by the fastest safe way.
+    """Copies from `source` to `sink` until the end of the source, or `limit` bytes. The copy is exact and uses the
+    fastest safe way.
 
     Both are descriptors or objects with `fileno()`, of any kind: files, pipes, sockets, devices. Neither is
-    closed. Files that Python buffers are flushed before, and their positions are right afterwards. Bytes that
-    Python has read ahead of a pipe are not seen: open pipes that you read yourself with `buffering=0`.
+    closed. Files that Python buffers are flushed first, and their positions are correct afterwards. Bytes that
+    Python has read ahead from a pipe are not copied: open pipes that you read yourself with `buffering=0`.
 
     `live` passes pages of a file on by reference. Until the reader takes them, a later write to the file
-    changes what it gets.
+    changes the bytes that it gets.
 
-    Raises `CopyError`, an `OSError` with the fields `moved` and `side`. Handlers of signals run while it waits. If
-    one raises (Ctrl-C), up to 1 MiB that was read may be lost: the sink has not got it.
+    Raises `CopyError`, an `OSError` with the fields `moved` and `side`. Signal handlers run while it waits. If one
+    raises (Ctrl-C), up to 1 MiB that was read may be lost before it reaches the sink.
     """
     most = NO_LIMIT if limit is None else UINT64(limit)
     places = [_Place(source), _Place(sink)]
@@ -78,7 +79,7 @@ def copy(source: Descriptor, sink: Descriptor, limit: int | None = None, *, live
 
 
 def _run(copier: Handle) -> Copied:
-    """Copies until the end; handlers of signals run between."""
+    """Copies until the end. Signal handlers run between calls."""
     step = CopiedStruct()
     while (answer := LIBRARY.pagewise_copier_run(copier, byref(step))) == -errno.EINTR:
         pass

@@ -13,24 +13,24 @@ from ._library import LIBRARY, SIZE, Descriptor, Handle, SendError, checked, des
 
 
 class Frozen:
-    """A copy of `data`, any object with the buffer protocol, that nothing can change any more.
+    """A copy of `data`, any object with the buffer protocol, that can no longer be changed.
 
-    The kernel keeps it: the bytes lie in a memfd that is sealed against writing. Send it to pipes by
-    reference as often as you like, or to other processes by multiprocessing (`connection.send(frozen)`,
-    queues, arguments of a pool): they get the same memory, not a copy.
+    The kernel ensures this: the bytes are in a memfd that is sealed against writing. Send it to pipes by
+    reference as often as you like, or to other processes through multiprocessing (`connection.send(frozen)`,
+    queues, arguments of a pool). They get the same memory, not a copy.
 
     >>> hello = Frozen(b"hello, world")
     >>> bytes(hello.view[7:])
     b'world'
 
-    `view` is a read-only memoryview of the bytes. From Python 3.12 on the object has the buffer protocol
-    itself. Any number of threads may use it.
+    `view` is a read-only memoryview of the bytes. From Python 3.12 on, the object itself has the buffer protocol.
+    Any number of threads may use it.
     """
 
     __slots__ = ("_handle", "_length", "_view")
 
     def __init__(self, data: Any) -> None:
-        # Only bytes cannot change: anything else is copied under the interpreter lock.
+        # Only `bytes` cannot change. Any other object is copied under the interpreter lock.
         new = "frozen_new" if type(data) is bytes else "frozen_new_locked"
         with memory(data) as (address, length):
             self._hold(made(new, address, length))
@@ -42,7 +42,7 @@ class Frozen:
 
     @classmethod
     def from_memfd(cls, file: Descriptor, length: int) -> Frozen:
-        """Takes the first `length` bytes of a sealed memfd, such as another process's `memfd()`.
+        """Uses the first `length` bytes of a sealed memfd, such as another process's `memfd()`.
 
         The descriptor is duplicated. Raises PermissionError for a file that is not sealed.
         """
@@ -57,22 +57,22 @@ class Frozen:
         return f"<Frozen: {self._length} bytes>"
 
     def memfd(self) -> int:
-        """The sealed file, which belongs to this object: duplicate it to keep it.
+        """Returns the sealed file. It belongs to this object: duplicate it to keep it.
 
-        Raises OSError (ENOTSUP) where sealed files are not allowed.
+        Raises OSError (ENOTSUP) if sealed files are not allowed.
         """
         return checked(LIBRARY.pagewise_frozen_memfd(self._handle))
 
     @property
     def view(self) -> memoryview:
-        """The bytes, read only. They stay for as long as a view of them does."""
+        """The bytes, read-only. They exist as long as any view of them."""
         if self._view is None:
             self._view = memoryview(self._map())
         return self._view
 
     def _map(self) -> mmap.mmap | bytes:
         try:
-            # A mapping of Python's own, so that no view can outlive its memory.
+            # A separate mapping that Python owns, so that no view can outlive its memory.
             file = self.memfd() if self._length else None
         except OSError:
             file = None
@@ -90,9 +90,9 @@ class Frozen:
         raise TypeError("only multiprocessing can pass a Frozen on; pickle bytes(frozen) instead")
 
     def send(self, to: Descriptor, start: int = 0, length: int | None = None) -> int:
-        """Sends `length` bytes from `start` on, by default all, to any descriptor; waits while it is full.
+        """Sends `length` bytes from `start` on to any descriptor, and waits while it is full. The default is all.
 
-        Into a pipe they go by reference. Returns their number. Raises `SendError`.
+        A pipe gets them by reference. Returns their number. Raises `SendError`.
         """
         if hasattr(to, "flush"):
             to.flush()
@@ -105,7 +105,7 @@ class Frozen:
 def send(
     frozen: Frozen, start: int, length: int | None, call: Callable[[int, int, c_size_t], int]
 ) -> int:
-    """Has `call` send a part of frozen bytes, piece by piece."""
+    """Sends a part of frozen bytes through `call`, piece by piece."""
     start = SIZE(start)
     length = max(len(frozen) - start, 0) if length is None else SIZE(length)
     if length > len(frozen) - start:
@@ -136,5 +136,5 @@ def _rebuild(given: Any, length: int) -> Frozen:
         os.close(file)
 
 
-# Only the pickler of multiprocessing can pass descriptors on.
+# Only the pickler of multiprocessing can pass descriptors.
 reduction.register(Frozen, _reduce)

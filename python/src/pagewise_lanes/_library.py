@@ -1,12 +1,12 @@
-"""The C library: where it is, what its functions take, and memory as it takes it.
+"""The C library: its location, the arguments of its functions, and memory in the form that it takes.
 
-The declarations are those of `pagewise.h`, as far as the package uses them. ctypes cuts numbers to the size of their
-type and takes any pointer for any other. So each function here checks its arguments first: a number must fit, and an
+The declarations are those of `pagewise.h` that the package uses. ctypes truncates numbers to the size of their type
+and accepts any pointer for any other. So each function here checks its arguments first: a number must fit, and an
 object must be of the kind that the function takes.
 
-Signals: Python runs handlers between its own instructions, never in a call of the library. So a call that waits ends
-with EINTR, and the loop that called it goes on. No lock of Python's is held meanwhile: a handler may use, or close,
-what the interrupted call uses.
+Signals: Python runs handlers between its own instructions, never during a call of the library. So a call that waits
+ends with EINTR, and the loop around it continues. Python holds no lock during the handler. The handler may use, or
+close, the objects that the interrupted call uses.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ VARIABLE = "PAGEWISE_LANES_LIBRARY"
 
 
 class HasDescriptor(Protocol):
-    """A file, a socket, an end of a pipe."""
+    """A file, a socket or an end of a pipe."""
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Returns the number of its descriptor."""
         ...
 
 
@@ -51,7 +51,7 @@ class ChoiceStruct(ctypes.Structure):
 
 
 class Handle:
-    """An object of the library, freed with the last reference: a call that uses it keeps one."""
+    """An object of the library. It is freed with the last reference; a call that uses it keeps one."""
 
     __slots__ = ("_free", "kind", "pointer")
 
@@ -64,7 +64,7 @@ class Handle:
 
 
 class _Number:
-    """A number that fits the C type."""
+    """Checks that a number fits the C type."""
 
     def __init__(self, ctype: Any, lowest: int, highest: int) -> None:
         self.ctype, self._lowest, self._highest = ctype, lowest, highest
@@ -79,7 +79,7 @@ class _Number:
 
 
 class _Kind:
-    """A handle of one kind."""
+    """Checks that a handle is of one kind."""
 
     ctype = c_void_p
 
@@ -93,7 +93,7 @@ class _Kind:
 
 
 class _Plain:
-    """What ctypes checks by itself: memory of this package, places for results."""
+    """An argument that needs no check: memory of this package, or memory for results."""
 
     def __init__(self, ctype: Any) -> None:
         self.ctype = ctype
@@ -136,12 +136,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "pagewise_choose": (c_int, [TEXT, UINT32, UINT64, UINT32, UINT32, CHOICE]),
 }
 
-# These run under the interpreter lock: no other thread changes what they read meanwhile.
+# These run under the interpreter lock, so that no other thread changes the bytes that they read.
 LOCKED = {"pagewise_frozen_new_locked": "pagewise_frozen_new"}
 
 
 def _bound(library: ctypes.CDLL, name: str) -> Callable[..., Any]:
-    """A function of the library that checks its arguments."""
+    """Returns a function of the library that checks its arguments."""
     function = getattr(library, name)
     result, kinds = FUNCTIONS[name]
     function.restype, function.argtypes = result, [kind.ctype for kind in kinds]
@@ -174,36 +174,36 @@ LIBRARY = _load()
 
 
 def made(kind: str, *arguments: Any) -> Handle:
-    """A new object of the library."""
+    """Makes a new object of the library."""
     pointer = c_void_p()
     checked(getattr(LIBRARY, f"pagewise_{kind}")(*arguments, ctypes.byref(pointer)))
     return Handle(kind.partition("_")[0], pointer)
 
 
-# Bytes of one call: between two, handlers of signals run.
+# Most bytes of one call. Signal handlers run between calls.
 PIECE = 64 * 1024 * 1024
 
 
 class SendError(OSError):
-    """Bytes that were not all moved. The first `taken` of them were."""
+    """A move that ended early. The first `taken` bytes were moved."""
 
     taken: int
 
 
 def message() -> str:
-    """What the last call that failed in this thread said."""
+    """Returns the message of the last failed call in this thread."""
     return LIBRARY.pagewise_error_message().decode(errors="replace")
 
 
 def checked(answer: int) -> int:
-    """The number that a function gave; a negative errno is raised as the OSError that it is."""
+    """Returns the number that a function returned. A negative errno is raised as an OSError."""
     if answer < 0:
         raise OSError(-answer, message())
     return answer
 
 
 def descriptor(file: Descriptor) -> int:
-    """The number of a descriptor."""
+    """Returns the number of a descriptor."""
     if isinstance(file, io.TextIOBase):
         raise TypeError("a text file has no place for bytes: open it in binary mode")
     return INT(file if isinstance(file, int) else file.fileno())
@@ -227,14 +227,14 @@ _WRITABLE = 1
 
 
 class _Held:
-    """A buffer that stays where it is until it is released, or until nobody knows it any more."""
+    """A buffer that stays in place until it is released, or until no reference to it is left."""
 
     def __init__(self, data: Any, flags: int) -> None:
         self.buffer = _Buffer()
         _GET(data, ctypes.byref(self.buffer), flags)
 
     def release(self) -> None:
-        """Lets the buffer go; again is allowed."""
+        """Releases the buffer. A second call is allowed."""
         _RELEASE(ctypes.byref(self.buffer))
 
     # A handler may raise between any two instructions.
@@ -243,7 +243,7 @@ class _Held:
 
 @contextlib.contextmanager
 def memory(data: Any, writable: bool = False) -> Iterator[tuple[int | None, int]]:
-    """Address and length of what an object holds, which stays there for as long as this lasts."""
+    """Gives address and length of an object's bytes, which stay in place inside the `with` block."""
     held = _Held(data, _WRITABLE if writable else 0)
     try:
         yield held.buffer.buf, held.buffer.len
@@ -252,8 +252,10 @@ def memory(data: Any, writable: bool = False) -> Iterator[tuple[int | None, int]
 
 
 def pieces(length: int, call: Callable[[int, int], int]) -> int:
-    """Has `call` do `length` bytes: it gets the number done so far and the most to do now, and gives the number that
-    it did, 0 at an end, or a negative errno. Returns the number done; raises an `OSError` with that number in `taken`.
+    """Processes `length` bytes through `call`. It gets the number of bytes done so far and the most to do now. It
+    returns the number that it did, 0 at the end, or a negative errno.
+
+    Returns the number of bytes done. Raises an `OSError` with that number in `taken`.
     """
     done = 0
     while done < length:

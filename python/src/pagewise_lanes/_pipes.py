@@ -15,7 +15,7 @@ CAPACITY = 1024 * 1024
 
 
 class _End(io.RawIOBase):
-    """What both ends have: a handle. The library has threads take turns with it."""
+    """The common part of both ends: a handle, on which the library lets threads take turns."""
 
     _handle: Handle | None = None
 
@@ -25,13 +25,13 @@ class _End(io.RawIOBase):
         return handle
 
     def _call(self, function: Any, *arguments: Any) -> int:
-        """Calls until no signal interrupts; handlers run between. They may close this."""
+        """Repeats the call until no signal interrupts it. Handlers run between calls and may close this end."""
         while (answer := function(self._open(), *arguments)) == -errno.EINTR:
             pass
         return checked(answer)
 
     def close(self) -> None:
-        """Closes it. A call that waits in another thread ends with OSError (ECANCELED)."""
+        """Closes the end. A call that waits in another thread ends with OSError (ECANCELED)."""
         handle, self._handle = self._handle, None
         super().close()
         if handle is not None:
@@ -40,11 +40,11 @@ class _End(io.RawIOBase):
 
 
 class Writer(_End):
-    """The end of a pipe that writes, or any other descriptor, which is duplicated: close yours.
+    """The writing end of a pipe, or any other descriptor. The descriptor is duplicated: close yours.
 
-    A pipe grows to `capacity` bytes, or as near to that as the user's limits allow. `wait` says how to
-    wait for the reader: "adaptive" spins while it is about to act, for 200 us at most, and sleeps
-    otherwise; "block" always sleeps; "busy" never does. A raw file: `write` may write less than it is given.
+    A pipe grows to `capacity` bytes, or as near to that as the user's limits allow. `wait` is the way to wait for
+    the reader: "adaptive" spins for at most 200 us while the reader is about to act, and sleeps otherwise; "block"
+    always sleeps; "busy" never sleeps. It is a raw file: `write` may write fewer bytes than it gets.
     """
 
     def __init__(self, to: Descriptor, *, wait: str = "adaptive", capacity: int = CAPACITY) -> None:
@@ -52,7 +52,7 @@ class Writer(_End):
         self._handle = made("writer_new", descriptor(to), WAITS[wait], capacity)
 
     def writable(self) -> bool:
-        """It is."""
+        """Returns True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -68,7 +68,7 @@ class Writer(_End):
                 done += self._call(LIBRARY.pagewise_writer_write, (address or 0) + done, length - done)
 
     def send(self, frozen: Frozen, start: int = 0, length: int | None = None) -> int:
-        """Sends frozen bytes, by default all, into a pipe by reference. Raises `SendError`."""
+        """Sends frozen bytes into a pipe by reference, all by default. Returns their number. Raises `SendError`."""
         if not isinstance(frozen, Frozen):
             raise TypeError(f"a Frozen is wanted, not {type(frozen).__name__}")
         return send(frozen, start, length, lambda at, most, taken: LIBRARY.pagewise_writer_send(
@@ -76,15 +76,15 @@ class Writer(_End):
         ))
 
     def capacity(self) -> int:
-        """Bytes that the pipe holds at most; 0 for what is no pipe."""
+        """Returns the capacity of the pipe in bytes; 0 if the descriptor is not a pipe."""
         return int(LIBRARY.pagewise_writer_capacity(self._open()))
 
 
 class Reader(_End):
-    """The end of a pipe that reads, or any other descriptor, which is duplicated: close yours.
+    """The reading end of a pipe, or any other descriptor. The descriptor is duplicated: close yours.
 
-    The capacity of a pipe stays, because its writer may rely on it. `wait` is as for `Writer`. A raw file:
-    `read` gives what is there.
+    The capacity of a pipe does not change, because its writer may rely on it. `wait` is as for `Writer`. It is a
+    raw file: `read` returns the bytes that are available.
     """
 
     def __init__(self, source: Descriptor, *, wait: str = "adaptive") -> None:
@@ -92,7 +92,7 @@ class Reader(_End):
         self._handle = made("reader_new", descriptor(source), WAITS[wait])
 
     def readable(self) -> bool:
-        """It is."""
+        """Returns True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -101,5 +101,5 @@ class Reader(_End):
             return self._call(LIBRARY.pagewise_reader_read, address, length)
 
     def skip(self, count: int) -> int:
-        """Throws the next bytes away and returns their number, which is smaller only at the end."""
+        """Discards the next `count` bytes and returns their number, which is smaller only at the end."""
         return pieces(UINT64(count), lambda _, most: LIBRARY.pagewise_reader_skip(self._open(), most))
