@@ -22,7 +22,7 @@ impl std::str::FromStr for Percent {
     }
 }
 
-/// What decides between commands.
+/// Quantities that decide between commands.
 const GOALS: &[(Quantity, &str)] = &[
     (Quantity::Time, "wall time"),
     (Quantity::Cpu, "CPU time"),
@@ -41,8 +41,8 @@ Examples:
 Every command is compared with the first.
 
 Exit codes: 0 a verdict; 1 with --fail-if-slower: a command is proven slower, or
-its exit status differs; 1 with --fail-if-slower-than: a command takes more than
-that; 2 usage or failure; 3 cannot tell, or another experiment runs; 126 not
+its exit status differs; 1 with --fail-if-slower-than: a command exceeds that
+limit; 2 usage or failure; 3 cannot tell, or another experiment runs; 126 not
 executable; 127 not found; 130 interrupted.")]
 pub(crate) struct Ab {
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct Ab {
     /// Run one command with each value in place of {NAME}; the first value is the reference
     #[arg(long, value_name = "NAME=VALUES")]
     pub(crate) scan: Option<String>,
-    /// CMD1 --- CMD2 [--- CMD3 ...]
+    /// The commands to compare: CMD1 --- CMD2 [--- CMD3 ...]
     #[arg(last = true, value_name = "CMD1 --- CMD2")]
     pub(crate) commands: Vec<OsString>,
 }

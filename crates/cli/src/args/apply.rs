@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   pagewise apply last --systemd redis-server     a drop-in of the unit (root)
-  pagewise apply --systemd sync --user           of a unit of yours
+  pagewise apply --systemd sync --user           a drop-in of your own unit
   pagewise apply 3 --wrapper ~/bin               a script in the program's place
   pagewise apply --env-file app.env              EnvironmentFile=, --env-file
   pagewise apply --compose tuned.yaml --name db  an override file of Compose
@@ -36,22 +36,22 @@ pub(crate) struct Apply {
     /// Write a script with the program's name into DIR
     #[arg(long, value_name = "DIR", group = "task")]
     pub(crate) wrapper: Option<PathBuf>,
-    /// Write the environment as lines NAME=value
+    /// Write environment variables to FILE as lines NAME=value
     #[arg(long, value_name = "FILE", group = "task")]
     pub(crate) env_file: Option<PathBuf>,
-    /// Write an override file for Compose
+    /// Write an override for Compose to FILE
     #[arg(long, value_name = "FILE", group = "task", requires = "name")]
     pub(crate) compose: Option<PathBuf>,
-    /// Write a patch for kubectl
+    /// Write a patch for kubectl to FILE
     #[arg(long, value_name = "FILE", group = "task", requires = "name")]
     pub(crate) kubernetes: Option<PathBuf>,
     /// The service in the Compose file, or the container in the pod
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Apply what is likely too, not only what is proven
+    /// Also apply a likely gain, not only a proven one
     #[arg(long)]
     pub(crate) likely: bool,
-    /// Write over an existing file; --undo brings it back
+    /// Overwrite an existing file; --undo restores it
     #[arg(long)]
     pub(crate) replace: bool,
     /// Show the change and write nothing
@@ -66,7 +66,7 @@ pub(crate) struct Apply {
     /// List the changes in effect
     #[arg(long, group = "task")]
     pub(crate) list: bool,
-    /// Take a change back: number N of --list [default: the newest]
+    /// Undo change N of --list [default: the newest]
     #[arg(long, value_name = "N", num_args = 0..=1, group = "task")]
     pub(crate) undo: Option<Option<u32>>,
     /// Undo even if the file was edited since; those edits are lost

@@ -19,7 +19,7 @@ pub(crate) struct Bench {
 pub(crate) enum BenchKind {
     /// Pipes: every way to move bytes from one process to another, rung by rung
     Pipe(Box<BenchPipe>),
-    /// Loads: latency by working set and page size, where the TLB ends, bandwidth
+    /// Loads: latency by working set and page size, reach of the TLB, bandwidth
     Tlb(Box<BenchTlb>),
     /// Memory: the cost of a page before first use, for every way to get it
     Memory(Box<BenchMemory>),
@@ -27,9 +27,9 @@ pub(crate) enum BenchKind {
     File(Box<BenchFile>),
     /// Pinning: the cost of finding and holding pages, on base and huge pages
     Pin(Box<BenchPin>),
-    /// Forks: what a parent pays by the memory it has touched, on base and huge pages
+    /// Forks: the cost for a parent by the memory it has touched, on base and huge pages
     Fork(Box<BenchFork>),
-    /// Code: the cost of a jump by size of code and page, where the instruction TLB ends
+    /// Code: the cost of a jump by code size and page size, and the reach of the instruction TLB
     Text(Box<BenchText>),
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct BenchPipe {
     /// Run a short form: P1 to P5, frozen, frozen-adaptive; untouched and touched; 6 repeats of 40 ms
     #[arg(long, conflicts_with = "sweep")]
     pub(crate) quick: bool,
-    /// Bytes in each repeat [default: what fills --time]
+    /// Bytes in each repeat [default: enough to fill --time]
     #[arg(long, value_name = "SIZE", conflicts_with = "time")]
     pub(crate) bytes: Option<Bytes>,
     /// Time of each repeat [default: 150ms]
@@ -82,11 +82,11 @@ pub(crate) struct BenchPipe {
     /// Measure a grid of buffer and pipe sizes (for P1, P5 and frozen-busy, unless --only is given)
     #[arg(long, conflicts_with_all = ["buffer", "pipe_size"])]
     pub(crate) sweep: bool,
-    /// Sample both processes of each rung by reference, in extra repeats: shows the calls behind each
-    /// explanation, as a second opinion
+    /// Sample both processes of each rung that passes bytes by reference, in extra repeats; the calls
+    /// behind each explanation are then shown for comparison
     #[arg(long, conflicts_with = "sweep")]
     pub(crate) samples: bool,
-    /// Measure no prices: saves some seconds, but explains nothing
+    /// Measure no prices: this saves some seconds, but leaves the times unexplained
     #[arg(long)]
     pub(crate) no_prices: bool,
     #[command(flatten)]
@@ -149,10 +149,10 @@ pub(crate) struct BenchResult {
     /// Write every repeat to FILE as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Draw the result: FILE.svg holds the chart, FILE.html one page with everything
+    /// Draw the result: the chart to FILE.svg, or a page with everything to FILE.html
     #[arg(long, value_name = "FILE")]
     pub(crate) chart: Option<PathBuf>,
-    /// Print the whole report: also how it was measured, and where
+    /// Print the whole report, with the method and the machine
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) verbose: bool,
     /// Print JSON, as saved, instead of text
@@ -211,7 +211,7 @@ const PAGES: &[(&str, Pages, &str)] = &[
     ("hugetlb", Pages::HugeTlb, "Pages of the reserved pool"),
 ];
 
-/// What an end does while the other is not ready.
+/// How an end waits while the other is not ready.
 const WAITS: &[(Wait, &str)] = &[
     (Wait::Block, "Sleep in the call"),
     (Wait::Poll, "poll(2), then the call"),
@@ -228,7 +228,7 @@ const PLACEMENTS: &[(&str, Placement, &str)] = &[
     ("free", Placement::Free, "Wherever the scheduler puts them"),
 ];
 
-/// What becomes of the bytes.
+/// Treatment of the bytes.
 const CONSUMPTIONS: &[(&str, Consumption, &str)] = &[
     ("untouched", Consumption::Untouched, "The data is never read"),
     ("touched", Consumption::Touched, "The consumer reads and checks every byte"),

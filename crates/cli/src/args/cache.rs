@@ -26,7 +26,7 @@ pub(crate) struct Cache {
     pub(crate) verb: CacheVerb,
 }
 
-/// What is to be done with the page cache of files.
+/// Actions on the page cache of files.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CacheVerb {
     /// Show what is cached, on which pages, and (root) in which folio sizes
@@ -68,7 +68,7 @@ Examples:
   pagewise cache save --again db.pages              the same files once more
 
 Nothing is changed. Links inside directories are not followed, and other file
-systems not entered. Of files of other accounts the kernel shows less: there, a
+systems are not entered. For files of other accounts the kernel shows less: a
 group of 16 pages counts as not cached if its first page is not.
 
 Exit codes: 0 saved; 1 saved, but files were left out (they are named); 2 usage

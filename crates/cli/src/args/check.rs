@@ -25,12 +25,12 @@ The file has a table for each name. Every key but command is optional:
   baseline = [\"./app-1.0\", \"--version\"]
   max-slower = \"5%\"                # of wall time, beside the baseline
   time-budget = \"2min\"             # for that comparison
-  runs = 3                         # their median counts
+  runs = 3                         # the median counts
   exit-status = 0
   input = \"FILE\"                   # standard input [default: empty]
 
 The program runs with address randomisation off, which makes counts repeatable,
-and its output is thrown away. With a baseline the two are run in turns, like
+and its output is discarded. With a baseline, the two run in turns, as in
 pagewise ab.
 
 Exit codes: 0 all budgets are kept; 1 one is broken; 2 usage, or a program that

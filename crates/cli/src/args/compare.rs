@@ -46,8 +46,8 @@ Examples:
 --trend shows each command with two sessions or more, on each machine: the
 medians of its plain runs, oldest first, and the change from first to last.
 
-Gains that were proven once and are lost are named below either list: those that
-pagewise recheck found, and those that a later session rules out.")]
+Either list ends with lost gains: gains that were proven once, and that pagewise
+recheck found to be lost or a later session rules out.")]
 pub(crate) struct History {
     /// List only runs of the program with this file name
     #[arg(long, value_name = "NAME")]

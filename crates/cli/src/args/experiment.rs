@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Where the program's standard output goes during timed runs, the same for all arms.
 pub(crate) const OUTPUTS: &[(StdoutTo, &str)] = &[
     (StdoutTo::Pipe, "A pipe that is read at once"),
-    (StdoutTo::Null, "/dev/null: grep, tar and others do no work for it"),
+    (StdoutTo::Null, "/dev/null, for which grep, tar and others do no work"),
     (StdoutTo::File, "A file in a scratch directory"),
 ];
 
@@ -26,7 +26,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// How long is waited where nothing else is asked.
+    /// Default time to wait.
     const USUAL: Nanos = Nanos::secs(5 * 60);
 
     pub(crate) fn time(self) -> Nanos {
@@ -62,7 +62,7 @@ pub(crate) struct ExperimentArgs {
     /// Run this shell command after each run (not timed)
     #[arg(long, value_name = "CMD")]
     pub(crate) cleanup: Option<String>,
-    /// Make one run at a time, also where runs at once on one CPU would answer sooner
+    /// Make one run at a time, even if runs at the same time on one CPU would answer sooner
     #[arg(long)]
     pub(crate) in_turn: bool,
     /// Accept a program that fails, if it always fails in the same way

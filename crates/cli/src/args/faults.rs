@@ -46,12 +46,12 @@ does, because it changes these figures from run to run.
 stays behind, --exact waits until that ends too.
 
 The summary goes to standard error, after the program's own output. With a list
-(--all, --format) or --json, standard output holds only that; the program's goes
-to standard error.
+(--all, --format) or --json, standard output holds only that, and the program's
+standard output goes to standard error.
 
--p records every thread of the process, and the children it makes meanwhile,
-until --for is over, the process ends, or you press Ctrl-C. It never stops the
-process.
+-p records every thread of the process, and children that it starts in the
+meantime, until --for is over, the process ends, or you press Ctrl-C. It never
+stops the process.
 
 Exit codes: the program's own, or its signal (with -p: 0); 1 a budget is broken
 (a failed program keeps its own status); 3 faults cannot be recorded here, or
@@ -64,7 +64,7 @@ pub(crate) struct Faults {
     /// Print every fault in this form
     #[arg(long, value_parser = values(FORMS), value_name = "FORM")]
     pub(crate) format: Option<Form>,
-    /// Which user stacks to record
+    /// User stacks to record
     #[arg(long, value_enum, value_name = "WHICH", default_value = "sample")]
     stacks: WhichStacks,
     /// Print the whole report: every figure with its evidence, every table
@@ -84,11 +84,11 @@ pub(crate) struct Faults {
     /// except major
     #[arg(long, conflicts_with = "max_fault_time")]
     pub(crate) no_latency: bool,
-    /// Also read separate debug files (/usr/lib/debug) for lines of source: up to a second more
+    /// Also read separate debug files (/usr/lib/debug) for source lines; this takes up to 1 s more
     #[arg(long)]
     pub(crate) debug_files: bool,
-    /// Ask Python (3.12 and later), node and Java for the names of their functions, so that callers are
-    /// those of the script; lines are where a function begins
+    /// Ask Python (3.12 and later), node and Java for function names, so that callers are functions of
+    /// the script; each line is the one where its function begins
     #[arg(long, conflicts_with = "pid")]
     pub(crate) interpreter_frames: bool,
     /// Also count the faults inside each system call; tracing makes the program slower
@@ -105,7 +105,8 @@ pub(crate) struct Faults {
     /// Start the program without address randomisation; budgets on faults and pages imply it
     #[arg(long, conflicts_with = "pid")]
     pub(crate) fixed_addresses: bool,
-    /// Save which parts of files were touched, with --exact also read, for `run --with working-set=FILE`
+    /// Save the parts of files that were touched (with --exact also those that were read), for
+    /// `run --with working-set=FILE`
     #[arg(long, value_name = "FILE")]
     pub(crate) save_working_set: Option<PathBuf>,
     /// Take command and budgets from [check.NAME] in pagewise.toml; the command line overrides them
@@ -149,7 +150,7 @@ const FORMS: &[(Form, &str)] = &[
     ),
 ];
 
-/// Which user stacks are recorded.
+/// User stacks to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WhichStacks {
     /// Some thousand faults a second, by unwind tables: enough to name callers at little cost

@@ -42,7 +42,7 @@ Examples:
   pagewise fleet script last --kubernetes --hosts 8 --image app:1 > job.yml
   pagewise merge /shared/heap
 
-pagewise has no daemon: engines that exist run it on every host. docs/fleet.md
+pagewise has no daemon: existing engines run it on every host. docs/fleet.md
 goes through all steps.")]
 pub(crate) struct Fleet {
     #[command(subcommand)]
@@ -62,13 +62,13 @@ pub(crate) struct FleetScript {
     /// The run: number from `pagewise history`, `last`, identifier or file [default: the newest]
     #[arg(value_name = "RUN")]
     pub(crate) run: Option<String>,
-    /// A job array for Slurm
+    /// Print a job array for Slurm
     #[arg(long)]
     pub(crate) slurm: bool,
-    /// A playbook for Ansible
+    /// Print a playbook for Ansible
     #[arg(long)]
     pub(crate) ansible: bool,
-    /// An indexed Job for Kubernetes
+    /// Print an indexed Job for Kubernetes
     #[arg(long, requires = "image")]
     pub(crate) kubernetes: bool,
     /// Number of hosts (not for Ansible, which has an inventory)
@@ -77,13 +77,13 @@ pub(crate) struct FleetScript {
     /// Directory of the results
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub(crate) results: String,
-    /// The container image, which holds pagewise and the program
+    /// Container image with pagewise and the program
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
-    /// The volume claim that the pods write their results to
+    /// Volume claim for the results of the pods
     #[arg(long, value_name = "NAME", default_value = "pagewise-results")]
     pub(crate) claim: String,
-    /// Time for each session [default: as by tune]
+    /// Time for each session [default: as for tune]
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<Nanos>,
 }

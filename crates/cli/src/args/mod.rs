@@ -1,5 +1,4 @@
-//! The command line as types. What was typed stays apart from what is done with it: see
-//! `commands/`.
+//! The command line as types. `commands/` holds the actions.
 
 mod ab;
 mod apply;
@@ -133,11 +132,11 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Print a saved run again
     Show(Show),
-    /// Write a proven remedy where it works: systemd, a wrapper, a container; or take it back
+    /// Write a proven remedy into systemd, a wrapper or a container, or undo it
     Apply(Box<Apply>),
     /// Measure proven gains again: after an update of kernel or program, or by a timer
     Recheck(Recheck),
-    /// Compare saved runs: of versions, machines, days
+    /// Compare saved runs of different versions, machines or days
     Compare(Compare),
     /// List saved runs, or show how the time of each program changed
     History(History),
@@ -162,13 +161,14 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Print the manual page of pagewise or of one command
     Man(Man),
-    /// A process of pagewise's own that works for another one
+    /// A helper of another pagewise process
     #[command(name = "__helper", hide = true)]
     Helper(Helper),
 }
 
 impl Command {
-    /// Started by a person, and no filter in a pipeline: the time to set right what a killed run has left.
+    /// True for a command that a person starts, other than a filter in a pipeline. It repairs what a killed
+    /// run has left.
     pub(crate) const fn may_repair(&self) -> bool {
         !matches!(
             self,
@@ -211,8 +211,8 @@ a copy in memory, as pagewise text fold --merge does, and mounts it over the
 file. Only this program and its children see the copy, and it disappears with
 them. They run in a mount namespace: their mounts are invisible outside. Without
 CAP_SYS_ADMIN they also run in a user namespace. There, files of other users
-appear to belong to nobody, set-user-id programs give no rights, and nothing
-that needs rights works.
+appear to belong to nobody, set-user-ID programs gain no privileges, and nothing
+that needs privileges works.
 
 Exit codes: the program's own, or its signal; 125 could not be started,
 126 not executable, 127 not found, 2 bad usage.")]
@@ -245,7 +245,7 @@ Examples:
   pagewise doctor --verbose
   pagewise doctor --prices --json > machine.json")]
 pub(crate) struct Doctor {
-    /// Print all that works here and all facts of the machine as well
+    /// Also print everything that works here and all facts about the machine
     #[arg(long, short, conflicts_with = "json")]
     pub(crate) verbose: bool,
     /// Print as JSON
@@ -269,7 +269,7 @@ Examples:
   pagewise show --picture arms.svg --chart time
 
 --open starts $BROWSER, or xdg-open without it, on a page that it keeps in the
-state directory. Pages and pictures need nothing from outside, and no network.")]
+state directory. Pages and pictures need no other files and no network.")]
 pub(crate) struct Show {
     /// Number from `pagewise history`, `last`, an identifier, or a file [default: the newest
     /// run]; ./3 is a file named 3
@@ -277,7 +277,7 @@ pub(crate) struct Show {
     /// Print the whole report: every cost with its evidence, every arm with its reason, all remedies
     #[arg(long, short, conflicts_with_all = ["json", "csv", "markdown"])]
     pub(crate) verbose: bool,
-    /// Print the saved form
+    /// Print JSON, as saved
     #[arg(long)]
     pub(crate) json: bool,
     /// Print Markdown, for a pull request
@@ -289,13 +289,13 @@ pub(crate) struct Show {
     /// Write one HTML page to FILE and print nothing
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "markdown", "csv"])]
     pub(crate) html: Option<PathBuf>,
-    /// Open its HTML page in a browser and print nothing
+    /// Open the HTML page of the run in a browser and print nothing
     #[arg(long, conflicts_with_all = ["json", "markdown", "csv", "html"])]
     pub(crate) open: bool,
-    /// Write one picture of its page to FILE.svg and print nothing
+    /// Write one picture of the HTML page to FILE.svg and print nothing
     #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["json", "markdown", "csv", "html", "open"])]
     pub(crate) picture: Option<PathBuf>,
-    /// Which picture, by a part of its title [default: the first]
+    /// Choose the picture by a part of its title [default: the first]
     #[arg(long, value_name = "TITLE", requires = "picture")]
     pub(crate) chart: Option<String>,
     /// Print the JSON Schema of saved runs; reads no run
@@ -327,16 +327,16 @@ pub(crate) struct Man {
     pub(crate) command: Option<String>,
 }
 
-/// Hidden: the processes that pagewise starts of itself.
+/// Hidden: the helper processes that pagewise starts.
 #[derive(Debug, Args)]
 pub(crate) struct Helper {
-    /// What it is there for
+    /// Purpose of the helper
     pub(crate) part: Part,
-    /// Number of the inherited socket; `touch` has none
+    /// Number of the inherited socket; absent for `touch`
     pub(crate) fd: Option<i32>,
 }
 
-/// What a helper is there for.
+/// Purpose of a helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub(crate) enum Part {
@@ -344,13 +344,13 @@ pub(crate) enum Part {
     Supervise,
     /// The recording process of `faults`
     Record,
-    /// Touches fresh pages, beside which faults are timed
+    /// Touches fresh pages, for comparison with the timed faults
     Touch,
     /// One end of a pipe that is measured
     PipeEnd,
     /// A process that reads a file and is measured
     FileReader,
-    /// What switches remedies of a running service, and undoes them
+    /// Switches remedies of a running service, and undoes them
     Switch,
 }
 

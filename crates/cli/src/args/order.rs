@@ -18,7 +18,7 @@ pub(crate) struct Order {
     pub(crate) verb: OrderVerb,
 }
 
-/// What is to be done about order.
+/// Actions on order.
 #[derive(Debug, Subcommand)]
 pub(crate) enum OrderVerb {
     /// Run a program and list the functions that it calls, by their first calls
@@ -33,9 +33,9 @@ Examples:
   pagewise order record --variables --called order.txt -o data.txt -- ./app
   pagewise order emit data.txt --by variable --linker lld -o link-data.txt
 
-Any program runs as it is, without a rebuild and without root. Each function
-stops once, at its first call. Children are followed. The list has one name a
-line, file by file; lines that begin with # name the files.
+Any program can be recorded, without a rebuild and without root. It stops once
+in each function, at the first call. Children are followed. The list has one
+name a line, file by file; lines that begin with # name the files.
 
 The program keeps its input, output and exit status. Without -o, its output goes
 to standard error, and standard output holds the list. Programs that read their
@@ -45,7 +45,7 @@ with --pages, which lists all functions on the pages that the program touches.
 Exit codes: those of the program; 2 usage or failure; 3 cannot be recorded
 here.")]
     Record(Record),
-    /// Write the source of hooks with which a rebuilt program records its first calls itself
+    /// Write source code of hooks, with which a rebuilt program records its own first calls
     #[command(after_help = "\
 Examples:
   pagewise order hooks .
@@ -56,25 +56,25 @@ Examples:
 For programs that can be rebuilt and must not be traced: services that run for
 weeks, sandboxes, other machines. Each function is written at its first call, by
 any thread or forked process, and stays written however the program ends. The
-program runs a little slower, and otherwise as ever. Without PAGEWISE_CALLS it
-writes nothing.
+program runs a little slower, and is otherwise unchanged. Without PAGEWISE_CALLS
+it writes nothing.
 
 Exit codes: 0 done; 2 usage or failure.")]
     Hooks(Hooks),
-    /// Work out the link order from object files, without a run
+    /// Compute a link order from object files, without a run
     #[command(after_help = "\
 Examples:
   pagewise order close *.o > objects.txt
   pagewise order close --by function *.o libapp.a > order.txt
   pagewise order close --by function --entry main --entry worker app.o
 
-Follows every reference from the entry points and the constructors. Prints what
-they reach, one name a line, the likeliest to run first. Names are packed so
-that as few as possible lie over the end of a page. What is not reached is left
-out: the linker puts it last.
+Follows every reference from the entry points and the constructors. Prints the
+names that they reach, one a line, the likeliest to run first. Names are packed
+so that as few as possible cross the end of a page. Names that are not reached
+are left out: the linker puts them last.
 
 Functions and variables can be placed only if each has its own section: compile
-with -ffunction-sections -fdata-sections. rustc does so anyway.
+with -ffunction-sections -fdata-sections. rustc always does this.
 
 Exit codes: 0 done; 2 usage, or files that are no object files.")]
     Close(Close),
@@ -98,7 +98,7 @@ holds the order.
 
 Exit codes: 0 done; 2 usage, or what this linker cannot do.")]
     Emit(Emit),
-    /// Predict what starts touch of a program's code, as it is linked and in other orders
+    /// Predict the code that starts of a program touch, as it is linked and in other orders
     #[command(after_help = "\
 Examples:
   pagewise order predict order.txt --program ./app
@@ -122,15 +122,15 @@ order), only the pages that the run touched count.
 
 Exit codes: 0 done; 2 usage or failure.")]
     Predict(Predict),
-    /// Check that a linker followed an order, and what the starts of both builds cost
+    /// Check that a linker followed an order, and compare the cost of starting both builds
     #[command(after_help = "\
 Examples:
   pagewise order check ./app ./app.ordered --order order.txt -- {} --version
   pagewise order check ./app ./app.ordered --order order.txt --html map.html -- {} -h
 
-The command has {} where the program stands. Counts, for each build, the faults
-on its code, the pages of code touched, and how much of it is resident when the
-program ends. Then compares the time of both by the experiment of `ab`.
+Write {} in the command in place of the program. Counts, for each build, the
+faults on its code, the pages of code touched, and the code that is resident
+when the program ends. Then compares the time of both by the experiment of `ab`.
 
 Exit codes: 0 done; 1 the linker did not follow the order: less than 95% of the
 names were found, or less than 98% of neighbours lie in order; 2 usage or
@@ -160,7 +160,7 @@ pub(crate) struct CheckOrder {
     /// File with the order, one name a line
     #[arg(long, value_name = "FILE")]
     pub(crate) order: PathBuf,
-    /// Starts of each build in which faults and resident code are counted
+    /// Number of starts of each build, to count faults and resident code
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     /// Leave out the comparison of times
@@ -213,13 +213,13 @@ pub(crate) struct Record {
     /// Record variables instead: all on the pages of data that the program touches
     #[arg(long, conflicts_with = "pages")]
     pub(crate) variables: bool,
-    /// The functions that the program calls, from a recording: variables that they name come first
+    /// List of called functions, from a recording: variables that they name come first
     #[arg(long, value_name = "LIST", requires = "variables")]
     pub(crate) called: Option<PathBuf>,
     /// Run nothing: merge these lists; functions in all of them come first
     #[arg(long, value_name = "LIST", num_args = 1.., conflicts_with_all = ["command", "libraries", "only", "json", "pages", "variables", "html", "map"])]
     pub(crate) merge: Vec<PathBuf>,
-    /// Run nothing: list what a program with `order hooks` has written to these files
+    /// Run nothing: list the calls that a program with `order hooks` wrote to these files
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["command", "libraries", "merge", "pages", "variables"])]
     pub(crate) hooks: Vec<PathBuf>,
     /// Weights of the lists to merge [default: 1 each]
@@ -282,7 +282,7 @@ pub(crate) struct Emit {
     #[arg(long, value_name = "LINKER", value_parser = PossibleValuesParser::new(Linker::VARIANTS)
         .try_map(|name| name.parse::<Linker>()))]
     pub(crate) linker: Linker,
-    /// What the names are
+    /// Kind of the names
     #[arg(long, value_parser = values(BY), value_name = "WHAT", default_value = "function")]
     pub(crate) by: By,
     /// Find the names in this program, or in these object files and archives
@@ -299,15 +299,15 @@ pub(crate) struct Close {
     /// Object files and archives, in the order in which they are linked
     #[arg(required = true, value_name = "OBJECT")]
     pub(crate) objects: Vec<PathBuf>,
-    /// Symbol where the program starts; may be repeated
+    /// Symbol where the program starts (repeatable)
     #[arg(long, value_name = "NAME", default_value = "main")]
     pub(crate) entry: Vec<String>,
-    /// What to put in order
+    /// Pieces to put in order
     #[arg(long, value_parser = values(BY), value_name = "WHAT", default_value = "object")]
     pub(crate) by: By,
 }
 
-/// What is put in order.
+/// Pieces that are put in order.
 const BY: &[(By, &str)] = &[
     (By::Object, "Object files and members of archives"),
     (By::Function, "Functions"),

@@ -18,7 +18,7 @@ Examples:
   pagewise profile -p 1234 --for 5s              a running process, undisturbed
   pagewise profile --faults -- python3 job.py
   pagewise profile --interpreter-frames --graph -- python3 job.py
-  pagewise profile --memory -- python3 job.py    what its memory is, at its peak
+  pagewise profile --memory -- python3 job.py    its memory, at the peak
   pagewise profile --memory -p 1234 --for 10s    held now, used within 10 s
   pagewise profile --traced --rerun-safe -- xz -k -c big > /dev/null
   pagewise profile --json -- xz -k big > profile.json
@@ -59,7 +59,7 @@ pub(crate) struct Profile {
     /// Profile the process for this long: 5s, 2min
     #[arg(long = "for", value_name = "TIME", requires = "pid", conflicts_with = "command")]
     pub(crate) duration: Option<Nanos>,
-    /// Show what the memory of the program is, and not where its time went
+    /// Account for the memory of the program instead of its time
     #[arg(long, conflicts_with_all = ["graph", "faults", "traced", "import"])]
     pub(crate) memory: bool,
     /// Read standard input from FILE
@@ -80,8 +80,8 @@ pub(crate) struct Profile {
     /// report shows this cost
     #[arg(long)]
     pub(crate) faults: bool,
-    /// Ask Python (3.12 and later), node and Java for the names of their functions, and copy stacks to find
-    /// them; a sample takes 10-20 us longer
+    /// Ask Python (3.12 and later), node and Java for function names, and copy stacks to find the
+    /// functions; a sample takes 10-20 us longer
     #[arg(long, conflicts_with_all = ["pid", "import"])]
     pub(crate) interpreter_frames: bool,
     /// Run the program a second time, traced, to show the kinds of faults and copies
@@ -95,7 +95,7 @@ pub(crate) struct Profile {
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["command", "pid", "input", "faults", "traced"])]
     pub(crate) import: Option<PathBuf>,
-    /// Samples per second of CPU time, if the imported profile does not say it
+    /// Samples per second of CPU time, if the imported profile does not state it
     #[arg(long, value_name = "HZ", requires = "import", default_value_t = 99)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) frequency: u32,

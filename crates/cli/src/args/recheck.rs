@@ -10,7 +10,7 @@ use pagewise_model::Nanos;
 Examples:
   pagewise recheck                     the gains that apply has written
   pagewise recheck 3 last              those of these runs
-  pagewise recheck --unit              systemd lines that do it each week
+  pagewise recheck --unit              systemd lines for a check each week
 
 Each gain is measured again: a new session with only the remedy that was kept,
 under the conditions of the saved run. The report says whether it holds, and
@@ -23,7 +23,7 @@ pub(crate) struct Recheck {
     /// Runs with a proven gain: numbers from `pagewise history`, `last`, identifiers or files
     #[arg(value_name = "RUN")]
     pub(crate) runs: Vec<String>,
-    /// Time for each session [default: as by tune]
+    /// Time for each session [default: as for tune]
     #[arg(long, value_name = "TIME")]
     pub(crate) budget: Option<Nanos>,
     /// Print systemd lines of a service and a timer instead

@@ -25,7 +25,7 @@ pub(crate) struct Text {
     pub(crate) verb: TextVerb,
 }
 
-/// What is to be done with code.
+/// Actions on code.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TextVerb {
     /// Read programs into the page cache again so that their code starts on huge pages
@@ -183,7 +183,7 @@ pub(crate) struct Fold {
     /// Print as JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print a linker script with its options that does the same, and make no copy
+    /// Print a linker script and options for the same layout, and make no copy
     #[arg(long, conflicts_with_all = ["file", "output", "force", "json", "pad_tail"])]
     pub(crate) linker: bool,
     /// A program or a library: an ELF file

@@ -11,10 +11,10 @@ Examples:
   pagewise top --once                  one sample
   pagewise top --once --json | jq '.rows[0]'
 
-CPU is the CPU time per second; cost is what its page faults take of one CPU, at
-a usual 0.5 us each; tables are its page tables; huge is the share of its
-anonymous memory on huge pages. Processes are sorted by that cost. Nothing is
-stopped or slowed. Details of other accounts' processes need root.
+CPU is the CPU time per second; cost is the share of one CPU that page faults
+take, at a usual 0.5 us each; tables is the memory of page tables; huge is the
+share of anonymous memory on huge pages. Processes are sorted by cost. Nothing
+is stopped or slowed. Details of other accounts' processes need root.
 
 On a terminal the sample is drawn again each interval. Elsewhere one sample is
 printed.")]
@@ -22,7 +22,7 @@ pub(crate) struct Top {
     /// Time between two samples
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_interval)]
     pub(crate) interval: Nanos,
-    /// Show this many processes
+    /// Show at most N processes
     #[arg(short = 'n', long, value_name = "N", default_value_t = 15)]
     pub(crate) rows: usize,
     /// Print one sample and end

@@ -84,7 +84,7 @@ pub(crate) struct Tune {
     pub(crate) service: ServiceArgs,
 }
 
-/// What arms are compared by.
+/// Quantities by which arms are compared.
 const GOALS: &[(Quantity, &str)] = &[
     (Quantity::Time, "Wall time of a run"),
     (Quantity::Cpu, "CPU time of a run"),
@@ -100,7 +100,7 @@ const GOALS: &[(Quantity, &str)] = &[
 /// How servers are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ModeKind {
-    /// At once where two servers can run at the same time; duet where throughput or latency decides.
+    /// At-once if two servers can run at the same time; duet if throughput or latency decides.
     Auto,
     /// Both on the same CPUs at the same time, compared by CPU time: the least noise.
     AtOnce,
@@ -152,7 +152,7 @@ pub(crate) struct ServiceArgs {
     /// Shell command that sends a fixed number of requests and ends; best within 1 to 3 s
     #[arg(long, value_name = "CMD", requires = "service")]
     pub(crate) load: Option<String>,
-    /// How the load reports: pgbench, sysbench, redis-benchmark, memtier, wrk, wrk2, ab, hey, k6, oha,
+    /// Format of the load's report: pgbench, sysbench, redis-benchmark, memtier, wrk, wrk2, ab, hey, k6, oha,
     /// fio, regex:PATTERN or json:PATH [default: by the name of the load's program]
     #[arg(long, value_name = "NAME", requires = "service")]
     pub(crate) metric: Option<String>,
@@ -162,7 +162,7 @@ pub(crate) struct ServiceArgs {
     /// Shell command that ends the server [default: SIGTERM]
     #[arg(long, value_name = "CMD", requires = "serve")]
     pub(crate) stop: Option<String>,
-    /// Time for the server to get ready
+    /// Time for the server to become ready
     #[arg(long, value_name = "TIME", requires = "serve", default_value = "30s")]
     pub(crate) ready_time: Nanos,
     /// Time for the server to end before it is killed

@@ -21,8 +21,8 @@ Copy standard input to each FILE, and also to standard output.
   -i, --ignore-interrupts   ignore interrupt signals
       --live                pass pages of a pipe on by reference: faster, but
                             the readers see later changes to memory that a
-                            program passed to the pipe. Use it only if nobody
-                            changes the data
+                            program passed to the pipe. Use it only if the data
+                            does not change
       --no-cache            leave the page cache to other programs: drop what
                             this reads and writes, but nothing that was cached
   -p                        operate in a more appropriate MODE with pipes

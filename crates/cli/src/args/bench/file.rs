@@ -59,13 +59,13 @@ pub(crate) struct BenchFile {
     /// Passes through the same descriptor or mapping [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) passes: Option<u32>,
-    /// Numbers of threads [default: 1, 2, 4 and so on up to the CPUs]
+    /// Numbers of threads [default: 1, 2, 4 and so on up to the number of CPUs]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Vec<u32>,
     /// Fresh processes for each warm cell; cold cells get half as many [default: 6]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) repeats: Option<u32>,
-    /// Measure no prices: saves some seconds, but explains nothing
+    /// Measure no prices: this saves some seconds, but leaves the times unexplained
     #[arg(long)]
     pub(crate) no_prices: bool,
     /// Also sum all bytes of each copied block

@@ -95,7 +95,7 @@ pub(crate) struct ProgramArgs {
     /// Pairs of runs, one on and one off [default: 24]
     #[arg(long, value_name = "N", requires = "command", value_parser = clap::value_parser!(u32).range(8..=1000))]
     pub(crate) pairs: Option<u32>,
-    /// Files of its code, separated by : [default: the files that a traced run maps]
+    /// Files with its code, separated by : [default: the files that a traced run maps]
     #[arg(long, value_name = "LIST", requires = "command")]
     pub(crate) files: Option<String>,
     /// Read its standard input from FILE
@@ -150,7 +150,7 @@ impl BenchText {
 pub(crate) enum CodePart {
     /// Code of growing size
     Sizes,
-    /// A growing number of pages: where the instruction TLB ends
+    /// A growing number of pages: the reach of the instruction TLB
     Knees,
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct BenchTlb {
 pub(crate) enum WalkPart {
     /// Lists over growing working sets
     Lists,
-    /// Lines on a growing number of pages: where the TLB ends
+    /// Lines on a growing number of pages: the reach of the TLB
     Knees,
     /// Read, write and copy bandwidth of one core and of all
     Bandwidth,

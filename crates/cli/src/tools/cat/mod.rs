@@ -36,8 +36,8 @@ standard input.
   -v, --show-nonprinting   use ^ and M- notation, except for LFD and TAB
       --live               pass pages on by reference: faster, but the reader
                            sees later changes to the file, or to memory that a
-                           program passed to the pipe. Use it only if nobody
-                           changes the data
+                           program passed to the pipe. Use it only if the data
+                           does not change
       --no-cache           leave the page cache to other programs: drop what
                            this reads and writes, but nothing that was cached
       --help               display this help and exit

@@ -93,10 +93,10 @@ Other options:
   -H, --height NUM         accepted, but has no effect
   -d, --watchfd PID[:FD]   show how far another process is in a file
   -R, --remote PID         give these options to the running meter PID
-  -P, --pidfile FILE       hold our process id in FILE while we run
+  -P, --pidfile FILE       hold the process id in FILE while running
 
-These options of pv are refused, with a hint what to use instead: -g -K -M -O -Q
--U -X -Z -x.
+These options of pv are refused, with a hint on what to use instead: -g -K -M -O
+-Q -U -X -Z -x.
 
 Like pv, meter passes pages of a file or pipe into a pipe by reference, and
 pages of a pipe into a socket. If the data changes before the reader takes it,
